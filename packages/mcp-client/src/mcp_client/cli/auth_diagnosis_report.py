@@ -171,45 +171,45 @@ def _setting(error: McpError, found: DiscoveryResult | None) -> str | None:
 
 
 def _show(report: JsonObject, screen: Screen) -> None:
-    def definition(name: str, text: str) -> None:
+    def row(name: str, text: str) -> None:
         screen.text(f"{name:<13} {text}")
 
-    definition("server", _text(report["server"]))
+    row("server", _text(report["server"]))
     for each in _objects(report["asked"]):
-        definition("asked", f"{_text(each['operation'])}: {_text(each['status'])}")
-    definition("authorization", _text(report["authorization"]))
+        row("asked", f"{_text(each['operation'])}: {_text(each['status'])}")
+    row("authorization", _text(report["authorization"]))
     challenge = report["challenge"]
     if isinstance(challenge, dict):
         parameters = [f"{name} {_text(value)}" for name, value in challenge.items() if name != "scheme"]
-        definition("challenge", ", ".join([_text(challenge["scheme"]), *parameters]))
+        row("challenge", ", ".join([_text(challenge["scheme"]), *parameters]))
     for each in _objects(report["tried"]):
         status = "---" if each["status"] is None else _text(each["status"])
-        definition("tried", f"{status} {_text(each['url'])} ({_text(each['why'])}): {_text(each['verdict'])}")
+        row("tried", f"{status} {_text(each['url'])} ({_text(each['why'])}): {_text(each['verdict'])}")
     issuer = report.get("issuer")
     if isinstance(issuer, dict):
         named = issuer["named"]
         same = isinstance(named, list) and issuer["found"] in named
-        definition(
+        row(
             "issuer",
             f"{_text(issuer['found'])}, {'as named by the server' if same else 'not named by the server'}",
         )
     if report["registration"] is not None:
-        definition("registration", _text(report["registration"]))
+        row("registration", _text(report["registration"]))
     request = report.get("request")
     if isinstance(request, dict):
-        definition("browser", f"would open {_text(request['endpoint'])}")
-        definition("scope", _text(request["scope"]) or "none requested")
-        definition("resource", _text(request["resource"]))
-        definition("PKCE", _text(request["pkce"]))
+        row("browser", f"would open {_text(request['endpoint'])}")
+        row("scope", _text(request["scope"]) or "none requested")
+        row("resource", _text(request["resource"]))
+        row("PKCE", _text(request["pkce"]))
     problem = report.get("problem")
     if isinstance(problem, dict):
-        definition("verdict", f"a login would fail: {_text(problem['message'])}")
+        row("verdict", f"a login would fail: {_text(problem['message'])}")
         if problem["setting"] is not None:
-            definition("setting", _text(problem["setting"]))
+            row("setting", _text(problem["setting"]))
     elif report["authorization"] == "not wanted":
-        definition("verdict", "the server does not require a token")
+        row("verdict", "the server does not require a token")
     else:
-        definition("verdict", "login would reach the browser; user consent is required from there")
+        row("verdict", "login would reach the browser; user consent is required from there")
 
 
 def _text(value: JsonValue) -> str:

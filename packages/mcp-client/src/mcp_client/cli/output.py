@@ -93,7 +93,7 @@ class Screen:
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Write a table, with `rich` if it is installed."""
-        cells = [[one_line(cell) for cell in definition] for definition in rows]
+        cells = [[one_line(cell) for cell in row] for row in rows]
         try:
             from rich.console import Console  # lazy: an optional dependency, and slow to import
             from rich.table import Table  # lazy: the same
@@ -104,15 +104,15 @@ class Screen:
         table = Table(title=title, title_justify="left")
         for column in columns:
             table.add_column(column, overflow="fold")
-        for definition in cells:
-            table.add_row(*map(Text, definition))
+        for row in cells:
+            table.add_row(*map(Text, row))
         Console(file=self._out, highlight=False, markup=False, emoji=False).print(table)
 
     def _plain_table(self, title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
         self._write(f"{title}\n")
-        for definition in (columns, *cells):
-            line = "  ".join(cell.ljust(width) for cell, width in zip(definition, widths, strict=True))
+        for row in (columns, *cells):
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
             self._write(f"  {line.rstrip()}\n")
 
     def note(self, text: str) -> None:

@@ -391,7 +391,7 @@ class ClientConnection(Connection):
         if message.method == PING.name:
             return self._pong(message)
         peer, tolerated = self._session_peer(Kind.SERVER_REQUEST)
-        definition = self._row(message, peer.revision)
+        definition = self._definition(message, peer.revision)
         if definition.client_capability is not None and not declared(self.capabilities, definition.client_capability):
             raise RequestFailed(
                 f"method not found: {definition.name} (this client did not declare {'.'.join(definition.client_capability)})",

@@ -218,7 +218,7 @@ class Connection(ABC):
             notes=notes + repairs,
         )
 
-    def _row(self, message: Request, revision: Revision) -> RequestMethod[object, object]:
+    def _definition(self, message: Request, revision: Revision) -> RequestMethod[object, object]:
         """Return the definition of the request's method. Raises `RequestFailed` if the peer must not send it."""
         definition = self._method(message.method, revision)
         if definition is None or _PEER[self.role] not in definition.sender:

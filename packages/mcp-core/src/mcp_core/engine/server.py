@@ -361,7 +361,7 @@ class ServerConnection(Connection):
 
     def _check_offered(self, message: Request, revision: Revision) -> RequestMethod[object, object]:
         """Return the definition of a method that this server offers, and cache it. Raises `RequestFailed`."""
-        definition = self._row(message, revision)
+        definition = self._definition(message, revision)
         needed = definition.server_capability if revision in definition.capability_revisions else None
         if needed is not None and not declared(self.capabilities, needed):
             raise RequestFailed(

@@ -34,7 +34,7 @@ ClientRequestParams: TypeAlias = (
 Answer: TypeAlias = ElicitResult | CreateMessageResult | ListRootsResult
 """An input response: the result of the method."""
 
-_ROWS: Final[dict[type, RequestMethod[object, object]]] = {
+_DEFINITIONS: Final[dict[type, RequestMethod[object, object]]] = {
     ElicitRequestFormParams: ELICITATION_CREATE,
     ElicitRequestURLParams: ELICITATION_CREATE,
     CreateMessageRequestParams: SAMPLING_CREATE_MESSAGE,
@@ -42,14 +42,14 @@ _ROWS: Final[dict[type, RequestMethod[object, object]]] = {
 }
 
 definitions_by_name: Final[dict[str, RequestMethod[object, object]]] = {
-    definition.name: definition for definition in _ROWS.values()
+    definition.name: definition for definition in _DEFINITIONS.values()
 }
 """The methods of input requests, by name."""
 
 
 def definition_of(request: object) -> RequestMethod[object, object]:
     """Return the method of an input request. Raises `InvalidResult` if the class is not that of an input request."""
-    definition = _ROWS.get(type(request))
+    definition = _DEFINITIONS.get(type(request))
     if definition is None:
         raise InvalidResult(f"{request!r:.80} in an InputRequired is not an input request")
     return definition

@@ -133,14 +133,14 @@ class Tables:
 
     def load(self, id: str) -> SessionRecord | None:
         """Return the record of a session, or `None` if the session does not exist."""
-        definition = self._connection.execute(
+        row = self._connection.execute(
             "SELECT principal, revision, client, log_level, used_at FROM sessions JOIN clients ON session = key "
             "WHERE id = ?",
             (id,),
         ).fetchone()
-        if definition is None:
+        if row is None:
             return None
-        principal, revision, client, log_level, used_at = definition
+        principal, revision, client, log_level, used_at = row
         params: JsonObject = json.loads(client)
         return SessionRecord(
             id=id, principal=principal, revision=revision, client=params, log_level=log_level, used_at=used_at
@@ -169,9 +169,9 @@ class Tables:
     def _session(self, id: str) -> _Usage | None:
         used = self._used.get(id)
         if used is None:
-            definition = self._connection.execute("SELECT key FROM sessions WHERE id = ?", (id,)).fetchone()
-            if definition is not None:
-                used = self._used[id] = _Usage(definition[0], *self._connection.execute(_KEPT, definition).fetchone())
+            row = self._connection.execute("SELECT key FROM sessions WHERE id = ?", (id,)).fetchone()
+            if row is not None:
+                used = self._used[id] = _Usage(row[0], *self._connection.execute(_KEPT, row).fetchone())
         return used
 
     # --- subscriptions ---------------------------------------------------------------------------------------------
@@ -305,12 +305,10 @@ class Tables:
 
     def _append(self, used: _Usage, event: StoredEvent) -> None:
         at = (used.key, event.stream)
-        definition = self._connection.execute(
-            "SELECT last, over FROM streams WHERE session = ? AND stream = ?", at
-        ).fetchone()
-        if definition is None:
+        row = self._connection.execute("SELECT last, over FROM streams WHERE session = ? AND stream = ?", at).fetchone()
+        if row is None:
             raise LocalProtocolError(f"stream {event.stream} was not begun")
-        last, over = definition
+        last, over = row
         if event.number <= last:
             return
         if over:

@@ -155,11 +155,11 @@ class Documents:
 
     def _kept(self, client_id: str, connection: sqlite3.Connection) -> tuple[Client, float] | None:
         """Return a client, and the time until which its document is fresh."""
-        definition = connection.execute(
+        row = connection.execute(
             "SELECT description, fresh_until FROM clients WHERE client_id = ? AND expires_at > ?",
             (client_id, self._settings.clock()),
         ).fetchone()
-        return None if definition is None else (Client.from_json(definition[0]), definition[1])
+        return None if row is None else (Client.from_json(row[0]), row[1])
 
     def _keep(self, client: Client, fresh: float, connection: sqlite3.Connection) -> None:
         session = self._session(connection)

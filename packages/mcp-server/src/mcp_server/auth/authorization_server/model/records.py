@@ -132,18 +132,18 @@ def add_grant(
 
 def find_grant(connection: sqlite3.Connection, id: int) -> Grant:
     """Return the grant with an id from another row. It exists as long as that row."""
-    definition = connection.execute(
+    row = connection.execute(
         "SELECT id, client_id, subject, scope, resource, auth_time, key_id, revoked FROM grants WHERE id = ?", (id,)
     ).fetchone()
     return Grant(
-        id=definition[0],
-        client_id=definition[1],
-        subject=definition[2],
-        scope=definition[3],
-        resource=definition[4],
-        auth_time=definition[5],
-        key_id=definition[6],
-        revoked=bool(definition[7]),
+        id=row[0],
+        client_id=row[1],
+        subject=row[2],
+        scope=row[3],
+        resource=row[4],
+        auth_time=row[5],
+        key_id=row[6],
+        revoked=bool(row[7]),
     )
 
 
@@ -186,21 +186,21 @@ def add_code(
 
 def find_code(connection: sqlite3.Connection, code: str) -> Code | None:
     """Return a code, even if it is used or expired, or `None` if it is unknown."""
-    definition = connection.execute(
+    row = connection.execute(
         "SELECT digest, grant_id, redirect_uri, redirect_uri_sent, code_challenge, key_id, used, expires_at"
         " FROM codes WHERE digest = ?",
         (digest(code),),
     ).fetchone()
-    if definition is None:
+    if row is None:
         return None
     return Code(
-        digest=definition[0],
-        grant=find_grant(connection, definition[1]),
-        redirect_uri=definition[2] if definition[3] else None,
-        code_challenge=definition[4],
-        key_id=definition[5],
-        used=bool(definition[6]),
-        expires_at=definition[7],
+        digest=row[0],
+        grant=find_grant(connection, row[1]),
+        redirect_uri=row[2] if row[3] else None,
+        code_challenge=row[4],
+        key_id=row[5],
+        used=bool(row[6]),
+        expires_at=row[7],
     )
 
 
@@ -222,16 +222,16 @@ def add_refresh(connection: sqlite3.Connection, token: str, *, grant: Grant, exp
 
 def find_refresh(connection: sqlite3.Connection, token: str) -> Refresh | None:
     """Return a refresh token, even if it is used or expired, or `None` if it is unknown."""
-    definition = connection.execute(
+    row = connection.execute(
         "SELECT digest, grant_id, used, expires_at FROM refresh_tokens WHERE digest = ?", (digest(token),)
     ).fetchone()
-    if definition is None:
+    if row is None:
         return None
     return Refresh(
-        digest=definition[0],
-        grant=find_grant(connection, definition[1]),
-        used=bool(definition[2]),
-        expires_at=definition[3],
+        digest=row[0],
+        grant=find_grant(connection, row[1]),
+        used=bool(row[2]),
+        expires_at=row[3],
     )
 
 
@@ -249,10 +249,10 @@ def add_access(connection: sqlite3.Connection, id: str, *, grant: Grant, expires
 
 def find_access(connection: sqlite3.Connection, id: str, *, now: float) -> Grant | None:
     """Return the grant of an access token, or `None` if the token is unknown, expired or revoked."""
-    definition = connection.execute(
+    row = connection.execute(
         "SELECT grant_id FROM access_tokens WHERE id = ? AND expires_at > ? AND NOT revoked", (id, now)
     ).fetchone()
-    grant = None if definition is None else find_grant(connection, definition[0])
+    grant = None if row is None else find_grant(connection, row[0])
     return None if grant is None or grant.revoked else grant
 
 

@@ -40,10 +40,10 @@ class Session:
         configured = self.settings.clients.get(client_id)
         if configured is not None:
             return configured
-        definition = self.connection.execute(
+        row = self.connection.execute(
             "SELECT description FROM clients WHERE client_id = ? AND expires_at > ?", (client_id, self.now)
         ).fetchone()
-        return None if definition is None else Client.from_json(definition[0])
+        return None if row is None else Client.from_json(row[0])
 
     def keep_client(self, client: Client) -> None:
         """Extend the lifetime of a dynamically registered client that is in use."""

@@ -168,21 +168,21 @@ def _key(id: str) -> str:
 
 
 def _find(connection: sqlite3.Connection, id: str, now: float) -> BrowserSession | None:
-    definition: tuple[str, bytes, str | None, str | None, float | None, float, float] | None = connection.execute(
+    row: tuple[str, bytes, str | None, str | None, float | None, float, float] | None = connection.execute(
         "SELECT browser, form_key, subject, shown, auth_time, created_at, used_at FROM page_sessions WHERE id = ?",
         (_key(id),),
     ).fetchone()
-    if definition is None:
+    if row is None:
         return None
     found = BrowserSession(
         id=id,
-        browser=definition[0],
-        form_key=definition[1],
-        subject=definition[2],
-        shown=definition[3],
-        auth_time=definition[4],
-        created_at=definition[5],
-        used_at=definition[6],
+        browser=row[0],
+        form_key=row[1],
+        subject=row[2],
+        shown=row[3],
+        auth_time=row[4],
+        created_at=row[5],
+        used_at=row[6],
     )
     if now >= min(found.created_at + _LONGEST, found.used_at + _IDLE):
         _delete(connection, id)

@@ -59,12 +59,12 @@ class Consents:
         now = self._clock()
 
         def find(connection: sqlite3.Connection) -> str | None:
-            definition: tuple[str] | None = connection.execute(
+            row: tuple[str] | None = connection.execute(
                 "SELECT scopes FROM page_consents WHERE subject = ? AND client = ? AND redirect_uri = ? AND resources = ?"
                 " AND expires_at > ?",
                 (subject, *_of(pending), now),
             ).fetchone()
-            return None if definition is None else definition[0]
+            return None if row is None else row[0]
 
         kept = await self._store.run(find)
         return kept is not None and set(pending.scopes) <= set(json.loads(kept))

@@ -84,7 +84,7 @@ class AuthorizationFlows:
             state=secrets.token_urlsafe(32), nonce=secrets.token_urlsafe(32), pkce=new_pkce(secrets.token_bytes)
         )
         now = self._clock()
-        definition = (
+        row = (
             _key(start.state),
             pending,
             session.browser,
@@ -99,7 +99,7 @@ class AuthorizationFlows:
             connection.execute("DELETE FROM page_journeys WHERE expires_at <= ?", (now,))
             # A request has one flow: starting again replaces it.
             connection.execute("DELETE FROM page_journeys WHERE pending = ?", (pending,))
-            connection.execute("INSERT INTO page_journeys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", definition)
+            connection.execute("INSERT INTO page_journeys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
         await self._store.run(put)
         return start
@@ -124,15 +124,15 @@ class AuthorizationFlows:
             ).fetchall()
             return rows[0] if rows else None
 
-        definition = await self._store.run(take)
-        if definition is None:
+        row = await self._store.run(take)
+        if row is None:
             return None
         return AuthorizationFlow(
-            pending=definition[0],
-            scopes=tuple(json.loads(definition[1])),
-            remember=bool(definition[2]),
-            nonce=definition[3],
-            verifier=definition[4],
+            pending=row[0],
+            scopes=tuple(json.loads(row[1])),
+            remember=bool(row[2]),
+            nonce=row[3],
+            verifier=row[4],
         )
 
 

@@ -169,9 +169,9 @@ class StoredUsers:
         """Check a name and a password, and return the subject or `None`."""
 
         def find(connection: sqlite3.Connection) -> str | None:
-            definition: tuple[str] | None = connection.execute(
+            row: tuple[str] | None = connection.execute(
                 "SELECT password FROM page_users WHERE name = ?", (name,)
             ).fetchone()
-            return None if definition is None else definition[0]
+            return None if row is None else row[0]
 
         return name if await self._passwords.fit(password, await self._store.run(find)) else None

@@ -114,7 +114,7 @@ class Requests:
             grant = engine.get_authorization_grant(engine.request)
             redirect_uri = cast("CodeGrant", grant).validate_consent_request()  # the only grant with this endpoint
             _check(parameters, repeated)
-            definition = self._row(session, engine.request.known_client, parameters, redirect_uri)
+            row = self._row(session, engine.request.known_client, parameters, redirect_uri)
         except OAuth2Error as error:
             refused = OAuthRequestRejected("invalid_request") if kind is None else OAuthRequestRejected.of(error)
             return self._refused(session, parameters, refused, redirect_uri or error.redirect_uri)
@@ -125,7 +125,7 @@ class Requests:
         marks = ", ".join("?" * len(attrs.fields(_Row)))
         connection.execute(
             f"INSERT INTO pending (digest, {_COLUMNS}) VALUES (?, {marks})",  # noqa: S608  # names of fields
-            (digest(id), *attrs.astuple(definition)),
+            (digest(id), *attrs.astuple(row)),
         )
         return id
 
@@ -170,11 +170,11 @@ class Requests:
 
     async def deny(self, id: str, *, error: str = "access_denied") -> str | None:
         """Deny a pending request, and return the URL for the browser."""
-        definition = await self._store.run(partial(self._take, id))
-        if definition is None:
+        row = await self._store.run(partial(self._take, id))
+        if row is None:
             return None
-        error_params = {"error": error, "error_description": described(error), "state": definition.state}
-        return answer_url(definition.redirect_uri, error_params, issuer=self._settings.issuer)
+        error_params = {"error": error, "error_description": described(error), "state": row.state}
+        return answer_url(row.redirect_uri, error_params, issuer=self._settings.issuer)
 
     def _session(self, connection: sqlite3.Connection) -> Session:
         return Session(connection=connection, settings=self._settings, now=self._settings.clock())
@@ -190,14 +190,14 @@ class Requests:
         return _Row(**dict(zip(names, found, strict=True)))
 
     def _take(self, id: str, connection: sqlite3.Connection) -> _Row | None:
-        definition = self._find(id, connection)
+        row = self._find(id, connection)
         connection.execute("DELETE FROM pending WHERE digest = ?", (digest(id),))
-        return definition
+        return row
 
     def _get(self, id: str, connection: sqlite3.Connection) -> PendingAuthorization | None:
-        definition = self._find(id, connection)
-        client = None if definition is None else self._session(connection).client(definition.client_id)
-        if definition is None or client is None:
+        row = self._find(id, connection)
+        client = None if row is None else self._session(connection).client(row.client_id)
+        if row is None or client is None:
             return None
         return PendingAuthorization(
             id=id,
@@ -205,31 +205,31 @@ class Requests:
                 client_id=client.client_id,
                 name=client.name,
                 kind=client.kind,
-                redirect_uri=definition.redirect_uri,
+                redirect_uri=row.redirect_uri,
                 local_only=client.local_only,
                 client_uri=client.client_uri,
             ),
-            scopes=tuple(definition.scope.split()),
-            resources=(definition.resource,),
-            prompts=frozenset(definition.prompts.split()),
-            created_at=definition.created_at,
-            expires_at=definition.expires_at,
+            scopes=tuple(row.scope.split()),
+            resources=(row.resource,),
+            prompts=frozenset(row.prompts.split()),
+            created_at=row.created_at,
+            expires_at=row.expires_at,
         )
 
     def _grant(
         self, id: str, subject: str, scopes: frozenset[str], auth_time: float, connection: sqlite3.Connection
     ) -> str | None:
-        definition = self._take(id, connection)
-        if definition is None:
+        row = self._take(id, connection)
+        if row is None:
             return None
         session = self._session(connection)
         until = session.now + self._settings.lifetimes.code
         grant = records.add_grant(
             connection,
-            client_id=definition.client_id,
+            client_id=row.client_id,
             subject=subject,
-            scope=" ".join(scope for scope in definition.scope.split() if scope in scopes),
-            resource=definition.resource,
+            scope=" ".join(scope for scope in row.scope.split() if scope in scopes),
+            resource=row.resource,
             auth_time=auth_time,
             expires_at=until,
         )
@@ -238,15 +238,13 @@ class Requests:
             connection,
             code,
             grant=grant,
-            redirect_uri=definition.redirect_uri,
-            redirect_uri_sent=bool(definition.redirect_uri_sent),
-            code_challenge=definition.code_challenge,
-            key_id=definition.key_id,
+            redirect_uri=row.redirect_uri,
+            redirect_uri_sent=bool(row.redirect_uri_sent),
+            code_challenge=row.code_challenge,
+            key_id=row.key_id,
             expires_at=until,
         )
-        return answer_url(
-            definition.redirect_uri, {"code": code, "state": definition.state}, issuer=self._settings.issuer
-        )
+        return answer_url(row.redirect_uri, {"code": code, "state": row.state}, issuer=self._settings.issuer)
 
 
 def _check(parameters: Mapping[str, str], repeated: frozenset[str]) -> None:
