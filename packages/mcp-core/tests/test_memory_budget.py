@@ -78,6 +78,13 @@ def test_data_of_refused_caller_freed_without_garbage_collector() -> None:
         gc.enable()
 
 
+def test_charge_abandoned_after_release_does_not_refer_to_work() -> None:
+    charge = MemoryBudget(1_000).charge("a", 600)
+    charge.release()
+    charge.abandon(lambda: None)
+    assert charge.on_drop is None
+
+
 def test_moderate_owners_share_bounded_eighth() -> None:
     budget = MemoryBudget(256 * 1024 * KIB)
     budget.charge("large", 160 * 1024 * KIB)

@@ -202,7 +202,8 @@ class MemoryCharge:
         Args:
             on_drop: The function to call if the charge is dropped, see `MemoryCharge.on_drop`.
         """
-        self.on_drop = on_drop
+        # After `release`, `on_drop` would never be cleared.
+        self.on_drop = on_drop if self.size else None
         self._budget._abandon(self)
 
     def release(self) -> None:
