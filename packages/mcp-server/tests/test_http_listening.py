@@ -70,6 +70,26 @@ async def test_concurrent_changes_written_together_once() -> None:
         assert (reply.prompt_writes, len(reply.chunks)) == (1, 2)
 
 
+async def iterations_until_acknowledged(client: Client, clients: int, uris: int) -> int:
+    """Return the iterations of the event loop until concurrent subscriptions of some URIs each are acknowledged."""
+    filter_: JsonObject = {"resourceSubscriptions": [f"memo://{number}" for number in range(uris)]}
+    replies = [client.post(client.request("subscriptions/listen", {"notifications": filter_})) for _ in range(clients)]
+    count = 0
+    while not all(reply.chunks for reply in replies):
+        count += 1
+        await trio.lowlevel.checkpoint()
+    return count
+
+
+async def test_subscribed_uris_looked_up_in_parts() -> None:
+    tools = ControlledServer()
+    async with hosted(tools.server.asgi(), prompt=True) as client:
+        few = await iterations_until_acknowledged(client, 10, 10)
+        many = await iterations_until_acknowledged(client, 10, 1_000)
+        assert few < 20
+        assert many > 10 * 1_000 / 64
+
+
 async def test_change_outside_filter_not_written() -> None:
     tools = ControlledServer()
     async with hosted(tools.server.asgi(), prompt=True) as client:

@@ -22,6 +22,7 @@ from mcp_core.types import (
     evolve,
 )
 from mcp_core.types.meta import TASKS_EXTENSION
+from mcp_server.connection.turns import PART, take_turn
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.change_notifications import ChangeNotifier
 from mcp_server.features.completion import Completions
@@ -253,9 +254,14 @@ class ServerService:
         wanted = params.notifications
         if wanted.resource_subscriptions is not None:
             # Unknown resources are not granted. The acknowledgment lists the granted ones.
-            requested = dict.fromkeys(wanted.resource_subscriptions)
-            uris = tuple([uri for uri in requested if await self.exists(call, uri)])
-            wanted = evolve(wanted, resource_subscriptions=uris)
+            requested = tuple(dict.fromkeys(wanted.resource_subscriptions))
+            uris: list[str] = []
+            for start in range(0, len(requested), PART):
+                part = requested[start : start + PART]
+                if len(requested) > PART:
+                    await take_turn(len(part))
+                uris += [uri for uri in part if await self.exists(call, uri)]
+            wanted = evolve(wanted, resource_subscriptions=tuple(uris))
         if wanted.task_ids is not None and self.tasks is not None:
             wanted = evolve(wanted, task_ids=await self.tasks.watchable(call, wanted.task_ids))
         await call.channel.listen(call, wanted)

@@ -19,6 +19,7 @@ from mcp_core.codec import encode
 from mcp_core.engine.subscriptions import covers
 from mcp_core.http.event_log import parse_event_id
 from mcp_core.revisions import Era
+from mcp_server.connection.turns import PART, take_turn
 from mcp_server.transports.http.disconnect import DisconnectWatcher
 from mcp_server.transports.http.event_stream import EventStream
 from mcp_server.transports.http.replay import is_standalone, written
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from mcp_server.transports.http.response import HttpContext
 
 __all__ = ["StandaloneStream"]
-
-_AT_ONCE: Final = 64
-"""Notifications that are encoded without letting other tasks run, which takes about 2 ms."""
 
 
 class StandaloneStream:
@@ -171,11 +169,12 @@ class StandaloneStream:
 
     async def _flush(self) -> None:
         while self._pending and (stream := self.stream) is not None:
-            # Limited, so that encoding does not delay other tasks.
-            notifications = [self._pending.pop(key) for key in tuple(islice(self._pending, _AT_ONCE))]
+            await take_turn(min(len(self._pending), PART))
+            if stream is not self.stream:
+                continue
+            notifications = [self._pending.pop(key) for key in tuple(islice(self._pending, PART))]
             if not await stream.notify([(encode(each, null_id=False), pending) for each, pending in notifications]):
                 await self._settle([pending for _, pending in notifications if pending is not None])
-            await trio.lowlevel.checkpoint()
 
     async def end(self, retry: float | None = None) -> None:
         """End the stream.

@@ -27,6 +27,7 @@ from mcp_core.framing.sse import encode_comment, encode_event
 from mcp_core.types import SubscriptionsListenResult
 from mcp_server.asgi import WRITE_NOW
 from mcp_server.connection.pending_changes import bounded_change
+from mcp_server.connection.turns import PART, take_turn
 
 if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Subscription", "SubscriptionNotifier"]
 
 _log: Final = logging.getLogger("mcp_server")
-
-_AT_ONCE: Final = 64
-"""Notifications that are written without letting other tasks run, which takes about 2 ms."""
 
 _COMMENT: Final = encode_comment("still here")
 
@@ -71,7 +69,7 @@ class SubscriptionNotifier:
 
     def _notify_all(self) -> None:
         written = 0
-        while self._due and written < _AT_ONCE:
+        while self._due and written < PART:
             subscription = self._due.popleft()
             try:
                 written += max(1, subscription.notify_pending())
@@ -168,7 +166,7 @@ class Subscription:
         if self._write_now is None or self._rest or not self._response.open:
             self._pause.cancel()
             return 0
-        count = min(len(self._pending), _AT_ONCE)
+        count = min(len(self._pending), PART)
         if data := self._events():
             self._response.written_at = trio.current_time()
             if not self._write_now(data):
@@ -182,7 +180,7 @@ class Subscription:
     def _events(self) -> bytes:
         """Encode and remove pending notifications, as many as may be written without letting other tasks run."""
         events: list[bytes] = []
-        for key in tuple(islice(self._pending, _AT_ONCE)):
+        for key in tuple(islice(self._pending, PART)):
             definition, params = self._pending.pop(key)
             try:
                 events += [_event(outgoing) for outgoing in self._connection.publish(definition, params)]
@@ -221,11 +219,11 @@ class Subscription:
         """Write the pending notifications, or a comment if nothing was written for the keep-alive time."""
         response = self._response
         while response.open and (self._pending or self._rest):
+            await take_turn(max(1, min(len(self._pending), PART)))
             data = self._events()
             if data or self._rest:
                 self._rest = False
                 await response.write(data)
-                await trio.lowlevel.checkpoint()
         if trio.current_time() >= response.written_at + self._keep_alive:
             await response.write(_COMMENT)
 
