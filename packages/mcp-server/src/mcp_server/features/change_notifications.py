@@ -7,6 +7,8 @@ from weakref import WeakSet
 
 import trio
 
+from mcp_server.connection.change_queue import ChangeQueue
+
 if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod
     from mcp_server.connection.channel import NotificationTarget
@@ -33,6 +35,7 @@ class ChangeNotifier:
         self._middleware: Final = middleware
         self.targets: Final[set[NotificationTarget]] = set()
         """The connected clients."""
+        self._queue: Final = ChangeQueue(self.targets)
         self.recorders: Final[WeakSet[ChangeRecorder]] = WeakSet()
         """Recorders of changes for clients that are not connected."""
 
@@ -50,8 +53,7 @@ class ChangeNotifier:
         params = self._middleware.outbound_notification(definition, params, None)
         if params is None:
             return
-        for target in tuple(self.targets):
-            target.publish(definition, params, key)
+        self._queue.publish(definition, params, key)
         for recorder in self.recorders:
             recorder.record(definition, params)
 

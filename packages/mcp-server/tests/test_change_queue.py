@@ -1,0 +1,114 @@
+"""The notification of many targets: the first changes immediately, the others in later iterations."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+import trio.testing
+
+from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED, NotificationMethod
+from mcp_core.types import ResourceUpdatedNotificationParams
+from mcp_server.connection.change_queue import ChangeQueue
+
+
+class Target:
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
+        assert (definition, params) == (NOTIFICATIONS_RESOURCES_UPDATED, ResourceUpdatedNotificationParams(uri=key))
+        self.keys.append(key)
+
+
+class Unusable:
+    def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
+        raise RuntimeError("unusable")
+
+
+def publish(notifier: ChangeQueue, *numbers: int) -> None:
+    for number in numbers:
+        uri = f"memo://{number}"
+        notifier.publish(NOTIFICATIONS_RESOURCES_UPDATED, ResourceUpdatedNotificationParams(uri=uri), uri)
+
+
+def keys(*numbers: int) -> list[str]:
+    return [f"memo://{number}" for number in numbers]
+
+
+async def test_few_changes_published_immediately() -> None:
+    targets = [Target() for _ in range(20)]
+    notifier = ChangeQueue(targets)
+    for _ in range(50):
+        publish(notifier, 1, 2, 1)
+        assert all(target.keys == keys(1, 2, 1) for target in targets)
+        for target in targets:
+            target.keys.clear()
+        await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_notified_targets_bounded_in_each_iteration() -> None:
+    targets = [Target() for _ in range(400)]
+    notifier = ChangeQueue(targets)
+    publish(notifier, *range(100))
+    before = sum(len(target.keys) for target in targets)
+    most = before
+    while before < 40_000:
+        await trio.lowlevel.checkpoint()
+        after = sum(len(target.keys) for target in targets)
+        most, before = max(most, after - before), after
+    assert most <= 512
+    assert all(target.keys == keys(*range(100)) for target in targets)
+
+
+async def test_queued_change_not_queued_again() -> None:
+    targets = [Target() for _ in range(400)]
+    notifier = ChangeQueue(targets)
+    publish(notifier, 1, 2, 2, 3, 1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert all(target.keys == keys(1, 2, 3) for target in targets)
+    publish(notifier, 2)
+    await trio.testing.wait_all_tasks_blocked()
+    assert all(target.keys == keys(1, 2, 3, 2) for target in targets)
+
+
+async def test_changes_published_in_order() -> None:
+    targets = [Target() for _ in range(400)]
+    notifier = ChangeQueue(targets)
+    publish(notifier, 1)
+    # The first change is published to a part of the targets.
+    while not any(target.keys for target in targets):
+        await trio.lowlevel.checkpoint()
+    publish(notifier, 2, 1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert all(target.keys == keys(1, 2, 1) for target in targets)
+
+
+async def test_target_that_disconnected_not_notified() -> None:
+    gone, rest = Target(), [Target() for _ in range(400)]
+    targets = {gone, *rest}
+    notifier = ChangeQueue(targets)
+    publish(notifier, 1, 2)
+    targets.remove(gone)
+    await trio.testing.wait_all_tasks_blocked()
+    assert gone.keys == []
+    targets.clear()
+    publish(notifier, 3)
+    assert all(target.keys == keys(1, 2) for target in rest)
+
+
+async def test_queue_of_changes_bounded() -> None:
+    target = Target()
+    notifier = ChangeQueue([target])
+    publish(notifier, *range(20_000))
+    assert 9_000 < len(target.keys) < 11_000
+    await trio.testing.wait_all_tasks_blocked()
+    assert target.keys == keys(*range(20_000))
+
+
+async def test_unusable_target_does_not_stop_others(caplog: pytest.LogCaptureFixture) -> None:
+    target = Target()
+    notifier = ChangeQueue([Unusable(), target, *[Target() for _ in range(400)]])
+    publish(notifier, 1, 2)
+    await trio.testing.wait_all_tasks_blocked()
+    assert target.keys == keys(1, 2)
+    assert "target not notified of a change" in caplog.text
