@@ -206,7 +206,9 @@ class StreamPipe:
     async def aclose(self) -> None:
         """Close the stream, within the time limit for closing."""
         if self._aborted:
-            await trio.aclose_forcefully(self._stream)
+            # Shielded: it does not wait for the client, and a caller with a short timeout must be able to complete it.
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._stream)
             return
         with trio.move_on_after(self._close_seconds):
             await self._stream.aclose()

@@ -224,8 +224,20 @@ class Subscription:
             if data or self._rest:
                 self._rest = False
                 await response.write(data)
+            if self._pending and await self._has_left():
+                # To write the rest would only take time from other clients.
+                response.lost = True
         if trio.current_time() >= response.written_at + self._keep_alive:
             await response.write(_COMMENT)
+
+    async def _has_left(self) -> bool:
+        """Return whether the client is known to have disconnected. Takes two iterations of the event loop."""
+        with trio.CancelScope() as scope:
+            token = trio.lowlevel.current_trio_token()
+            # A host needs one iteration to return what it knows.
+            token.run_sync_soon(lambda: token.run_sync_soon(scope.cancel))
+            return (await self._receive())["type"] == "http.disconnect"
+        return False
 
     async def _wait(self) -> bool:
         """Wait until there is something to do. Return whether the client has disconnected."""
