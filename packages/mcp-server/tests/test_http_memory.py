@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -509,6 +510,32 @@ async def test_unread_output_of_largest_client_dropped(autojump_clock: Clock) ->
             nursery.cancel_scope.cancel()
 
 
+async def test_large_body_not_copied_while_unread(autojump_clock: Clock) -> None:
+    body = b"x" * 4 * MIB
+
+    async def large(scope: object, receive: object, send: Callable[[dict[str, object]], object]) -> None:
+        headers = [(b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})  # type: ignore[misc]  # awaitable in ASGI
+        await send({"type": "http.response.body", "body": body})  # type: ignore[misc]
+
+    with trio.fail_after(TIMEOUT):
+        async with trio.open_nursery() as nursery:
+            host = HttpHost(large)
+            await nursery.start(host.run)
+            ours, theirs = trio.testing.lockstep_stream_pair()
+            nursery.start_soon(host.serve_stream, theirs)
+            tracemalloc.start()
+            try:
+                await ours.send_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+                await trio.testing.wait_all_tasks_blocked()
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert peak < MIB
+            assert await read_all(ours) > len(body)
+            nursery.cancel_scope.cancel()
+
+
 async def read_all(stream: trio.abc.ReceiveStream) -> int:
     """Return the number of bytes before the end of the stream, or before a pause."""
     size = 0
@@ -519,6 +546,88 @@ async def read_all(stream: trio.abc.ReceiveStream) -> int:
     except trio.BrokenResourceError:
         pass
     return size
+
+
+async def unread_call(testbed: MemoryTestbed, size: int) -> trio.abc.Stream:
+    """Call `large`, and read nothing. Return the client's end of the stream."""
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    client = ("192.0.2.2", testbed._ports())
+    testbed.nursery.start_soon(lambda: testbed.host.serve_stream(theirs, client=client))
+    await ours.send_all(modern(call("large", size=size)))
+    await trio.testing.wait_all_tasks_blocked()
+    return ours
+
+
+def add_large(testbed: MemoryTestbed) -> None:
+    """Add a tool whose result is much larger than its request."""
+
+    @testbed.tools.server.tool
+    async def large(size: int) -> str:
+        return "x" * size
+
+
+async def test_large_response_charged_until_read(autojump_clock: Clock) -> None:
+    async with open_testbed() as testbed:
+        add_large(testbed)
+        stream = await unread_call(testbed, MIB)
+        assert testbed.budget.used >= 3 * MIB
+        assert await read_all(stream) > MIB
+        await testbed.check_no_charges()
+        await stream.aclose()
+
+
+async def test_large_response_of_largest_client_rejected_with_503(autojump_clock: Clock) -> None:
+    async with open_testbed() as testbed:
+        add_large(testbed)
+        unread = [await unread_call(testbed, 3 * MIB) for _ in range(7)]
+        assert TOTAL * 7 // 8 < testbed.budget.used <= TOTAL
+        connection = testbed.connect()
+        answer = await connection.exchange(modern(call("large", id=5, size=3 * MIB)))
+        assert (answer.status, bool(answer.headers["retry-after"])) == (503, True)
+        error = answer.json()
+        assert isinstance(error, dict)
+        assert (error["id"], b"Limits.total_bytes" in answer.body) == (5, True)
+        await testbed.check_regular_client()
+        # A smaller client is served in place of a larger one.
+        smaller = await connection.exchange(modern(call("large", size=MIB)))
+        assert len(text_of(smaller.json())) == MIB
+        assert testbed.budget.used < TOTAL * 7 // 8
+        for stream in unread:
+            await stream.aclose()
+        await connection.aclose()
+        await testbed.check_no_charges()
+
+
+async def test_large_response_kept_if_host_cannot_drop_it(autojump_clock: Clock) -> None:
+    async with open_testbed() as testbed:
+        add_large(testbed)
+        testbed.budget.drops_output = False
+        for _ in range(4):
+            await unread_call(testbed, 3 * MIB)
+        connection = testbed.connect()
+        answer = await connection.exchange(modern(call("large", size=2 * MIB)))
+        assert (answer.status, bool(answer.headers["retry-after"])) == (503, True)
+        await testbed.check_regular_client()
+        await connection.aclose()
+
+
+async def test_subscription_of_disconnected_client_writes_no_more(autojump_clock: Clock) -> None:
+    async with open_testbed() as testbed:
+        ours, theirs = trio.testing.lockstep_stream_pair()
+        testbed.nursery.start_soon(lambda: testbed.host.serve_stream(theirs, client=("192.0.2.2", 1)))
+        filter_: JsonObject = {"resourceSubscriptions": [f"memo://{number}" for number in range(1_000)]}
+        await ours.send_all(modern(rpc_request("subscriptions/listen", {"notifications": filter_})))
+        assert await read_all(ours) > 1_000
+        (subscription,) = testbed.endpoint._modern_requests
+        assert isinstance(subscription, Subscription)
+        for number in range(1_000):
+            testbed.tools.server.resource_updated(f"memo://{number}")
+        await trio.testing.wait_all_tasks_blocked()
+        waiting = len(subscription._pending)
+        assert waiting > 800
+        await ours.aclose()
+        await testbed.check_no_charges()
+        assert len(subscription._pending) >= waiting - 128
 
 
 async def test_early_bytes_do_not_extend_body_timeout(autojump_clock: Clock) -> None:

@@ -199,6 +199,27 @@ async def test_idle_session_expires(autojump_clock: trio.testing.MockClock) -> N
         assert (gone.status, app.sessions) == (404, 0)
 
 
+async def test_changes_written_to_standalone_streams_in_parts() -> None:
+    server = ControlledServer().server
+    app = server.asgi()
+    async with hosted(app, R2025_11_25) as client:
+        streams: list[Reply] = []
+        for _ in range(8):
+            each = Client(app, client.nursery, R2025_11_25)
+            await each.open()
+            await each.ask("resources/subscribe", {"uri": "memo://a"})
+            streams.append(each.get())
+            await streams[-1].event()
+        for number in range(128):
+            server.resource_updated(f"memo://a/{number}")
+        most = before = 0
+        while before < 8 * 128:
+            await trio.lowlevel.checkpoint()
+            after = sum(b"".join(stream.chunks).count(b"notifications/resources/updated") for stream in streams)
+            most, before = max(most, after - before), after
+        assert most <= 256
+
+
 async def test_session_table_full_evicts_longest_idle_session() -> None:
     store = MemoryStore()
     server = ControlledServer(Limits(sessions=2)).server

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Final, TypeAlias
 
 __all__ = [
+    "CHARGE",
     "COMPANION",
     "WRITE_NOW",
     "Application",
@@ -43,6 +44,11 @@ StartLater: TypeAlias = Callable[[BackgroundTask], None]
 """Function that schedules a companion. The host starts it if the request still runs after 0.1 seconds. The host cancels
 it and waits for it when the response is complete or the application returns. Call it at most once per request. A short
 request therefore costs no task."""
+
+CHARGE: Final = "mcp_server.charge"
+"""Key of a message `http.response.body`, under which an application passes the `MemoryCharge` of the body to a host that
+shares its memory budget. The host drops the connection if the charge is dropped while the client reads the body. Other
+hosts ignore the key."""
 
 WRITE_NOW: Final = "mcp_server.write_now"
 """Extension name in `scope["extensions"]` under which a host offers `WriteNow`."""

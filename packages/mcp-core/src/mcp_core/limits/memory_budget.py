@@ -196,6 +196,20 @@ class MemoryCharge:
         self.resize(size)
         return self._budget.refused > refused
 
+    def cover_output(self, size: int) -> None:
+        """Charge a response, from its creation until it is written. The request does not need most of its charge then.
+
+        Args:
+            size: The memory of the response, in bytes.
+
+        Raises:
+            LimitExceeded: The budget is exhausted. The size of the charge is unchanged.
+        """
+        if self._budget.drops_output:
+            self._budget._abandon(self)
+        if size > self.size:
+            self.resize(size)
+
     def abandon(self, on_drop: Callable[[], None]) -> None:
         """Convert a kept charge to a droppable one, because the client has disconnected from its request.
 
@@ -230,6 +244,7 @@ class MemoryBudget:
         "_released",
         "_small",
         "_total",
+        "drops_output",
         "refused",
         "used",
     )
@@ -238,10 +253,14 @@ class MemoryBudget:
     """The memory that is charged now, in bytes."""
     refused: int
     """The number of charges that were rejected or dropped."""
+    drops_output: bool
+    """Whether the HTTP host drops a connection when the charge of its output is dropped. Other hosts keep the output of
+    a client that does not read, so that its charge is kept."""
 
     def __init__(self, total: int) -> None:
         self.used = 0
         self.refused = 0
+        self.drops_output = False
         self._kept = 0
         self._peak = 0
         self._released = 0

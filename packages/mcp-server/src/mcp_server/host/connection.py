@@ -19,7 +19,7 @@ import trio
 
 from mcp_core.errors import LimitExceeded
 from mcp_server.host.head import HeadReader, RequestHeadRejected, read_common, refusal
-from mcp_server.host.request import PROMPT, AsgiRequest, RequestHost
+from mcp_server.host.request import PROMPT, UNREAD, AsgiRequest, RequestHost
 from mcp_server.host.response import plain_response
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ _log: Final = logging.getLogger("mcp_server")
 
 _PIECE: Final = 64 * 1024
 """Largest number of bytes in one read."""
-
-_UNREAD: Final = 16 * 1024
-"""Largest output that is not charged, in bytes. Error responses must be sent even if the memory budget is exhausted."""
 
 _HELD: Final = 3
 """Memory of a response while it is written, as a multiple of its size: the result, its JSON, and the encoded bytes."""
@@ -374,12 +371,13 @@ class Connection:
         finally:
             self._read_until = math.inf
 
-    async def write(self, data: bytes, *, pause: bool) -> None:
+    async def write(self, data: bytes, *, pause: bool, charged: bool = False) -> None:
         """Write all of `data`, waiting for the client if necessary. Discard `data` if the connection is lost.
 
         Args:
             data: The bytes.
             pause: Whether to let other tasks run even if no waiting was necessary.
+            charged: Whether the application has charged `data` to the memory budget.
         """
         if not self.lost:
             if self._rest:
@@ -387,7 +385,7 @@ class Connection:
             try:
                 sent = self._pipe.send_now(data)
                 if sent < len(data):
-                    await self._write_rest(memoryview(data)[sent:], sent)
+                    await self._write_rest(memoryview(data)[sent:], sent, charged=charged)
                     return
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._lose()
@@ -419,12 +417,12 @@ class Connection:
         """Interrupt the task that waits in `read`."""
         self._pipe.interrupt()
 
-    async def _write_rest(self, rest: memoryview, sent: int) -> None:
+    async def _write_rest(self, rest: memoryview, sent: int, *, charged: bool) -> None:
         stall = self.host.timeouts.stall
         self.writing = True
         # If the task is cancelled during the write, the rest of the message is lost and nothing can follow it.
         whole = False
-        if len(rest) > _UNREAD:
+        if len(rest) > UNREAD and not charged:
             self._output_bytes = _HELD * (len(rest) + sent)
             if self.prompt:
                 # The socket buffer of the system is full, because the client does not read.
@@ -452,13 +450,13 @@ class Connection:
     def _charge_output(self) -> None:
         """Charge a response that the client has not read within `PROMPT` seconds."""
         self._output = self.host.budget.droppable(self.client or self)
-        self._output.on_drop = self._drop_output
+        self._output.on_drop = self.drop_output
         try:
             self._output.resize(self._output_bytes)
         except LimitExceeded as excess:
-            self._drop_output(excess)
+            self.drop_output(excess)
 
-    def _drop_output(self, why: LimitExceeded | None = None) -> None:
+    def drop_output(self, why: LimitExceeded | None = None) -> None:
         """Drop the connection and the output that its client does not read, because the memory budget is exhausted."""
         _log.warning("client does not read, connection dropped: %s error=%s", self.client, why or "Limits.total_bytes")
         self._pipe.abort()

@@ -79,6 +79,7 @@ class HttpHost:
     ) -> None:
         self.budget: Final = MemoryBudget(limits.total_bytes) if budget is None else budget
         """The memory budget that connections are charged to."""
+        self.budget.drops_output = True
         self.app: Final = app
         """The application."""
         self.limits: Final = limits

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 from urllib.parse import unquote
 
 import h11
 import trio
 
-from mcp_server.asgi import COMPANION, WRITE_NOW
+from mcp_server.asgi import CHARGE, COMPANION, WRITE_NOW
 from mcp_server.host.body_deadline import BodyDeadline
 from mcp_server.host.head import SizedBody
 from mcp_server.host.response import ResponseWriter
@@ -19,18 +19,22 @@ if TYPE_CHECKING:
     from typing import TypeVarTuple, Unpack
 
     from mcp_core.limits import Limits
+    from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server.asgi import BackgroundTask, Message, Scope
     from mcp_server.host.head import BodyReader, Head
     from mcp_server.host.timeouts import HostTimeouts
 
     Ts = TypeVarTuple("Ts")
 
-__all__ = ["PROMPT", "Address", "AsgiRequest", "RequestConnection", "RequestHost"]
+__all__ = ["PROMPT", "UNREAD", "Address", "AsgiRequest", "RequestConnection", "RequestHost"]
 
 _log: Final = logging.getLogger("mcp_server")
 
 PROMPT: Final = 0.1
 """Time after which a running request counts as slow, in seconds. Its companion is started then."""
+
+UNREAD: Final = 16 * 1024
+"""Largest output that is not charged, in bytes. Error responses must be sent even if the memory budget is exhausted."""
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
@@ -97,8 +101,11 @@ class RequestConnection(Protocol):
     async def read(self, *, until: float | None, most: int = ...) -> bytes | None:
         """Wait for bytes."""
 
-    async def write(self, data: bytes, *, pause: bool) -> None:
+    async def write(self, data: bytes, *, pause: bool, charged: bool = ...) -> None:
         """Write all bytes."""
+
+    def drop_output(self) -> None:
+        """Drop the connection and the output that its client does not read."""
 
     def write_now(self, data: bytes) -> bool:
         """Write what can be written without waiting."""
@@ -270,7 +277,7 @@ class AsgiRequest:
         """
         kind, status = message.get("type"), message.get("status")
         if kind == "http.response.body":
-            await self._send_body(message.get("body", b""), more=bool(message.get("more_body")))  # type: ignore[arg-type]  # as ASGI specifies
+            await self._send_body(message)
         elif kind == "http.response.start" and isinstance(status, int):
             self.response.start(status, message.get("headers", ()))  # type: ignore[arg-type]  # as ASGI specifies
         else:
@@ -406,8 +413,10 @@ class AsgiRequest:
 
     # --- the response ----------------------------------------------------------------------------------------------
 
-    async def _send_body(self, data: bytes, *, more: bool) -> None:
+    async def _send_body(self, message: Message) -> None:
         response, connection = self.response, self._connection
+        data: bytes = message.get("body", b"")  # type: ignore[assignment]  # as ASGI specifies
+        more = bool(message.get("more_body"))
         # Check before anything is encoded: bytes that were encoded but not sent would be missing from the response.
         if connection.writing:
             raise trio.BusyResourceError("another task is sending a part of this response")
@@ -418,9 +427,11 @@ class AsgiRequest:
                 self._take_body()
             # Whether the connection can carry another request, as far as is known.
             response.close = connection.host.stopping or self._last or not self.body_complete
-        out = response.body(data, more=more, date=connection.host.date())
-        # No checkpoint after the last part: the read of the next request is one.
-        await connection.write(out, pause=more)
+        if len(data) > UNREAD:
+            await self._send_large_body(data, more=more, charge=cast("MemoryCharge | None", message.get(CHARGE)))
+        else:
+            # No checkpoint after the last part: the read of the next request is one.
+            await connection.write(response.body(data, more=more, date=connection.host.date()), pause=more)
         if more:
             return
         self.finished = True
@@ -431,6 +442,20 @@ class AsgiRequest:
         if self.looked:
             # Check soon whether the application continues without its client.
             connection.look_by(trio.current_time() + PROMPT)
+
+    async def _send_large_body(self, data: bytes, *, more: bool, charge: MemoryCharge | None) -> None:
+        response, connection = self.response, self._connection
+        if charge is not None:
+            charge.on_drop = connection.drop_output
+        try:
+            if response.has_length and not response.begun:
+                # The head alone: a copy of the body behind its head would need as much memory again.
+                await connection.write(response.body(b"", more=True, date=connection.host.date()), pause=False)
+            out = response.body(data, more=more, date=connection.host.date())
+            await connection.write(out, pause=more, charged=charge is not None)
+        finally:
+            if charge is not None:
+                charge.on_drop = None
 
     # --- called by the host ----------------------------------------------------------------------------------------
 

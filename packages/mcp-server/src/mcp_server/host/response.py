@@ -76,6 +76,11 @@ class ResponseWriter:
         # The bytes that remain of the application's Content-Length.
         self._left: int | None = None
 
+    @property
+    def has_length(self) -> bool:
+        """Whether the application stated the length of the body."""
+        return self._left is not None
+
     def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Record the status and the headers. They are sent with the first part of the body, which can be empty.
 

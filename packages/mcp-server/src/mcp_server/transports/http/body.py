@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server.asgi import Message, Receive, Scope
 
-__all__ = ["memory_owner", "receive_body"]
+__all__ = ["is_of_principal", "memory_owner", "receive_body"]
 
 _OVERHEAD: Final = 4
 """Divisor for the overhead: the parts of a body use up to 1/4 more memory than its bytes, because of block sizes."""
@@ -75,7 +75,7 @@ async def receive_body(
             try:
                 charge.resize(size + size // _OVERHEAD)
             except LimitExceeded as excess:
-                return responses.busy(excess, own=_is_of_principal(charge))
+                return responses.busy(excess, own=is_of_principal(charge))
             message = await receive()
             part = _part(message)
             if part is None:
@@ -84,7 +84,7 @@ async def receive_body(
             size += len(part)
             if not message.get("more_body", False):
                 return b"".join(parts) if size <= limits.message_bytes else responses.too_large(size)
-    return None if charge.dropped is None else responses.busy(charge.dropped, own=_is_of_principal(charge))
+    return None if charge.dropped is None else responses.busy(charge.dropped, own=is_of_principal(charge))
 
 
 def _part(message: Message) -> bytes | None:
@@ -95,5 +95,6 @@ def _part(message: Message) -> bytes | None:
     return part if isinstance(part, bytes) else b""
 
 
-def _is_of_principal(charge: MemoryCharge) -> bool:
+def is_of_principal(charge: MemoryCharge) -> bool:
+    """Return whether a principal is charged, so that its own requests use the capacity."""
     return isinstance(charge.owner, tuple) and charge.owner[0] == "principal"

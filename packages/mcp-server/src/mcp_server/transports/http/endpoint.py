@@ -252,6 +252,7 @@ class HttpEndpoint:
             refusal = identity
         elif refusal is None:
             charge = MemoryCharge(self.budget, memory_owner(identity.key, exchange.session_id, scope), kept=False)
+            response.charge = charge
             context = HttpContext(exchange, without_credentials(http), response, receive, scope, charge, identity)
             try:
                 # `admit` rejects all other methods.

@@ -22,8 +22,10 @@ from mcp_core.http.event_log import event_id
 from mcp_core.http.statuses import status_of
 from mcp_core.jsonrpc.messages import ErrorResponse
 from mcp_server.connection.channel import encoded
+from mcp_server.transports.http.body import is_of_principal
 from mcp_server.transports.http.coalescer import WriteCoalescer
 from mcp_server.transports.http.replay import written
+from mcp_server.transports.http.response import LARGE, reserve_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -347,9 +349,16 @@ class EventStream:
         """Send the response as JSON."""
         self.over = True
         body = b"[%b]" % b",".join([data for data, _, _ in self._answers]) if self._batch else self._answers[0][0]
+        id = None if self._batch else self._answers[0][1]
         self._answers = []
-        if self.response is not None and not self.response.lost:
-            await self.response.complete(self._exchange.json_head(status, session_id=self._session_id), body)
+        response = self.response
+        if response is None or response.lost:
+            return
+        charge = response.charge if len(body) > LARGE else None
+        if charge is not None and (excess := await reserve_output(charge, len(body))) is not None:
+            await response.refuse(self._exchange.busy(excess, id=id, own=is_of_principal(charge)))
+            return
+        await response.complete(self._exchange.json_head(status, session_id=self._session_id), body, charge)
 
     async def _commit(self) -> bytes:
         """Start the stream. Return the bytes to write first, including the responses that are complete."""

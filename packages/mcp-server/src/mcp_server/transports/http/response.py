@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from mcp_core.errors import LimitExceeded
+from mcp_server.asgi import CHARGE
 from mcp_server.connection.authenticator import ANONYMOUS
+from mcp_server.connection.turns import take_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +32,13 @@ if TYPE_CHECKING:
     from mcp_server.asgi import Receive, Scope, Send
     from mcp_server.connection.authenticator import Identity
 
-__all__ = ["AsgiResponse", "HttpContext"]
+__all__ = ["LARGE", "AsgiResponse", "HttpContext", "reserve_output"]
+
+LARGE: Final = 64 * 1024
+"""Largest body that is not charged when it is created, in bytes. The host charges it if the client does not read it."""
+
+_HELD: Final = 3
+"""Memory of a response until it is written, as a multiple of its size: the result, its JSON, and the encoded bytes."""
 
 _STALL: Final = 60.0
 """Time limit of one write, in seconds. Hosts that time writes have a shorter limit. Other hosts have no limit."""
@@ -44,6 +53,24 @@ def _raw(headers: Headers) -> Sequence[tuple[bytes, bytes]]:
     return headers.raw()
 
 
+async def reserve_output(charge: MemoryCharge, size: int) -> LimitExceeded | None:
+    """Charge a large body until it is written, and wait for a turn to write it.
+
+    Args:
+        charge: The charge of the request.
+        size: The size of the body, in bytes.
+
+    Returns:
+        The error if the memory budget is exhausted.
+    """
+    try:
+        charge.cover_output(_HELD * size)
+    except LimitExceeded as excess:
+        return excess
+    await take_turn()
+    return charge.dropped
+
+
 class AsgiResponse:
     """An HTTP response. Only one task at a time may write.
 
@@ -51,10 +78,12 @@ class AsgiResponse:
         send: The ASGI `send` of the request.
     """
 
-    __slots__ = ("_send", "_watcher", "_writing", "begun", "ended", "lost", "written_at")
+    __slots__ = ("_send", "_watcher", "_writing", "begun", "charge", "ended", "lost", "written_at")
 
     begun: bool
     """Whether the head was sent, so that the status and the headers cannot change."""
+    charge: MemoryCharge | None
+    """The memory charge of the request, which also covers a large body."""
     ended: bool
     """Whether the response is complete."""
     lost: bool
@@ -64,6 +93,7 @@ class AsgiResponse:
 
     def __init__(self, send: Send) -> None:
         self._send: Final = send
+        self.charge = None
         self.begun = self.ended = self.lost = False
         self.written_at = 0.0
         self._writing: trio.CancelScope | None = None
@@ -74,8 +104,14 @@ class AsgiResponse:
         """Whether a stream can be written to."""
         return self.begun and not (self.ended or self.lost)
 
-    async def complete(self, head: HttpHead, body: bytes = b"") -> None:
-        """Send a complete response. Add `content-length` if there is a body."""
+    async def complete(self, head: HttpHead, body: bytes = b"", charge: MemoryCharge | None = None) -> None:
+        """Send a complete response. Add `content-length` if there is a body.
+
+        Args:
+            head: The head.
+            body: The body.
+            charge: The charge of a large body, from `reserve_output`.
+        """
         if self.lost:
             return
         self.begun = self.ended = True
@@ -84,7 +120,10 @@ class AsgiResponse:
             headers = [*headers, (b"content-length", b"%d" % len(body))]
         try:
             await self._send({"type": "http.response.start", "status": head.status, "headers": headers})
-            await self._send({"type": "http.response.body", "body": body})
+            message: dict[str, object] = {"type": "http.response.body", "body": body}
+            if charge is not None:
+                message[CHARGE] = charge
+            await self._send(message)
         except _GONE:
             self.lost = True
 
