@@ -177,10 +177,11 @@ def command_browser(words: Sequence[str]) -> Browser:
         try:
             async with run_process([word.replace("{url}", url) for word in words]) as process:
                 status = await process.wait()
-                log = " ".join(process.log.split())[-_SHOWN:]
         except OSError as error:
             raise RedirectMissing(f"the browser command cannot be started: {error}") from error
         if status:
+            # Read the log here: while the process was left, its last lines could arrive.
+            log = " ".join(process.log.split())[-_SHOWN:]
             raise RedirectMissing(f"the browser command ended with the status {status}: {log}")
 
     return open_url
