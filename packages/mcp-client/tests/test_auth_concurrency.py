@@ -458,7 +458,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.property
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(STEPS)
 def test_calls_any_events_end_and_next_succeeds(steps: list[LoginStep]) -> None:
     """The testbed checks that no refresh token is used twice, and that no login uses values of another."""
