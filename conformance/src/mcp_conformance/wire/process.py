@@ -26,6 +26,8 @@ _MOST: Final = 64 * 1024 * 1024
 """The limit of a line, in bytes. No valid message is that long."""
 _GRACE: Final = 5.0
 """Seconds that a process has to exit after the end of its input, before it is killed."""
+_LINGER: Final = 1.0
+"""Seconds to read the rest of the output after the end of a process. A program that left its group may hold a pipe open."""
 
 
 class LineProcess:
@@ -45,6 +47,7 @@ class LineProcess:
         self._sending: Final = trio.Lock()
         self.stderr_bytes = 0
         """The number of bytes written to standard error."""
+        self._errors_ended: Final = trio.Event()
         self.output_ended = False
         """Whether standard output is closed."""
 
@@ -131,6 +134,14 @@ class LineProcess:
                 del self._errors[:-_KEPT]
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
+        self._errors_ended.set()
+
+    async def _ended(self) -> None:
+        """Wait until all output is read."""
+        await self._errors_ended.wait()
+        while not self.output_ended:
+            self._output_arrived = trio.Event()
+            await self._output_arrived.wait()
 
 
 @asynccontextmanager
@@ -176,4 +187,6 @@ async def run_process(
                     await process.wait()
                 lines.kill()
                 await process.wait()
+                with trio.move_on_after(_LINGER):
+                    await lines._ended()  # noqa: SLF001  likewise
             nursery.cancel_scope.cancel()
