@@ -179,22 +179,26 @@ async def in_progress(client: ClientUnderTest) -> None:
 def _not_answered(evidence: Evidence) -> None:
     """Check that the client cancels no request with a known response.
 
-    A response may cross the cancellation. A response is known when the client sent another request after it and before
-    the cancellation.
+    A cancellation may cross the response, and over HTTP so may another request. A response counts as known
+    when the client has sent another request after it, and the suite has sent the response to that one too.
     """
-    answered: set[bytes] = set()
+    later: dict[bytes, set[bytes]] = {}
+    """The requests with a response, each with the requests that the client sent after it."""
     known: set[bytes] = set()
     for entry in evidence.transcript:
         message = entry.value
         if not isinstance(message, dict):
             continue
+        key = _key(message.get("id"))
         if entry.sent and "method" not in message:
-            answered.add(_key(message.get("id")))
+            known.update(each for each, following in later.items() if key in following)
+            later[key] = set()
         elif not entry.sent and "method" in message and "id" in message:
-            known |= answered
             # A reused id, which another check covers, refers to the new request.
-            known.discard(_key(message["id"]))
-            answered.discard(_key(message["id"]))
+            later.pop(key, None)
+            known.discard(key)
+            for following in later.values():
+                following.add(key)
         elif entry.sent or message.get("method") != _CANCELLED:
             continue
         elif _key(_params(message).get("requestId")) in known:
