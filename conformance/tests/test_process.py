@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+import pytest
 
 from mcp_conformance.wire.process import run_process
 
-_LAST_WORDS = """
-import sys
-sys.stdin.read()
-for number in range(1000):
-    print(f"line {number}", file=sys.stderr, flush=True)
-print("done", flush=True)
+_MORE_THAN_ONE_READ = """
+import fcntl, os
+fcntl.fcntl(2, fcntl.F_SETPIPE_SZ, 1 << 20)
+os.write(2, bytes(300_000) + b"the end")
 """
 
 
-async def test_process_that_writes_while_it_ends_is_read_to_the_end() -> None:
-    async with run_process([sys.executable, "-c", _LAST_WORDS]) as process:
-        pass
-    assert process.status == 0
-    assert process.log.endswith("line 999\n")
-    assert await process.receive() == b"done"
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has pipes of another capacity")
+async def test_process_that_exits_before_its_output_is_read_leaves_whole_log() -> None:
+    async with run_process([sys.executable, "-c", _MORE_THAN_ONE_READ]) as process:
+        # Blocks the event loop, so that nothing is read before the exit.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert process.stderr_bytes == 300_007
+    assert process.log.endswith("the end")
