@@ -106,11 +106,13 @@ def listing() -> str:
     """Return the text of `--list`."""
     lines: list[str] = []
     for each in ATTACKS.values():
-        lines.append(f"{each.name:<20} {each.summary} (at most {each.seconds:.0f} s)")
+        named = "; only with --only" if each.only_by_name else ""
+        lines.append(f"{each.name:<20} {each.summary} (at most {each.seconds:.0f} s{named})")
         if each.kept_mib:
             lines.append(f"{'':<20} may leave {each.kept_mib:.0f} MiB: {each.kept_why}")
-    total = sum(each.seconds + (4.0 if each.settle is None else each.settle) + 3.0 for each in ATTACKS.values())
-    return "\n".join([*lines, "", f"{len(ATTACKS)} attacks, {math.ceil(total / 60)} minutes at most"])
+    usual = chosen([])
+    total = sum(each.seconds + (4.0 if each.settle is None else each.settle) + 3.0 for each in usual)
+    return "\n".join([*lines, "", f"{len(usual)} attacks without --only, {math.ceil(total / 60)} minutes at most"])
 
 
 async def run(attacks: Sequence[Attack], setting: Setting, *, as_json_document: bool) -> int:

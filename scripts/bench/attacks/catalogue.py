@@ -35,6 +35,8 @@ class Attack:
     """The limit below which each figure of the attackers must be; `None` for any."""
     nofile: tuple[int, int] | None
     """The soft and the hard limit of file descriptors of the server; `None` for those of this process."""
+    only_by_name: bool
+    """Whether the attack takes so long that it runs only when `--only` names it."""
 
 
 ATTACKS: Final[dict[str, Attack]] = {}
@@ -50,6 +52,7 @@ def attack(
     kept: tuple[float, str] = (0.0, ""),
     figures_below: float | None = None,
     nofile: tuple[int, int] | None = None,
+    only_by_name: bool = False,
 ) -> Callable[[Run], Run]:
     """Add the decorated function to `ATTACKS`. See `Attack`; `kept` is `kept_mib` and `kept_why`."""
 
@@ -64,6 +67,7 @@ def attack(
             kept_why=kept[1],
             figures_below=figures_below,
             nofile=nofile,
+            only_by_name=only_by_name,
         )
         return run
 

@@ -251,24 +251,42 @@ async def sessions(attacker: Attacker) -> None:
     await attacker.repeat(120, 8, one)
 
 
+_STREAMS_KEPT = 64.0
+
+
 @attack(
     "session-streams",
     "1,000 sessions with 20 streams of answers each, all of them left",
     seconds=10,
-    kept=(64.0, "what 20 streams of 1,000 sessions keep for clients that resume"),
+    kept=(_STREAMS_KEPT, "what 20 streams of 1,000 sessions keep for clients that resume"),
 )
 async def session_streams(attacker: Attacker) -> None:
     """Make the server keep many streams for clients that never resume."""
+    await _leave_streams(attacker, sessions=1_000, streams=20)
 
+
+@attack(
+    "million-streams",
+    "10,000 sessions with 100 streams of answers each, all of them left",
+    seconds=540,
+    kept=(_SESSIONS_KEPT[0] + _STREAMS_KEPT, "as many sessions and events as their limits permit"),
+    only_by_name=True,
+)
+async def million_streams(attacker: Attacker) -> None:
+    """Make the server keep more streams than its limits permit."""
+    await _leave_streams(attacker, sessions=10_000, streams=100)
+
+
+async def _leave_streams(attacker: Attacker, *, sessions: int, streams: int) -> None:
     async def one(_: int) -> None:
         connection = await attacker.connect()
         session = await attacker.open_session(connection)
         headers = {**headers_of(LEGACY, "tools/call", session=session), "accept": "text/event-stream"}
-        for number in range(20):
+        for number in range(streams):
             await attacker.exchange(connection, attacker.post(call("echo", {"text": "x"}, LEGACY, number + 1), headers))
         await connection.aclose()
 
-    await attacker.repeat(1_000, 8, one)
+    await attacker.repeat(sessions, 8, one)
 
 
 @attack("sse-2024", "300 streams of the HTTP+SSE transport, each with two slow calls of 3.9 MB", seconds=10)

@@ -130,7 +130,7 @@ def server_arguments(setting: Setting, nofile: tuple[int, int] | None = None) ->
 
 
 def chosen(patterns: Sequence[str]) -> list[Attack]:
-    """Return the attacks whose names match one of the patterns, or all attacks without patterns.
+    """Return the attacks whose names match one of the patterns; without patterns, all that do not need a name.
 
     Raises:
         ValueError: A pattern matches nothing.
@@ -139,7 +139,9 @@ def chosen(patterns: Sequence[str]) -> list[Attack]:
         if not fnmatch.filter(ATTACKS, pattern):
             raise ValueError(f"unknown attack {pattern!r}; --list prints the names")
     return [
-        each for each in ATTACKS.values() if not patterns or any(fnmatch.fnmatch(each.name, one) for one in patterns)
+        each
+        for each in ATTACKS.values()
+        if (any(fnmatch.fnmatch(each.name, one) for one in patterns) if patterns else not each.only_by_name)
     ]
 
 
