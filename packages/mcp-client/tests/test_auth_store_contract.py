@@ -153,22 +153,22 @@ def opener(kind: type[MemoryStore]) -> OpenCredentialStore:
 
 
 BROKEN = {
-    DropsClient: "records_come_back_as_they_were_saved",
-    RejectsDeletingNothing: "nothing_is_found_where_nothing_was_saved",
-    KeepsFirst: "the_last_one_saved_counts",
-    NeverDeletes: "what_is_deleted_is_gone",
-    DeletesAll: "what_is_deleted_is_gone",
-    Normalizes: "names_are_apart",
-    IgnoresWrongServer: "records_of_others_are_refused",
-    Truncates: "long_records_come_whole",
-    ShowsSecrets: "secrets_are_not_shown",
-    LosesConcurrentSaves: "many_may_save_at_once",
-    DeletesFirst: "a_cancelled_save_was_made_entirely_or_not_at_all",
-    LockIsNoOp: "a_lock_keeps_others_out",
-    SingleLock: "a_lock_keeps_others_out",
-    LockBlocksReads: "records_stay_usable_while_a_lock_is_held",
-    KeepsLockAfterError: "a_lock_is_free_after_its_block_failed",
-    KeepsLockAfterCancelledWait: "who_waits_for_a_lock_can_be_cancelled",
+    DropsClient: "saved_record_loads_unchanged",
+    RejectsDeletingNothing: "unknown_record_is_not_found",
+    KeepsFirst: "saved_again_record_is_replaced",
+    NeverDeletes: "deleted_record_is_not_found",
+    DeletesAll: "deleted_record_is_not_found",
+    Normalizes: "records_with_similar_names_are_separate",
+    IgnoresWrongServer: "record_for_other_server_is_rejected",
+    Truncates: "long_record_loads_whole",
+    ShowsSecrets: "secrets_are_not_readable",
+    LosesConcurrentSaves: "concurrent_saves_all_succeed",
+    DeletesFirst: "cancelled_save_is_atomic",
+    LockIsNoOp: "lock_excludes_other_tasks",
+    SingleLock: "lock_excludes_other_tasks",
+    LockBlocksReads: "records_are_readable_while_locked",
+    KeepsLockAfterError: "lock_is_released_after_error",
+    KeepsLockAfterCancelledWait: "waiting_for_lock_can_be_cancelled",
 }
 
 
@@ -183,9 +183,7 @@ async def test_check_finds_broken_rule(kind: type[MemoryStore], check: str, auto
         await check_named(check)(opener(kind))
 
 
-@pytest.mark.parametrize(
-    "name", ["everything_is_there_when_it_is_opened_again", "a_lock_keeps_out_who_opened_the_store_again"]
-)
+@pytest.mark.parametrize("name", ["reopened_store_has_all_records", "lock_excludes_other_instances"])
 async def test_check_finds_store_without_persistence(name: str, autojump_clock: trio.abc.Clock) -> None:
     def open_store() -> CredentialStore:
         return MemoryStore()

@@ -509,7 +509,7 @@ async def test_client_response_keeps_related_task(autojump_clock: trio.testing.M
     async def sample(_: CreateMessageRequestParams) -> CreateMessageResult:
         return CreateMessageResult(role="assistant", content=TextContent(text="4"), model="m")
 
-    handlers = Handlers(elicit=elicit, sample=sample, answer_as_tasks=True)
+    handlers = Handlers(elicit=elicit, sample=sample, accept_tasks=True)
     async with open_in_memory(scripted(script), handlers=handlers):
         await done.wait()
     metas = [each.get("_meta") if isinstance(each, dict) else None for each in answers]

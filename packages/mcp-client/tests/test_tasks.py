@@ -54,7 +54,7 @@ from mcp_server import (
     Server,
     TaskPolicy,
     ToolError,
-    ask_as_task,
+    request_as_task,
     serve_http,
     serve_stream,
 )
@@ -640,7 +640,7 @@ class BlockingHandlers:
         raise RuntimeError("no model")
 
     def handlers(self) -> Handlers:
-        return Handlers(elicit=self.elicit, elicit_url=self.url, sample=self.sample, answer_as_tasks=True)
+        return Handlers(elicit=self.elicit, elicit_url=self.url, sample=self.sample, accept_tasks=True)
 
 
 def client_requesting_server() -> Server:
@@ -648,14 +648,14 @@ def client_requesting_server() -> Server:
 
     @server.tool
     async def patient(context: Context) -> str:
-        answer = await ask_as_task(context, ELICITATION_CREATE, FORM, ttl=60)
+        answer = await request_as_task(context, ELICITATION_CREATE, FORM, ttl=60)
         return f"{answer.action} {answer.content}"
 
     @server.tool
     async def page(context: Context) -> str:
         params = ElicitRequestURLParams(message="?", url="https://example.com", elicitation_id="1")
         try:
-            await ask_as_task(context, ELICITATION_CREATE, params)
+            await request_as_task(context, ELICITATION_CREATE, params)
         except RequestFailed as failed:
             return f"{failed.code} {failed.message} {failed.data}"
         return "not reached"
@@ -663,7 +663,7 @@ def client_requesting_server() -> Server:
     @server.tool
     async def model(context: Context) -> str:
         try:
-            await ask_as_task(context, SAMPLING_CREATE_MESSAGE, SAMPLE)
+            await request_as_task(context, SAMPLING_CREATE_MESSAGE, SAMPLE)
         except McpError as failed:
             return f"{type(failed).__name__}: {failed.message}"
         return "not reached"
@@ -780,8 +780,8 @@ async def test_client_tasks_undeclared_not_requested() -> None:
 
 
 def test_client_tasks_capability_follows_handlers() -> None:
-    assert Handlers(answer_as_tasks=True).capabilities().tasks is None
-    declared = Handlers(sample=BlockingHandlers().sample, answer_as_tasks=True).capabilities().tasks
+    assert Handlers(accept_tasks=True).capabilities().tasks is None
+    declared = Handlers(sample=BlockingHandlers().sample, accept_tasks=True).capabilities().tasks
     assert declared is not None
     assert declared.requests is not None
     assert declared.requests.elicitation is None

@@ -151,7 +151,7 @@ def test_modern_client_legacy_server_reports_reason(server_revision: Revision) -
     error = get_last_event(both.client_events, NegotiationEnded).error
     assert isinstance(error, NegotiationFailed)
     assert "modern revisions only (2026-07-28)" in error.message
-    assert error.ours == ("2026-07-28",)
+    assert error.own_revisions == ("2026-07-28",)
 
 
 @pytest.mark.spec("compat.server-modern-initialize-error-stdio", "compat.server-modern-initialize-names-versions")
@@ -165,7 +165,7 @@ def test_modern_server_rejects_initialize_with_supported_versions(client_revisio
     assert error["data"] == {"supported": ["2026-07-28"], "requested": client_revision.name}
     ended = get_last_event(both.client_events, NegotiationEnded).error
     assert isinstance(ended, NegotiationFailed)
-    assert ended.theirs == ("2026-07-28",)
+    assert ended.peer_revisions == ("2026-07-28",)
     assert both.server.session is None
 
 
@@ -440,7 +440,7 @@ def test_initialize_result_unsupported_version_ends_negotiation(version: str) ->
     assert isinstance(reaction.event, NegotiationEnded)
     error = reaction.event.error
     assert isinstance(error, NegotiationFailed)
-    assert error.theirs == (version,)
+    assert error.peer_revisions == (version,)
     assert version in error.message
     assert reaction.reply is None
 

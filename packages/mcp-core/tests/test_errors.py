@@ -122,8 +122,8 @@ def test_timeout_negotiation_and_process_errors_have_details() -> None:
     assert (
         str(RequestTimeout("no answer", deadline="idle", seconds=60)) == "no answer: the idle deadline of 60 s passed"
     )
-    failed = NegotiationFailed("nothing in common", ours=["a"], theirs=["b"])
-    assert (failed.ours, failed.theirs) == (("a",), ("b",))
+    failed = NegotiationFailed("nothing in common", own_revisions=["a"], peer_revisions=["b"])
+    assert (failed.own_revisions, failed.peer_revisions) == (("a",), ("b",))
     assert ProcessFailed("it ended", exit_code=3).exit_code == 3
 
 

@@ -9,7 +9,7 @@ from mcp_core.errors import ConnectionEnded, RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.middleware import MiddlewareMessage
 from mcp_core.revisions import R2026_07_28
-from mcp_core.telemetry import Outcome, carried, carrying, describe_message, outcome
+from mcp_core.telemetry import Outcome, describe_message, outcome, trace_context_of, with_trace_context
 from mcp_core.types import (
     CallToolRequestParams,
     CallToolResult,
@@ -105,16 +105,16 @@ def test_cancellation_is_success() -> None:
 
 def test_propagator_receives_text_members_of_meta() -> None:
     meta: JsonObject = {"traceparent": "t", "progressToken": 3, "baggage": ["x"]}
-    assert carried(attrs.evolve(CALL, raw={"_meta": meta})) == {"traceparent": "t"}
-    assert carried(attrs.evolve(CALL, raw={"_meta": "x"})) == {}
-    assert carried(CALL) == {}
+    assert trace_context_of(attrs.evolve(CALL, raw={"_meta": meta})) == {"traceparent": "t"}
+    assert trace_context_of(attrs.evolve(CALL, raw={"_meta": "x"})) == {}
+    assert trace_context_of(CALL) == {}
 
 
 def test_propagated_members_added_to_meta_without_overwriting() -> None:
     own = attrs.evolve(CALL, params=CallToolRequestParams(name="add", meta={"traceparent": "own"}))
-    sent = carrying(own, {"traceparent": "t", "baggage": "b"}).params
+    sent = with_trace_context(own, {"traceparent": "t", "baggage": "b"}).params
     assert isinstance(sent, CallToolRequestParams)
     assert sent.meta == {"traceparent": "own", "baggage": "b"}
-    assert carrying(own, {}) is own
+    assert with_trace_context(own, {}) is own
     roots = attrs.evolve(CALL, params=ListRootsRequestParams())
-    assert carrying(roots, {"traceparent": "t"}) is roots
+    assert with_trace_context(roots, {"traceparent": "t"}) is roots

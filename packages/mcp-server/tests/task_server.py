@@ -112,7 +112,7 @@ def make_server(control: ToolControl, *, tasks: TaskPolicy | None = None, limits
             raise RequestFailed("no", code=-32000, data={"why": "so"})
         raise RuntimeError("secret")
 
-    @server.tool(task="optional", task_at_once=False)
+    @server.tool(task="optional", start_as_task=False)
     async def later(context: Context, short: bool = False) -> str:
         await context.once("paid", lambda: control.ran.append("paid"))
         answer = await context.elicit(Name, "Who?")

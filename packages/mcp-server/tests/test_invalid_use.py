@@ -158,7 +158,7 @@ def plain() -> str:
 OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "tool": (
         *("name", "title", "description", "icons", "meta", "thread"),
-        *("input_schema", "annotations", "task", "task_at_once", "resumable"),
+        *("input_schema", "annotations", "task", "start_as_task", "resumable"),
     ),
     "resource": (
         "name",

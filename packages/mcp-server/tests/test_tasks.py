@@ -587,7 +587,7 @@ async def test_begin_task_in_shielded_scope_fails(caplog: pytest.LogCaptureFixtu
     store = MemoryTaskStore()
     server = Server("shielded", version="0", tasks=TaskPolicy(store=store))
 
-    @server.tool(task="optional", task_at_once=False)
+    @server.tool(task="optional", start_as_task=False)
     async def shielded(context: Context) -> str:
         with trio.CancelScope(shield=True):
             await context.begin_task()

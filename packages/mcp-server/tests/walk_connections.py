@@ -137,7 +137,7 @@ class Party:
             sample=self._sample,
             sample_tools=True,
             roots=self._roots,
-            answer_as_tasks=True,
+            accept_tasks=True,
             notifications=listeners,
         )
 

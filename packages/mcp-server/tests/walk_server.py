@@ -39,7 +39,7 @@ from mcp_core.methods import (
 )
 from mcp_core.revisions import Revision, preferred
 from mcp_core.types.skills import GetSkillRequestParams, ListSkillsRequestParams, ReadResourceDirectoryRequestParams
-from mcp_server import Context, Server, ask_as_task, serve_stdio
+from mcp_server import Context, Server, request_as_task, serve_stdio
 from mcp_server.skills import Skills
 
 __all__ = [
@@ -248,7 +248,7 @@ async def ask(context: Context, target: str) -> JsonValue:
         result = await context.sample("hello", max_tokens=5, tools=[tool], tool_choice=t.ToolChoice(mode="auto"))
         return result.model
     if target == "task":
-        return (await ask_as_task(context, ELICITATION_CREATE, FORM)).action
+        return (await request_as_task(context, ELICITATION_CREATE, FORM)).action
     raise AssertionError(target)
 
 

@@ -193,7 +193,7 @@ class Handlers:
     """The experimental capabilities outside of the specification, by name."""
     tasks: bool = True
     """Whether servers may respond to tool calls with tasks, in 2026-07-28: `Client.call_tool` waits for them."""
-    answer_as_tasks: bool = False
+    accept_tasks: bool = False
     """Whether the client supports task-augmented client requests, in 2025-11-25: for `sample`, `elicit` and
     `elicit_url`. Their tasks are kept in memory, for at most one hour, and end with the connection."""
 
@@ -252,7 +252,7 @@ class Handlers:
 
     def _own_tasks(self) -> ClientTasksCapability | None:
         elicits = self.elicit is not None or self.elicit_url is not None
-        if not self.answer_as_tasks or not (elicits or self.sample is not None):
+        if not self.accept_tasks or not (elicits or self.sample is not None):
             return None
         requests = ClientTaskRequests(
             sampling=None if self.sample is None else SamplingTaskRequests(create_message={}),

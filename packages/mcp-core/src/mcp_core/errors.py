@@ -398,11 +398,11 @@ class RequestTimeout(McpError):
 class NegotiationFailed(McpError):
     """No common revision, or no common era, of client and server."""
 
-    def __init__(self, message: str, *, ours: Sequence[str] = (), theirs: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, *, own_revisions: Sequence[str] = (), peer_revisions: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.ours: tuple[str, ...] = tuple(ours)
+        self.own_revisions: tuple[str, ...] = tuple(own_revisions)
         """The revisions that this side supports."""
-        self.theirs: tuple[str, ...] = tuple(theirs)
+        self.peer_revisions: tuple[str, ...] = tuple(peer_revisions)
         """The revisions that the peer named; empty if it named none."""
 
 

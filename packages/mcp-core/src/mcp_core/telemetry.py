@@ -35,10 +35,10 @@ __all__ = [
     "SERVER_DURATION",
     "Outcome",
     "SpanDescription",
-    "carried",
-    "carrying",
     "describe_message",
     "outcome",
+    "trace_context_of",
+    "with_trace_context",
 ]
 
 CLIENT_DURATION: Final = "mcp.client.operation.duration"
@@ -130,13 +130,13 @@ def outcome(message: MiddlewareMessage, result: object) -> Outcome:
     return Outcome({})
 
 
-def carried(message: MiddlewareMessage) -> dict[str, str]:
+def trace_context_of(message: MiddlewareMessage) -> dict[str, str]:
     """Return the trace context of an inbound message: all texts in `_meta`. A propagator selects its own keys."""
     meta = message.raw.get("_meta")
     return {key: value for key, value in meta.items() if isinstance(value, str)} if isinstance(meta, dict) else {}
 
 
-def carrying(message: MiddlewareMessage, carrier: Mapping[str, str]) -> MiddlewareMessage:
+def with_trace_context(message: MiddlewareMessage, carrier: Mapping[str, str]) -> MiddlewareMessage:
     """Return the message with the carrier of a propagator in its `_meta`. Existing members are not replaced."""
     params = message.params
     if not carrier or not isinstance(params, RequestParams):

@@ -19,7 +19,7 @@ from mcp_server.connection.sealer import InputPolicy
 from mcp_server.errors import NotRunning, OutputBroken, RegistrationError, ToolError
 from mcp_server.features.proxy import RemoteServer
 from mcp_server.features.results import Audio, File, Image
-from mcp_server.features.tasks.client_tasks import ask_as_task
+from mcp_server.features.tasks.client_tasks import request_as_task
 from mcp_server.features.tasks.policy import TaskPolicy
 from mcp_server.handlers.access import Access, AccessKind, AccessRequest
 from mcp_server.handlers.context import Context
@@ -105,7 +105,7 @@ __all__ = [
     "ToolError",
     "ToolOptions",
     "__version__",
-    "ask_as_task",
+    "request_as_task",
     "serve_http",
     "serve_hypercorn",
     "serve_stdio",

@@ -65,7 +65,7 @@ class ToolOptions(Options, total=False):
     client chooses if the value is `optional`. In the extension of 2026-07-28, the tool always runs as a task for
     clients that support the extension. Other clients receive the result in the response, or an error if the value is
     `required`."""
-    task_at_once: bool
+    start_as_task: bool
     """Whether a call becomes a task before the function starts, which is the default. Otherwise the function begins the
     task with `Context.begin_task`. In revision 2025-11-25, a task always begins before the function starts."""
     resumable: bool
@@ -96,7 +96,7 @@ _KINDS: Final[Mapping[str, tuple[type, str]]] = {
     "icons": (Iterable, "an iterable of icons"),
     "thread": (bool, "True or False"),
     "input_schema": (dict, "a dict"),
-    "task_at_once": (bool, "True or False"),
+    "start_as_task": (bool, "True or False"),
     "resumable": (bool, "True or False"),
     "cache": (CacheHint, "a CacheHint"),
 }

@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from mcp_client.transports.stdio.stream import ByteStream
 
 __all__ = [
-    "a_cancelled_send_can_be_closed",
-    "a_closed_end_stays_closed",
-    "closing_in_a_cancelled_scope_closes",
-    "closing_wakes_who_receives",
-    "closing_wakes_who_sends",
-    "nothing_is_left_behind",
-    "sending_to_a_closed_peer_fails",
-    "the_server_may_go_while_the_client_sends",
-    "what_was_said_last_arrives_and_then_the_end",
+    "cancelled_send_can_be_closed",
+    "close_in_cancelled_scope_closes",
+    "close_wakes_receiver",
+    "close_wakes_sender",
+    "closed_connections_leave_no_resources",
+    "closed_stream_stays_closed",
+    "last_data_arrives_before_end",
+    "send_to_closed_peer_fails",
+    "server_can_close_while_client_sends",
 ]
 
 
-async def what_was_said_last_arrives_and_then_the_end(open_transport: OpenTransport) -> None:
+async def last_data_arrives_before_end(open_transport: OpenTransport) -> None:
     """Check that all data sent before closing arrives, followed by the end, and that the end is permanent."""
     said = [*lines(20), line(20, 200_000), line(21)]
 
@@ -65,7 +65,7 @@ async def what_was_said_last_arrives_and_then_the_end(open_transport: OpenTransp
     await both_ways(open_transport, make)
 
 
-async def sending_to_a_closed_peer_fails(open_transport: OpenTransport) -> None:
+async def send_to_closed_peer_fails(open_transport: OpenTransport) -> None:
     """Check that `send_all` raises `trio.BrokenResourceError` at some time after the peer has closed its end."""
 
     def make() -> tuple[Role, Role]:
@@ -93,7 +93,7 @@ async def _send_until_it_fails(stream: End) -> None:
         pass
 
 
-async def a_closed_end_stays_closed(open_transport: OpenTransport) -> None:
+async def closed_stream_stays_closed(open_transport: OpenTransport) -> None:
     """Check that `aclose` can be called again, also by two tasks at once, and that sending and receiving then fail."""
 
     async def serve(stream: ServedStream) -> None:
@@ -118,7 +118,7 @@ async def a_closed_end_stays_closed(open_transport: OpenTransport) -> None:
     await one_client(open_transport, serve, act)
 
 
-async def closing_wakes_who_receives(open_transport: OpenTransport) -> None:
+async def close_wakes_receiver(open_transport: OpenTransport) -> None:
     """Check that closing wakes a task that waits in `receive_some`."""
 
     async def serve(stream: ServedStream) -> None:
@@ -175,7 +175,7 @@ class _Flood:
                 pass
 
 
-async def closing_wakes_who_sends(open_transport: OpenTransport) -> None:
+async def close_wakes_sender(open_transport: OpenTransport) -> None:
     """Check that a task that waits in `send_all` for a peer that does not read does not prevent closing."""
     flood = _Flood()
 
@@ -191,7 +191,7 @@ async def closing_wakes_who_sends(open_transport: OpenTransport) -> None:
     await one_client(open_transport, flood.do_not_read, act)
 
 
-async def a_cancelled_send_can_be_closed(open_transport: OpenTransport) -> None:
+async def cancelled_send_can_be_closed(open_transport: OpenTransport) -> None:
     """Check that an end can be closed after a `send_all` was cancelled halfway, and that the peer receives the end."""
     flood = _Flood()
 
@@ -206,7 +206,7 @@ async def a_cancelled_send_can_be_closed(open_transport: OpenTransport) -> None:
     await one_client(open_transport, flood.do_not_read, act)
 
 
-async def the_server_may_go_while_the_client_sends(open_transport: OpenTransport) -> None:
+async def server_can_close_while_client_sends(open_transport: OpenTransport) -> None:
     """Check that a client in `send_all` gets an error when the server closes, and receives the end."""
     flood = _Flood()
 
@@ -224,7 +224,7 @@ async def the_server_may_go_while_the_client_sends(open_transport: OpenTransport
     await one_client(open_transport, serve, act)
 
 
-async def closing_in_a_cancelled_scope_closes(open_transport: OpenTransport) -> None:
+async def close_in_cancelled_scope_closes(open_transport: OpenTransport) -> None:
     """Check that `aclose` frees all resources in a cancelled scope, where it cannot wait."""
 
     async def serve(stream: ServedStream) -> None:
@@ -241,7 +241,7 @@ async def closing_in_a_cancelled_scope_closes(open_transport: OpenTransport) -> 
     await met(open_transport, serve, talk)
 
 
-async def nothing_is_left_behind(open_transport: OpenTransport) -> None:
+async def closed_connections_leave_no_resources(open_transport: OpenTransport) -> None:
     """Check that no tasks and no open files remain after clients that talked, were cancelled, or did not connect."""
     await _come_and_go(open_transport)
     before = _footprint()

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from mcp_core.types import CallToolResult, ProgressNotificationParams
 
 __all__ = [
-    "a_call_can_be_cancelled",
-    "a_conversation_goes_well_in_each_revision",
-    "the_server_may_ask_in_the_middle_of_a_call",
+    "call_can_be_cancelled",
+    "calls_work_in_each_revision",
+    "server_can_send_request_during_call",
 ]
 
 _TEXT = "aä€😀" * 5_000
 _ROOTS = (Root(uri="file:///", name="ä€😀"),)
 
 
-async def a_conversation_goes_well_in_each_revision(open_transport: OpenTransport) -> None:
+async def calls_work_in_each_revision(open_transport: OpenTransport) -> None:
     """Check a whole conversation in each revision: opening, a list, a call with progress, an error, and closing."""
 
     async def script(peer: ScriptedPeer, revision: Revision) -> None:
@@ -65,7 +65,7 @@ async def a_conversation_goes_well_in_each_revision(open_transport: OpenTranspor
     await _in_each_revision(open_transport, script, talk)
 
 
-async def a_call_can_be_cancelled(open_transport: OpenTransport) -> None:
+async def call_can_be_cancelled(open_transport: OpenTransport) -> None:
     """Check that the server receives the cancellation, and that the connection continues to work."""
     running = trio.Event()
 
@@ -89,7 +89,7 @@ async def a_call_can_be_cancelled(open_transport: OpenTransport) -> None:
     await _in_each_revision(open_transport, script, talk)
 
 
-async def the_server_may_ask_in_the_middle_of_a_call(open_transport: OpenTransport) -> None:
+async def server_can_send_request_during_call(open_transport: OpenTransport) -> None:
     """Check a client request during a call: a request of the server, or an `input_required` result, by revision."""
 
     async def script(peer: ScriptedPeer, revision: Revision) -> None:

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from mcp_client.transports.stdio.stream import ByteStream
 
 __all__ = [
-    "a_cancelled_receive_loses_nothing",
-    "a_long_line_comes_whole",
-    "a_slow_reader_slows_the_sender",
-    "both_ends_may_talk_at_once",
-    "clients_are_apart",
-    "it_does_not_matter_how_lines_are_cut",
-    "lines_come_as_they_were_sent",
-    "views_of_memory_are_sent",
+    "both_ends_can_send_at_once",
+    "cancelled_receive_loses_no_data",
+    "clients_have_separate_connections",
+    "lines_arrive_in_any_chunks",
+    "lines_arrive_unchanged",
+    "long_line_arrives_whole",
+    "memoryviews_are_sent",
+    "slow_reader_slows_sender",
 ]
 
 _MIB: Final = 1024 * 1024
@@ -51,13 +51,13 @@ _CUTS: Final = ((1,), (2, 3, 5, 7), (1_000, 1), (5_000,))
 """Sizes of pieces, repeated: splits within characters, before and after line ends, and with several lines in one."""
 
 
-async def lines_come_as_they_were_sent(open_transport: OpenTransport) -> None:
+async def lines_arrive_unchanged(open_transport: OpenTransport) -> None:
     """Check that lines of all sizes arrive once, in order and unchanged."""
     said = [line(number, number * number * 10) for number in range(50)]
     await both_ways(open_transport, lambda: _giving(said, said))
 
 
-async def it_does_not_matter_how_lines_are_cut(open_transport: OpenTransport) -> None:
+async def lines_arrive_in_any_chunks(open_transport: OpenTransport) -> None:
     """Check that a call of `send_all` may contain a part of a line, or several lines and a part."""
     said = lines(12, 60)
     for sizes in _CUTS:
@@ -81,7 +81,7 @@ def _giving(given: Iterable[bytes], expected: Sequence[bytes]) -> tuple[Role, Ro
     return give, hear
 
 
-async def views_of_memory_are_sent(open_transport: OpenTransport) -> None:
+async def memoryviews_are_sent(open_transport: OpenTransport) -> None:
     """Check that a server can send a `memoryview`, as for the rest of a partial write."""
     said = lines(3, 100)
 
@@ -96,13 +96,13 @@ async def views_of_memory_are_sent(open_transport: OpenTransport) -> None:
     await one_client(open_transport, serve, act)
 
 
-async def a_long_line_comes_whole(open_transport: OpenTransport) -> None:
+async def long_line_arrives_whole(open_transport: OpenTransport) -> None:
     """Check that a line of 1 MiB and the lines after it arrive complete."""
     said = [line(0), line(1, _MIB), line(2, _MIB), line(3)]
     await both_ways(open_transport, lambda: _giving(said, said))
 
 
-async def both_ends_may_talk_at_once(open_transport: OpenTransport) -> None:
+async def both_ends_can_send_at_once(open_transport: OpenTransport) -> None:
     """Check that both ends can send at the same time, also more data than any buffer holds."""
     said = lines(1_000) + [line(number, 20_000) for number in range(1_000, 1_400)]
 
@@ -131,7 +131,7 @@ class _Flow:
     stopped: bool = False
 
 
-async def a_slow_reader_slows_the_sender(open_transport: OpenTransport) -> None:
+async def slow_reader_slows_sender(open_transport: OpenTransport) -> None:
     """Check that `send_all` waits for a peer that does not read, and that all data arrives when the peer continues."""
     await both_ways(open_transport, _flowing)
 
@@ -176,7 +176,7 @@ async def until_blocked(count: Callable[[], int]) -> None:
         await trio.testing.wait_all_tasks_blocked()
 
 
-async def a_cancelled_receive_loses_nothing(open_transport: OpenTransport) -> None:
+async def cancelled_receive_loses_no_data(open_transport: OpenTransport) -> None:
     """Check that a cancelled `receive_some` does not lose data, with or without half a line in the buffer."""
     said = [line(number, number * 100) for number in range(20)]
 
@@ -205,7 +205,7 @@ async def a_cancelled_receive_loses_nothing(open_transport: OpenTransport) -> No
     await both_ways(open_transport, make)
 
 
-async def clients_are_apart(open_transport: OpenTransport) -> None:
+async def clients_have_separate_connections(open_transport: OpenTransport) -> None:
     """Check that concurrent clients each receive only the data that was sent to them."""
 
     async def talk(connect: Connect) -> None:

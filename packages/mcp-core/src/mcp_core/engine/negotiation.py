@@ -113,7 +113,7 @@ class Progress(enum.Enum):
 class Negotiation:
     """The negotiation of a common revision (client)."""
 
-    ours: tuple[Revision, ...]
+    own_revisions: tuple[Revision, ...]
     """The revisions that the client supports."""
     progress: Progress = Progress.NEW
     _tried: set[Revision] = attrs.field(factory=set)
@@ -184,8 +184,8 @@ class Negotiation:
         if chosen is None or chosen not in self._of(Era.LEGACY):
             error = NegotiationFailed(
                 f"the server chose protocol version {quoted(version)}, which this client does not support",
-                ours=self._names(),
-                theirs=(version,),
+                own_revisions=self._names(),
+                peer_revisions=(version,),
             )
             return self._fail(error)
         self.progress = Progress.DONE
@@ -222,7 +222,7 @@ class Negotiation:
         legacy = preferred(self._of(Era.LEGACY))
         if legacy is None:
             complaint = f"this client supports modern revisions only ({', '.join(self._names())}) and {why}"
-            return self._fail(NegotiationFailed(complaint, ours=self._names()))
+            return self._fail(NegotiationFailed(complaint, own_revisions=self._names()))
         return self._propose(legacy)
 
     def _initialize_refused(self, error: McpError) -> Attempt:
@@ -253,22 +253,22 @@ class Negotiation:
         self.progress = Progress.DONE
         return NegotiationFailure(error)
 
-    def _nothing_in_common(self, theirs: tuple[str, ...]) -> NegotiationFailed:
+    def _nothing_in_common(self, peer_revisions: tuple[str, ...]) -> NegotiationFailed:
         return NegotiationFailed(
             f"no protocol version in common: this client supports {', '.join(self._names())}, "
-            f"the server {shown(', '.join(theirs[:_NAMED])) if theirs else 'named none'}",
-            ours=self._names(),
-            theirs=theirs,
+            f"the server {shown(', '.join(peer_revisions[:_NAMED])) if peer_revisions else 'named none'}",
+            own_revisions=self._names(),
+            peer_revisions=peer_revisions,
         )
 
     def _of(self, era: Era) -> tuple[Revision, ...]:
-        return tuple(revision for revision in self.ours if revision.era is era)
+        return tuple(revision for revision in self.own_revisions if revision.era is era)
 
     def _common(self, names: Iterable[str]) -> tuple[Revision, ...]:
-        return tuple(revision for revision in known(names) if revision in self.ours)
+        return tuple(revision for revision in known(names) if revision in self.own_revisions)
 
     def _names(self) -> tuple[str, ...]:
-        return tuple(revision.name for revision in self.ours)
+        return tuple(revision.name for revision in self.own_revisions)
 
 
 def looks_like_discovery(result: JsonObject) -> bool:

@@ -6,7 +6,15 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.middleware import Middleware
-from mcp_core.telemetry import BUCKETS, CLIENT_DURATION, SERVER_DURATION, carried, carrying, describe_message, outcome
+from mcp_core.telemetry import (
+    BUCKETS,
+    CLIENT_DURATION,
+    SERVER_DURATION,
+    describe_message,
+    outcome,
+    trace_context_of,
+    with_trace_context,
+)
 
 if TYPE_CHECKING:
     from opentelemetry import context, metrics, trace
@@ -71,7 +79,7 @@ class Telemetry(Middleware):
         if not message.incoming:
             carrier: dict[str, str] = {}
             propagate.inject(carrier, inside)
-            message = carrying(message, carrier)
+            message = with_trace_context(message, carrier)
         began = time.perf_counter()
         token = context.attach(inside)
         end: object = None
@@ -103,7 +111,7 @@ def _parent(message: MiddlewareMessage, here: context.Context) -> tuple[context.
     """Return the context of the sender of the request, and a link to the current span of this side if it differs."""
     from opentelemetry import propagate, trace  # lazy: an extra
 
-    parent = propagate.extract(carried(message), here)
+    parent = propagate.extract(trace_context_of(message), here)
     around = trace.get_current_span(here).get_span_context()
     request_span = trace.get_current_span(parent).get_span_context()
     return parent, (trace.Link(around),) if around.is_valid and around != request_span else ()

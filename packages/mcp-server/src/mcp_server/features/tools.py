@@ -59,7 +59,7 @@ class _Entry:
     parameters: Parameters | GivenParameters
     results: Results
     task: TaskSupport = "forbidden"
-    task_at_once: bool = True
+    start_as_task: bool = True
     resumable: bool = False
     _validator: Validator | None = None
 
@@ -174,7 +174,7 @@ class Tools:
             read,
             given,
             support,
-            task_at_once=options.get("task_at_once", True),
+            start_as_task=options.get("start_as_task", True),
             resumable=options.get("resumable", False),
         )
         self.listing.add(name, tool)
@@ -209,7 +209,7 @@ class Tools:
         if tasks is None or not tasks.wanted(call, entry.task):
             return await self._work(entry, call)
         work = partial(self._work, entry)
-        if revision.core_tasks or (entry.task_at_once and entry.binds(params)):
+        if revision.core_tasks or (entry.start_as_task and entry.binds(params)):
             return await tasks.begin(call, work)
         call.begin_task = partial(tasks.promote, work)
         return await work(call)

@@ -317,7 +317,7 @@ class Context:
         await trio.lowlevel.checkpoint()
 
     async def begin_task(self) -> None:
-        """Continue this tool call as a task. For tools with `task_at_once=False`.
+        """Continue this tool call as a task. For tools with `start_as_task=False`.
 
         The client receives the task as the result, and the function runs **again from its top** in the background, as
         after a client request. Client requests that have a response are not sent again; see also `once`. In the task,

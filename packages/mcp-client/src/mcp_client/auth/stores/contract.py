@@ -30,25 +30,25 @@ CredentialStoreCheck: TypeAlias = Callable[[OpenCredentialStore], Awaitable[None
 """The type of a check."""
 
 CREDENTIAL_STORE_CHECKS: Final[tuple[CredentialStoreCheck, ...]] = (
-    checks.records_come_back_as_they_were_saved,
-    checks.nothing_is_found_where_nothing_was_saved,
-    checks.the_last_one_saved_counts,
-    checks.what_is_deleted_is_gone,
-    checks.names_are_apart,
-    checks.records_of_others_are_refused,
-    checks.long_records_come_whole,
-    checks.secrets_are_not_shown,
-    checks.many_may_save_at_once,
-    checks.a_cancelled_save_was_made_entirely_or_not_at_all,
-    checks.a_lock_keeps_others_out,
-    checks.records_stay_usable_while_a_lock_is_held,
-    checks.a_lock_is_free_after_its_block_failed,
-    checks.who_waits_for_a_lock_can_be_cancelled,
+    checks.saved_record_loads_unchanged,
+    checks.unknown_record_is_not_found,
+    checks.saved_again_record_is_replaced,
+    checks.deleted_record_is_not_found,
+    checks.records_with_similar_names_are_separate,
+    checks.record_for_other_server_is_rejected,
+    checks.long_record_loads_whole,
+    checks.secrets_are_not_readable,
+    checks.concurrent_saves_all_succeed,
+    checks.cancelled_save_is_atomic,
+    checks.lock_excludes_other_tasks,
+    checks.records_are_readable_while_locked,
+    checks.lock_is_released_after_error,
+    checks.waiting_for_lock_can_be_cancelled,
 )
 """The checks for every store."""
 
 LASTING_CREDENTIAL_STORE_CHECKS: Final[tuple[CredentialStoreCheck, ...]] = (
-    checks.everything_is_there_when_it_is_opened_again,
-    checks.a_lock_keeps_out_who_opened_the_store_again,
+    checks.reopened_store_has_all_records,
+    checks.lock_excludes_other_instances,
 )
 """Additional checks for a store that outlives the process."""

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OpenCredentialStore",
-    "a_cancelled_save_was_made_entirely_or_not_at_all",
-    "a_lock_is_free_after_its_block_failed",
-    "a_lock_keeps_others_out",
-    "a_lock_keeps_out_who_opened_the_store_again",
-    "everything_is_there_when_it_is_opened_again",
-    "long_records_come_whole",
-    "many_may_save_at_once",
-    "names_are_apart",
-    "nothing_is_found_where_nothing_was_saved",
-    "records_come_back_as_they_were_saved",
-    "records_of_others_are_refused",
-    "records_stay_usable_while_a_lock_is_held",
-    "secrets_are_not_shown",
-    "the_last_one_saved_counts",
-    "what_is_deleted_is_gone",
-    "who_waits_for_a_lock_can_be_cancelled",
+    "cancelled_save_is_atomic",
+    "concurrent_saves_all_succeed",
+    "deleted_record_is_not_found",
+    "lock_excludes_other_instances",
+    "lock_excludes_other_tasks",
+    "lock_is_released_after_error",
+    "long_record_loads_whole",
+    "record_for_other_server_is_rejected",
+    "records_are_readable_while_locked",
+    "records_with_similar_names_are_separate",
+    "reopened_store_has_all_records",
+    "saved_again_record_is_replaced",
+    "saved_record_loads_unchanged",
+    "secrets_are_not_readable",
+    "unknown_record_is_not_found",
+    "waiting_for_lock_can_be_cancelled",
 ]
 
 OpenCredentialStore: TypeAlias = Callable[[], CredentialStore]
@@ -107,7 +107,7 @@ async def refused(call: Awaitable[None], what: str) -> None:
 # --- records -------------------------------------------------------------------------------------------------------
 
 
-async def records_come_back_as_they_were_saved(open_store: OpenCredentialStore) -> None:
+async def saved_record_loads_unchanged(open_store: OpenCredentialStore) -> None:
     """Check that every field keeps its value and type, also if it is empty."""
     store = open_store()
     bare = ClientRecord(client_id="c", issuer="https://other.example")
@@ -119,7 +119,7 @@ async def records_come_back_as_they_were_saved(open_store: OpenCredentialStore) 
         same(await store.load_client(client.issuer or ""), client, "the client record")
 
 
-async def nothing_is_found_where_nothing_was_saved(open_store: OpenCredentialStore) -> None:
+async def unknown_record_is_not_found(open_store: OpenCredentialStore) -> None:
     """Check that a missing record is `None`, and that its deletion is not an error."""
     store = open_store()
     same(await store.load_tokens(SERVER), None, "nothing")
@@ -129,7 +129,7 @@ async def nothing_is_found_where_nothing_was_saved(open_store: OpenCredentialSto
     same(await store.load_tokens(SERVER), None, "nothing")
 
 
-async def the_last_one_saved_counts(open_store: OpenCredentialStore) -> None:
+async def saved_again_record_is_replaced(open_store: OpenCredentialStore) -> None:
     """Check that a record replaces the one before, with all its fields."""
     store = open_store()
     for tokens in (TOKENS, PLAIN, TOKENS, TOKENS, attrs.evolve(TOKENS, refresh_token="next")):
@@ -140,7 +140,7 @@ async def the_last_one_saved_counts(open_store: OpenCredentialStore) -> None:
         same(await store.load_client(ISSUER), client, "the client record")
 
 
-async def what_is_deleted_is_gone(open_store: OpenCredentialStore) -> None:
+async def deleted_record_is_not_found(open_store: OpenCredentialStore) -> None:
     """Check that a deleted record is gone, and that all other records remain."""
     store, other = open_store(), tokens_of(f"{SERVER}2")
     for tokens in (TOKENS, other):
@@ -155,7 +155,7 @@ async def what_is_deleted_is_gone(open_store: OpenCredentialStore) -> None:
     same(await store.load_tokens(other.server_url), other, "the token record of another server")
 
 
-async def names_are_apart(open_store: OpenCredentialStore) -> None:
+async def records_with_similar_names_are_separate(open_store: OpenCredentialStore) -> None:
     """Check that URLs and issuers are compared octet by octet, and that tokens and clients are separate."""
     store = open_store()
     for number, name in enumerate(NAMES):
@@ -168,7 +168,7 @@ async def names_are_apart(open_store: OpenCredentialStore) -> None:
     same(await store.load_tokens("https://mcp.example/"), None, "nothing")
 
 
-async def records_of_others_are_refused(open_store: OpenCredentialStore) -> None:
+async def record_for_other_server_is_rejected(open_store: OpenCredentialStore) -> None:
     """Check that a record is rejected under the name of another server or issuer, which would receive its secrets."""
     store = open_store()
     await refused(store.save_tokens(f"{SERVER}/", TOKENS), "tokens of another server")
@@ -178,7 +178,7 @@ async def records_of_others_are_refused(open_store: OpenCredentialStore) -> None
     same(await store.load_client(f"{ISSUER}/"), None, "nothing")
 
 
-async def long_records_come_whole(open_store: OpenCredentialStore) -> None:
+async def long_record_loads_whole(open_store: OpenCredentialStore) -> None:
     """Check long records: tokens may have several thousand characters, and a shorter or longer one may follow."""
     store = open_store()
     for length in (30_000, 10, 5_000, 5_001, 0):
@@ -189,7 +189,7 @@ async def long_records_come_whole(open_store: OpenCredentialStore) -> None:
     same(await store.load_tokens(SERVER), None, "a deleted token record")
 
 
-async def secrets_are_not_shown(open_store: OpenCredentialStore) -> None:
+async def secrets_are_not_readable(open_store: OpenCredentialStore) -> None:
     """Check that `repr` does not contain secrets, because it appears in logs."""
     store = open_store()
     await store.save_tokens(SERVER, TOKENS)
@@ -203,7 +203,7 @@ async def secrets_are_not_shown(open_store: OpenCredentialStore) -> None:
 # --- concurrency -----------------------------------------------------------------------------------------------------
 
 
-async def many_may_save_at_once(open_store: OpenCredentialStore) -> None:
+async def concurrent_saves_all_succeed(open_store: OpenCredentialStore) -> None:
     """Check that concurrent saves of different records do not lose any of them."""
     store = open_store()
     names = [f"https://mcp{number}.example/mcp" for number in range(20)]
@@ -220,7 +220,7 @@ async def many_may_save_at_once(open_store: OpenCredentialStore) -> None:
         same(await store.load_client(name), ClientRecord(client_id="c", issuer=name), "one of many client records")
 
 
-async def a_cancelled_save_was_made_entirely_or_not_at_all(open_store: OpenCredentialStore) -> None:
+async def cancelled_save_is_atomic(open_store: OpenCredentialStore) -> None:
     """Check that a cancelled save leaves the old or the new record, and that the next save works."""
     store = open_store()
     await store.save_tokens(SERVER, TOKENS)
@@ -241,13 +241,13 @@ async def a_cancelled_save_was_made_entirely_or_not_at_all(open_store: OpenCrede
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
-async def a_lock_keeps_others_out(open_store: OpenCredentialStore) -> None:
+async def lock_excludes_other_tasks(open_store: OpenCredentialStore) -> None:
     """Check that a lock excludes other users of the same server, and that another server has its own lock."""
     store = open_store()
     await _exclusion(store, store)
 
 
-async def a_lock_keeps_out_who_opened_the_store_again(open_store: OpenCredentialStore) -> None:
+async def lock_excludes_other_instances(open_store: OpenCredentialStore) -> None:
     """Check that a lock excludes a store that was opened again, as another process would do."""
     await _exclusion(open_store(), open_store())
 
@@ -273,7 +273,7 @@ async def _exclusion(store: CredentialStore, other: CredentialStore) -> None:
         raise AssertionError("a lock was acquired twice at the same time")
 
 
-async def records_stay_usable_while_a_lock_is_held(open_store: OpenCredentialStore) -> None:
+async def records_are_readable_while_locked(open_store: OpenCredentialStore) -> None:
     """Check that the holder of a lock and others can load and save."""
     store = open_store()
     with trio.move_on_after(SECONDS) as limit:
@@ -285,7 +285,7 @@ async def records_stay_usable_while_a_lock_is_held(open_store: OpenCredentialSto
         raise AssertionError("records cannot be loaded or saved while a lock is held")
 
 
-async def a_lock_is_free_after_its_block_failed(open_store: OpenCredentialStore) -> None:
+async def lock_is_released_after_error(open_store: OpenCredentialStore) -> None:
     """Check that a lock is released after an error and after a cancellation."""
     store = open_store()
     try:
@@ -300,7 +300,7 @@ async def a_lock_is_free_after_its_block_failed(open_store: OpenCredentialStore)
     await _is_free(store)
 
 
-async def who_waits_for_a_lock_can_be_cancelled(open_store: OpenCredentialStore) -> None:
+async def waiting_for_lock_can_be_cancelled(open_store: OpenCredentialStore) -> None:
     """Check that waiting for a lock can be cancelled at once, and that a cancelled task does not acquire it later."""
     store, entered = open_store(), list[bool]()
 
@@ -331,7 +331,7 @@ async def _is_free(store: CredentialStore) -> None:
 # --- persistent stores -----------------------------------------------------------------------------------------------
 
 
-async def everything_is_there_when_it_is_opened_again(open_store: OpenCredentialStore) -> None:
+async def reopened_store_has_all_records(open_store: OpenCredentialStore) -> None:
     """Check that records persist, also those that were changed or deleted after the store was opened again."""
     first = open_store()
     await first.save_tokens(SERVER, TOKENS)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_core.types import GetTaskResult, Task
     from mcp_server.handlers.context import Context
 
-__all__ = ["ask_as_task"]
+__all__ = ["request_as_task"]
 
 P = TypeVar("P", bound=WireObject)
 R = TypeVar("R")
@@ -39,7 +39,9 @@ _POLITENESS: Final = 2.0
 """Time limit for cancelling the task when its result is not needed any more, in seconds."""
 
 
-async def ask_as_task(context: Context, definition: RequestMethod[P, R], params: P, *, ttl: float | None = None) -> R:
+async def request_as_task(
+    context: Context, definition: RequestMethod[P, R], params: P, *, ttl: float | None = None
+) -> R:
     """Send a client request as a task, and poll until the client has responded (2025-11-25).
 
     Use it if the user needs more time than a request can take. The client must have declared that it supports tasks for

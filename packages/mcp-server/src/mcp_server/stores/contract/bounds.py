@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from mcp_server.stores.sessions import SessionStore
 
 __all__ = [
-    "a_cancelled_call_was_made_entirely_or_not_at_all",
-    "a_closed_store_says_so",
-    "a_misuse_spoils_nothing_of_others",
-    "answers_stay_until_they_are_delivered",
-    "bounds_count_what_was_there_before",
-    "bytes_of_answers_are_bounded",
-    "events_are_bounded_in_bytes",
-    "events_are_bounded_in_number",
-    "everything_is_there_when_it_is_opened_again",
-    "many_tasks_do_not_disturb_each_other",
-    "what_was_delivered_goes_first",
+    "cancelled_write_is_atomic",
+    "closed_store_raises",
+    "concurrent_writers_keep_their_events",
+    "delivered_events_are_dropped_first",
+    "rejected_write_leaves_other_writes",
+    "reopened_store_counts_stored_bytes",
+    "reopened_store_has_all_records",
+    "stored_events_have_byte_limit",
+    "stored_events_have_count_limit",
+    "undelivered_responses_are_kept",
+    "undelivered_responses_have_byte_limit",
 ]
 
 
 # --- bounds --------------------------------------------------------------------------------------------------------
 
 
-async def events_are_bounded_in_number(open_store: OpenStore) -> None:
+async def stored_events_have_count_limit(open_store: OpenStore) -> None:
     """Check that the store removes the oldest events."""
     async with opened(open_store, TEN, "a") as store:
         await store.begin("a", 1, (1,))
@@ -47,7 +47,7 @@ async def events_are_bounded_in_number(open_store: OpenStore) -> None:
         same(await store.streams("a"), (StoredStream(1, 100, (1,)),), "the streams")
 
 
-async def events_are_bounded_in_bytes(open_store: OpenStore) -> None:
+async def stored_events_have_byte_limit(open_store: OpenStore) -> None:
     """Check that the store removes the oldest events, and keeps an event that is larger than the bound alone."""
     async with opened(open_store, Limits(replay_bytes=1_000), "a") as store:
         await store.begin("a", 1, (1,))
@@ -62,7 +62,7 @@ async def events_are_bounded_in_bytes(open_store: OpenStore) -> None:
         await store.begin("a", 2, (2,))
 
 
-async def what_was_delivered_goes_first(open_store: OpenStore) -> None:
+async def delivered_events_are_dropped_first(open_store: OpenStore) -> None:
     """Check that the store removes responses of an ended stream before any event of a running stream."""
     async with opened(open_store, TEN, "a") as store:
         for stream in (1, 2):
@@ -74,7 +74,7 @@ async def what_was_delivered_goes_first(open_store: OpenStore) -> None:
         true(len(await store.events("a", 1, 0)) <= 4, "too many events of the ended stream are stored")
 
 
-async def answers_stay_until_they_are_delivered(open_store: OpenStore) -> None:
+async def undelivered_responses_are_kept(open_store: OpenStore) -> None:
     """Check that notifications are removed before responses, and that responses at the bound prevent new streams."""
     async with opened(open_store, TEN, "a") as store:
         for stream in range(1, 11):
@@ -90,7 +90,7 @@ async def answers_stay_until_they_are_delivered(open_store: OpenStore) -> None:
         same(len(await store.events("a", 11, 0)), 1, "the number of events of the new stream")
 
 
-async def bytes_of_answers_are_bounded(open_store: OpenStore) -> None:
+async def undelivered_responses_have_byte_limit(open_store: OpenStore) -> None:
     """Check that a few large undelivered responses prevent new streams too."""
     async with opened(open_store, Limits(replay_bytes=1_000), "a") as store:
         await store.begin("a", 1, (1,))
@@ -103,7 +103,7 @@ async def bytes_of_answers_are_bounded(open_store: OpenStore) -> None:
 # --- tasks ---------------------------------------------------------------------------------------------------------
 
 
-async def many_tasks_do_not_disturb_each_other(open_store: OpenStore) -> None:
+async def concurrent_writers_keep_their_events(open_store: OpenStore) -> None:
     """Check that each stream keeps its order."""
 
     async def write(store: SessionStore, stream: int) -> None:
@@ -119,7 +119,7 @@ async def many_tasks_do_not_disturb_each_other(open_store: OpenStore) -> None:
             same(await store.events("a", stream, 0), events(stream, 1, 20), f"the events of stream {stream}")
 
 
-async def a_misuse_spoils_nothing_of_others(open_store: OpenStore) -> None:
+async def rejected_write_leaves_other_writes(open_store: OpenStore) -> None:
     """Check that one rejected call does not affect the calls of other tasks in the same transaction."""
 
     async def misuse(store: SessionStore) -> None:
@@ -133,7 +133,7 @@ async def a_misuse_spoils_nothing_of_others(open_store: OpenStore) -> None:
         same(tuple(each.stream for each in await store.streams("a")), (1, 2, 3, 4, 5), "the streams")
 
 
-async def a_cancelled_call_was_made_entirely_or_not_at_all(open_store: OpenStore) -> None:
+async def cancelled_write_is_atomic(open_store: OpenStore) -> None:
     """Check that a cancelled call has its entire effect or none, and that the store stays usable."""
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, (1,))
@@ -147,7 +147,7 @@ async def a_cancelled_call_was_made_entirely_or_not_at_all(open_store: OpenStore
         same(await store.events("a", 1, 0), events(1, 1, 3), "the events")
 
 
-async def a_closed_store_says_so(open_store: OpenStore) -> None:
+async def closed_store_raises(open_store: OpenStore) -> None:
     """Check that calls of a closed store raise `trio.ClosedResourceError`, and that closing it again does not."""
     store = await open_store(ROOMY)
     await store.save(RECORD)
@@ -165,7 +165,7 @@ async def a_closed_store_says_so(open_store: OpenStore) -> None:
 # --- data that outlives the process --------------------------------------------------------------------------------
 
 
-async def everything_is_there_when_it_is_opened_again(open_store: OpenStore) -> None:
+async def reopened_store_has_all_records(open_store: OpenStore) -> None:
     """Check that records, subscriptions, streams, events and pending requests outlive the process."""
     events = (StoredEvent(1, 1, b""), StoredEvent(1, 2, b'{"x":1}'), StoredEvent(1, 3, b"{}", "b"))
     async with opened(open_store) as store:
@@ -189,7 +189,7 @@ async def everything_is_there_when_it_is_opened_again(open_store: OpenStore) -> 
         same(await store.streams(RECORD.id), (StoredStream(1, 4), StoredStream(2, 0)), "the streams after the response")
 
 
-async def bounds_count_what_was_there_before(open_store: OpenStore) -> None:
+async def reopened_store_counts_stored_bytes(open_store: OpenStore) -> None:
     """Check that the bounds include the data from before the store was opened again."""
     for attempt in range(4):
         async with opened(open_store, TEN) as store:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from mcp_server.stores.contract.assertions import OpenStore
 
 __all__ = [
-    "a_change_is_pending_for_the_sessions_that_it_concerns",
-    "a_change_is_pending_only_once",
-    "a_change_is_pending_until_the_event_that_notifies_of_it",
-    "a_change_of_what_is_not_watched_any_more_is_dropped",
-    "a_session_that_is_gone_leaves_no_changes",
-    "changes_below_a_watched_resource_are_bounded",
-    "changes_outlive_the_process",
-    "removed_changes_are_not_pending",
+    "change_is_pending_for_subscribed_sessions",
+    "change_is_pending_until_its_event_is_stored",
+    "deleted_session_has_no_pending_changes",
+    "pending_changes_have_count_limit",
+    "removed_change_is_not_pending",
+    "reopened_store_has_pending_changes",
+    "repeated_change_is_pending_once",
+    "unsubscribed_change_is_dropped",
 ]
 
 _TOOLS: Final = PendingNotification(NOTIFICATIONS_TOOLS_LIST_CHANGED.name)
@@ -33,7 +33,7 @@ def _updated(uri: str) -> PendingNotification:
     return PendingNotification(NOTIFICATIONS_RESOURCES_UPDATED.name, uri)
 
 
-async def a_change_is_pending_for_the_sessions_that_it_concerns(open_store: OpenStore) -> None:
+async def change_is_pending_for_subscribed_sessions(open_store: OpenStore) -> None:
     """Check that a change of a list concerns all sessions, and a change of a resource the sessions subscribed to it.
 
     A subscription also covers the resources below its resource. A URI may contain any characters.
@@ -64,7 +64,7 @@ async def a_change_is_pending_for_the_sessions_that_it_concerns(open_store: Open
         same(await store.pending_notifications("late"), (), "the pending notifications of a session saved later")
 
 
-async def a_change_is_pending_only_once(open_store: OpenStore) -> None:
+async def repeated_change_is_pending_once(open_store: OpenStore) -> None:
     """Check that a change recorded again stays at its first position."""
     async with opened(open_store, ROOMY, "a") as store:
         for uri in ("test://x", "test://x/", "test://y"):
@@ -76,7 +76,7 @@ async def a_change_is_pending_only_once(open_store: OpenStore) -> None:
             same(await store.pending_notifications("a"), expected, "the pending notifications")
 
 
-async def a_change_is_pending_until_the_event_that_notifies_of_it(open_store: OpenStore) -> None:
+async def change_is_pending_until_its_event_is_stored(open_store: OpenStore) -> None:
     """Check that storing the event removes the pending change in one step, and that a later change is pending again."""
     event = StoredEvent(2, 1, b"{}", notification=_updated("test://x"))
     async with opened(open_store, ROOMY, "a", "b") as store:
@@ -100,7 +100,7 @@ async def a_change_is_pending_until_the_event_that_notifies_of_it(open_store: Op
         same(set(await store.pending_notifications("a")), set(both), "the pending notifications after a rejected event")
 
 
-async def removed_changes_are_not_pending(open_store: OpenStore) -> None:
+async def removed_change_is_not_pending(open_store: OpenStore) -> None:
     """Check that removal affects no other notifications, and that removing one that is not pending does nothing."""
     async with opened(open_store, ROOMY, "a", "b") as store:
         for session in ("a", "b"):
@@ -113,7 +113,7 @@ async def removed_changes_are_not_pending(open_store: OpenStore) -> None:
         same(len(await store.pending_notifications("b")), 2, "the number of pending notifications of the other session")
 
 
-async def a_change_of_what_is_not_watched_any_more_is_dropped(open_store: OpenStore) -> None:
+async def unsubscribed_change_is_dropped(open_store: OpenStore) -> None:
     """Check that `unsubscribe` removes pending changes, except of resources below another subscribed resource."""
     async with opened(open_store, ROOMY, "a") as store:
         for uri in ("test://x", "test://x/y", "test://z"):
@@ -128,7 +128,7 @@ async def a_change_of_what_is_not_watched_any_more_is_dropped(open_store: OpenSt
         same(await store.pending_notifications("a"), (_TOOLS,), "the pending notifications without subscriptions")
 
 
-async def a_session_that_is_gone_leaves_no_changes(open_store: OpenStore) -> None:
+async def deleted_session_has_no_pending_changes(open_store: OpenStore) -> None:
     """Check that a session that was deleted, purged or evicted leaves no pending notifications."""
     async with opened(open_store, Limits(sessions=3)) as store:
         for used_at, id in enumerate(("crowded", "purged", "deleted")):
@@ -149,7 +149,7 @@ async def a_session_that_is_gone_leaves_no_changes(open_store: OpenStore) -> Non
             )
 
 
-async def changes_below_a_watched_resource_are_bounded(open_store: OpenStore) -> None:
+async def pending_changes_have_count_limit(open_store: OpenStore) -> None:
     """Check that the subscribed resource is recorded beyond `Limits.watched_resources`, or if the URI is too long."""
     limits = Limits(watched_resources=5, uri_chars=100)
     async with opened(open_store, limits, "a") as store:
@@ -168,7 +168,7 @@ async def changes_below_a_watched_resource_are_bounded(open_store: OpenStore) ->
         )
 
 
-async def changes_outlive_the_process(open_store: OpenStore) -> None:
+async def reopened_store_has_pending_changes(open_store: OpenStore) -> None:
     """Check that pending notifications outlive the process, and that delivered ones are not pending again."""
     async with opened(open_store, ROOMY, "a") as store:
         for uri in ("test://x", "test://y"):

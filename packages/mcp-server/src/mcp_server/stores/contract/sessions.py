@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from mcp_server.stores.contract.assertions import OpenStore
 
 __all__ = [
-    "a_deleted_session_leaves_nothing",
-    "a_record_is_replaced_and_the_rest_stays",
-    "a_session_has_one_standalone_stream",
-    "a_session_is_found_as_it_was_saved",
-    "a_session_of_the_future_counts_as_used_now",
-    "a_session_that_was_never_saved_is_unknown",
-    "an_ended_stream_has_no_pending_responses",
-    "events_come_back_in_their_order",
-    "responses_of_a_stream_are_pending_until_they_are_sent",
-    "sessions_are_bounded",
-    "sessions_that_were_not_used_are_purged",
-    "streams_and_sessions_are_apart",
+    "deleted_session_leaves_no_records",
+    "ended_stream_has_no_pending_responses",
+    "events_load_in_order",
+    "events_of_streams_and_sessions_are_separate",
+    "highest_event_number_is_kept",
+    "impossible_events_are_rejected",
+    "repeated_events_change_nothing",
+    "responses_are_pending_until_sent",
+    "saved_again_session_keeps_its_events",
+    "saved_session_loads_unchanged",
+    "session_has_one_standalone_stream",
+    "session_with_future_time_counts_as_used_now",
+    "sessions_have_count_limit",
     "subscriptions_are_added_and_removed",
-    "the_greatest_number_of_a_stream_is_remembered",
-    "the_same_events_again_change_nothing",
-    "what_cannot_be_is_refused",
+    "unknown_session_is_not_found",
+    "unused_sessions_are_purged",
 ]
 
 
 # --- records -------------------------------------------------------------------------------------------------------
 
 
-async def a_session_is_found_as_it_was_saved(open_store: OpenStore) -> None:
+async def saved_session_loads_unchanged(open_store: OpenStore) -> None:
     """Check that every field is returned with the same value and type."""
     plain = SessionRecord(id="session-2", principal=None, revision="2025-03-26", client={}, used_at=0.0)
     async with opened(open_store) as store:
@@ -46,7 +46,7 @@ async def a_session_is_found_as_it_was_saved(open_store: OpenStore) -> None:
             same(await store.load(record.id), record, f"the record of {record.id}")
 
 
-async def a_session_that_was_never_saved_is_unknown(open_store: OpenStore) -> None:
+async def unknown_session_is_not_found(open_store: OpenStore) -> None:
     """Check that an unknown session has no data, and that calls about it have no effect."""
     async with opened(open_store, ROOMY, "known") as store:
         await store.begin("unknown", 1, (1,))
@@ -64,7 +64,7 @@ async def a_session_that_was_never_saved_is_unknown(open_store: OpenStore) -> No
         same(await store.subscriptions("unknown"), frozenset(), "the subscriptions after the session was saved")
 
 
-async def a_record_is_replaced_and_the_rest_stays(open_store: OpenStore) -> None:
+async def saved_again_session_keeps_its_events(open_store: OpenStore) -> None:
     """Check that saving a session again changes its record, but not its subscriptions and streams."""
     changed = attrs.evolve(RECORD, log_level=None, client={"other": True}, used_at=2e9)
     async with opened(open_store, ROOMY, RECORD.id) as store:
@@ -93,7 +93,7 @@ async def subscriptions_are_added_and_removed(open_store: OpenStore) -> None:
         same(await store.subscriptions("b"), frozenset({"test://a"}), "the subscriptions of the other session")
 
 
-async def a_deleted_session_leaves_nothing(open_store: OpenStore) -> None:
+async def deleted_session_leaves_no_records(open_store: OpenStore) -> None:
     """Check that deleting a session deletes its record and streams, and does not change other sessions."""
     async with opened(open_store, ROOMY, "a", "b") as store:
         for id in ("a", "b"):
@@ -109,7 +109,7 @@ async def a_deleted_session_leaves_nothing(open_store: OpenStore) -> None:
         same(await store.events("b", 1, 0), events(1, 1, 2), "the events of the other session")
 
 
-async def sessions_are_bounded(open_store: OpenStore) -> None:
+async def sessions_have_count_limit(open_store: OpenStore) -> None:
     """Check that the least recently used session is removed with its streams above `Limits.sessions`."""
     async with opened(open_store, TEN) as store:
         for used_at, id in enumerate(("a", "b", "c", "a", "d", "e")):
@@ -120,7 +120,7 @@ async def sessions_are_bounded(open_store: OpenStore) -> None:
             same(bool(await store.streams(id)), there, f"whether session {id} has streams")
 
 
-async def sessions_that_were_not_used_are_purged(open_store: OpenStore) -> None:
+async def unused_sessions_are_purged(open_store: OpenStore) -> None:
     """Check that exactly the sessions last used before a given time are purged."""
     async with opened(open_store) as store:
         for used_at in range(4):
@@ -132,7 +132,7 @@ async def sessions_that_were_not_used_are_purged(open_store: OpenStore) -> None:
             same(there, used_at >= 2, f"whether the session used at {used_at} exists")
 
 
-async def a_session_of_the_future_counts_as_used_now(open_store: OpenStore) -> None:
+async def session_with_future_time_counts_as_used_now(open_store: OpenStore) -> None:
     """Check that a session used in the future is purged as if it was used now, because the clock was set back."""
     async with opened(open_store) as store:
         for id, used_at in (("now", 100.0), ("future", 1e9)):
@@ -145,7 +145,7 @@ async def a_session_of_the_future_counts_as_used_now(open_store: OpenStore) -> N
 # --- streams -------------------------------------------------------------------------------------------------------
 
 
-async def events_come_back_in_their_order(open_store: OpenStore) -> None:
+async def events_load_in_order(open_store: OpenStore) -> None:
     """Check that all events after a number are returned in order and byte for byte, including empty ones."""
     data = (b"", b'{"a":"\xc3\xbc"}', bytes(range(256)), b"x" * 300_000)
     events = tuple(StoredEvent(3, number, each) for number, each in enumerate(data, 1))
@@ -160,7 +160,7 @@ async def events_come_back_in_their_order(open_store: OpenStore) -> None:
             same(await store.events("a", stream, after), (), f"the events after {after} of stream {stream}")
 
 
-async def streams_and_sessions_are_apart(open_store: OpenStore) -> None:
+async def events_of_streams_and_sessions_are_separate(open_store: OpenStore) -> None:
     """Check that each stream of each session has its own events, with their own numbers."""
     async with opened(open_store, ROOMY, "a", "b") as store:
         for id in ("a", "b"):
@@ -174,7 +174,7 @@ async def streams_and_sessions_are_apart(open_store: OpenStore) -> None:
         same(await store.streams("a"), streams, "the streams, in the order of their numbers")
 
 
-async def responses_of_a_stream_are_pending_until_they_are_sent(open_store: OpenStore) -> None:
+async def responses_are_pending_until_sent(open_store: OpenStore) -> None:
     """Check that a request is pending until its response is stored, and that the ids 1 and "1" are different."""
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, (1, "1", 2**70))
@@ -185,7 +185,7 @@ async def responses_of_a_stream_are_pending_until_they_are_sent(open_store: Open
         same(await store.events("a", 1, 0), (answer,), "the response")
 
 
-async def the_same_events_again_change_nothing(open_store: OpenStore) -> None:
+async def repeated_events_change_nothing(open_store: OpenStore) -> None:
     """Check that repeating a call whose outcome is unknown has no effect."""
     events = (StoredEvent(1, 1, b"1"), StoredEvent(1, 2, b"2", 5))
     async with opened(open_store, ROOMY, "a") as store:
@@ -198,7 +198,7 @@ async def the_same_events_again_change_nothing(open_store: OpenStore) -> None:
         same(await store.streams("a"), (StoredStream(1, 2),), "the streams")
 
 
-async def what_cannot_be_is_refused(open_store: OpenStore) -> None:
+async def impossible_events_are_rejected(open_store: OpenStore) -> None:
     """Check that a stream begins only once, has no gaps, and accepts only responses to its pending requests."""
     async with opened(open_store, ROOMY, "a") as store:
         await refused(LocalProtocolError, store.append("a", events(1, 1, 1)), "an event of an unknown stream")
@@ -214,7 +214,7 @@ async def what_cannot_be_is_refused(open_store: OpenStore) -> None:
         same(await store.streams("a"), (StoredStream(1, 1),), "the streams after the rejected calls")
 
 
-async def a_session_has_one_standalone_stream(open_store: OpenStore) -> None:
+async def session_has_one_standalone_stream(open_store: OpenStore) -> None:
     """Check that a new standalone stream replaces the previous one."""
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, ())
@@ -226,7 +226,7 @@ async def a_session_has_one_standalone_stream(open_store: OpenStore) -> None:
         same(await store.events("a", 1, 0), events(1, 1, 1), "the events of the replaced stream")
 
 
-async def an_ended_stream_has_no_pending_responses(open_store: OpenStore) -> None:
+async def ended_stream_has_no_pending_responses(open_store: OpenStore) -> None:
     """Check that an ended stream has no pending requests and keeps its events."""
     async with opened(open_store, ROOMY, "a") as store:
         await store.begin("a", 1, (1,))
@@ -238,7 +238,7 @@ async def an_ended_stream_has_no_pending_responses(open_store: OpenStore) -> Non
         same(await store.events("a", 1, 1), events(1, 2, 2), "the events")
 
 
-async def the_greatest_number_of_a_stream_is_remembered(open_store: OpenStore) -> None:
+async def highest_event_number_is_kept(open_store: OpenStore) -> None:
     """Check that the greatest stream number stays known, so that no new stream reuses a number known to a client."""
     async with opened(open_store, TEN, "a") as store:
         for stream in range(1, 100):

@@ -74,7 +74,7 @@ def _ids(records: Iterable[TaskRecord]) -> list[str]:
     return [record.state.id for record in records]
 
 
-async def a_task_is_found_as_it_was_kept(open_store: OpenTaskStore) -> None:
+async def saved_task_loads_unchanged(open_store: OpenTaskStore) -> None:
     """Check that every field is returned with the same value and type."""
     failed = _task("task-2", None, ttl=None)
     failed = attrs.evolve(failed, state=failed.state.moved("failed", 1.0, error={"code": -1, "message": "no"}))
@@ -84,7 +84,7 @@ async def a_task_is_found_as_it_was_kept(open_store: OpenTaskStore) -> None:
             same(await store.load(record.state.id), record, f"the record of {record.state.id}")
 
 
-async def a_task_that_was_never_kept_is_unknown(open_store: OpenTaskStore) -> None:
+async def unknown_task_is_not_found(open_store: OpenTaskStore) -> None:
     """Check that an unknown task has no data, and that calls about it have no effect."""
     async with _opened(open_store) as store:
         await store.save(_task("unknown"))
@@ -95,7 +95,7 @@ async def a_task_that_was_never_kept_is_unknown(open_store: OpenTaskStore) -> No
         same(await store.purge(0.0, 0.0), None, "the expiry of the next task")
 
 
-async def a_task_is_replaced_when_it_is_saved(open_store: OpenTaskStore) -> None:
+async def saved_again_task_is_replaced(open_store: OpenTaskStore) -> None:
     """Check that the latest saved state is returned, and that saving does not restore a deleted task."""
     async with _opened(open_store) as store:
         record = _task("task-1")
@@ -107,7 +107,7 @@ async def a_task_is_replaced_when_it_is_saved(open_store: OpenTaskStore) -> None
         same(await store.load("task-1"), None, "a deleted task")
 
 
-async def tasks_are_listed_by_their_age_for_their_owner_only(open_store: OpenTaskStore) -> None:
+async def tasks_are_listed_by_age_for_their_owner(open_store: OpenTaskStore) -> None:
     """Check that tasks are listed by age, after a position, up to a number, and only for their owner."""
     async with _opened(open_store) as store:
         for record in (_task("c", at=2), _task("a", at=1), _task("b", at=1), _task("x", "Bob", at=1), _task("y", None)):
@@ -129,7 +129,7 @@ async def unfinished_tasks_are_found(open_store: OpenTaskStore) -> None:
         same(_ids(await store.unfinished()), ["a", "b"], "the unfinished tasks")
 
 
-async def tasks_go_when_their_time_has_passed(open_store: OpenTaskStore) -> None:
+async def expired_tasks_are_removed(open_store: OpenTaskStore) -> None:
     """Check that a task is purged when its time to live has passed, and never if it has no time to live."""
     async with _opened(open_store) as store:
         for record in (_task("a", ttl=1_000), _task("b", "Bob", ttl=5_000), _task("c", ttl=None)):
@@ -142,7 +142,7 @@ async def tasks_go_when_their_time_has_passed(open_store: OpenTaskStore) -> None
         same(_ids(await store.unfinished()), ["c"], "the tasks that do not expire")
 
 
-async def tasks_of_the_future_go_as_if_they_were_made_now(open_store: OpenTaskStore) -> None:
+async def task_with_future_time_expires_from_now(open_store: OpenTaskStore) -> None:
     """Check that a task created in the future expires as if it was created now, because the clock was set back."""
     async with _opened(open_store) as store:
         for record in (_task("a", at=1e9, ttl=5_000), _task("b", at=99.0, ttl=5_000), _task("c", at=1e9, ttl=None)):
@@ -162,7 +162,7 @@ async def tasks_of_the_future_go_as_if_they_were_made_now(open_store: OpenTaskSt
         same(_ids([each for each in await store.unfinished() if each.state.id != "c"]), [], "the tasks that expire")
 
 
-async def tasks_are_bounded_in_number_for_each_owner(open_store: OpenTaskStore) -> None:
+async def tasks_have_count_limit_per_owner(open_store: OpenTaskStore) -> None:
     """Check that a task above the bound is rejected for its owner only, and accepted after a deletion."""
     async with _opened(open_store, Limits(tasks=2)) as store:
         for owner in ("Ann", "Bob", None):
@@ -175,7 +175,7 @@ async def tasks_are_bounded_in_number_for_each_owner(open_store: OpenTaskStore) 
         same(_ids(await store.listed("Ann", None, 10)), ["Ann-2", "Ann-3"], "the tasks of Ann")
 
 
-async def tasks_are_bounded_in_bytes_for_each_owner(open_store: OpenTaskStore) -> None:
+async def tasks_have_byte_limit_per_owner(open_store: OpenTaskStore) -> None:
     """Check that a task that is too large is rejected, when new and when it grows, and that stored tasks stay."""
     async with _opened(open_store, Limits(task_bytes=2_000)) as store:
         record = _task("a")
@@ -190,7 +190,7 @@ async def tasks_are_bounded_in_bytes_for_each_owner(open_store: OpenTaskStore) -
         await store.create(attrs.evolve(large, owner="Bob", state=attrs.evolve(large.state, id="c")))
 
 
-async def calls_take_effect_in_the_order_in_which_they_were_begun(open_store: OpenTaskStore) -> None:
+async def concurrent_writes_apply_in_order(open_store: OpenTaskStore) -> None:
     """Check that the last of several concurrent saves wins."""
     async with _opened(open_store) as store:
         record = _task("a")
@@ -216,7 +216,7 @@ async def _begun(nursery: trio.Nursery, function: Callable[[], Awaitable[None]])
     await nursery.start(run)
 
 
-async def a_closed_store_says_so(open_store: OpenTaskStore) -> None:
+async def closed_store_raises(open_store: OpenTaskStore) -> None:
     """Check that calls of a closed store raise `trio.ClosedResourceError`, and that closing it again does not."""
     store = await open_store(_ROOMY)
     await store.aclose()
@@ -230,7 +230,7 @@ async def a_closed_store_says_so(open_store: OpenTaskStore) -> None:
     await refused(trio.ClosedResourceError, store.purge(0.0, 0.0), "purge on a closed store")
 
 
-async def everything_is_there_when_it_is_opened_again(open_store: OpenTaskStore) -> None:
+async def reopened_store_has_all_records(open_store: OpenTaskStore) -> None:
     """Check that tasks outlive the process, and that the bounds include them."""
     limits = Limits(tasks=2)
     async with _opened(open_store, limits) as store:
@@ -245,19 +245,19 @@ async def everything_is_there_when_it_is_opened_again(open_store: OpenTaskStore)
 
 
 TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (
-    a_task_is_found_as_it_was_kept,
-    a_task_that_was_never_kept_is_unknown,
-    a_task_is_replaced_when_it_is_saved,
-    tasks_are_listed_by_their_age_for_their_owner_only,
+    saved_task_loads_unchanged,
+    unknown_task_is_not_found,
+    saved_again_task_is_replaced,
+    tasks_are_listed_by_age_for_their_owner,
     unfinished_tasks_are_found,
-    tasks_go_when_their_time_has_passed,
-    tasks_of_the_future_go_as_if_they_were_made_now,
-    tasks_are_bounded_in_number_for_each_owner,
-    tasks_are_bounded_in_bytes_for_each_owner,
-    calls_take_effect_in_the_order_in_which_they_were_begun,
-    a_closed_store_says_so,
+    expired_tasks_are_removed,
+    task_with_future_time_expires_from_now,
+    tasks_have_count_limit_per_owner,
+    tasks_have_byte_limit_per_owner,
+    concurrent_writes_apply_in_order,
+    closed_store_raises,
 )
 """The checks for every store of tasks."""
 
-DURABLE_TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (everything_is_there_when_it_is_opened_again,)
+DURABLE_TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (reopened_store_has_all_records,)
 """The additional check for a store of tasks that outlives the process."""
