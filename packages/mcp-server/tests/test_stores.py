@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.jsonrpc.messages import RequestId
 from mcp_core.limits import Limits
+from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_server import (
     MemoryStore,
     PendingNotification,
@@ -34,6 +35,8 @@ from mcp_server import (
     StoreError,
 )
 from mcp_server.stores.contract import DURABLE_STORE_CHECKS, STORE_CHECKS, StoreCheck
+from mcp_server.stores.failures import StoreFailures
+from mcp_server.transports.http.replay import Log
 
 _RECORD = SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0)
 
@@ -514,3 +517,30 @@ async def test_contract_detects_lost_or_repeated_notifications(kind: type[Sqlite
             broken.append(check)
     assert broken
     assert len(broken) < len(DURABLE_STORE_CHECKS)
+
+
+async def test_memory_store_charges_streams_without_events() -> None:
+    budget = MemoryBudget(1024 * 1024)
+    store = MemoryStore(budget=budget)
+    await store.save(_RECORD)
+    begun = 0
+    with suppress(LimitExceeded):
+        while begun < 10_000:
+            await store.begin(_RECORD.id, begun + 1, [begun])
+            begun += 1
+    assert 1_000 < begun < 10_000
+    for stream in range(1, begun + 1):
+        await store.delivered(_RECORD.id, stream)
+    assert (budget.used, budget.owners) == (0, 0)
+
+
+async def test_stream_whose_events_are_refused_is_not_kept() -> None:
+    budget = MemoryBudget(1024 * 1024)
+    store = MemoryStore(budget=budget)
+    await store.save(_RECORD)
+    log: Log[object] = Log(store, StoreFailures(), _RECORD.id, priming=True)
+    stream = log.number(standalone=False)
+    assert await log.begin(stream, [1])
+    assert not await log.append(stream, 0, [(bytes(1024 * 1024), 1, None)])
+    assert [each.pending for each in await store.streams(_RECORD.id)] == [()]
+    assert budget.used == 0

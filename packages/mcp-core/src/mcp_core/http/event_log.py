@@ -250,6 +250,11 @@ class EventLog:
         events = tuple([event for event in kept.events.values() if event.number > number])
         return Replay(events, kept.last - number - len(events))
 
+    @property
+    def stream_count(self) -> int:
+        """The number of streams in the log, with or without events."""
+        return len(self._streams)
+
     def find(self, stream: int) -> LoggedStream | None:
         """Return the state of a stream; `None` if the stream is unknown or was evicted."""
         kept = self._streams.get(stream)

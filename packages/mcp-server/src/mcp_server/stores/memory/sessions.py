@@ -27,13 +27,15 @@ __all__ = ["MemoryStore"]
 
 _EVENT_BYTES: Final = 256
 """Memory of an event in addition to its data, in bytes."""
+_STREAM_BYTES: Final = 512
+"""Memory of a stream without its events, in bytes."""
 
 
 @attrs.define
 class _Kept:
     record: SessionRecord
     charge: MemoryCharge
-    """The charge for the memory of the events."""
+    """The charge for the memory of the streams and their events."""
     subscriptions: set[str] | None = None
     """The subscribed URIs. `None` until the first subscription: most sessions have none."""
     log: EventLog | None = None
@@ -105,9 +107,14 @@ class MemoryStore:
         """Begin a stream."""
         kept = self._find(session)
         if kept is not None:
+            self._reserve(kept.charge, _STREAM_BYTES)
             if kept.log is None:
                 kept.log = EventLog(self._limits)
-            kept.log.begin(stream, pending)
+            before = kept.log.size
+            try:
+                kept.log.begin(stream, pending)
+            finally:
+                self._settle(kept, before)
             kept.newest = max(kept.newest, stream)
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
@@ -118,11 +125,7 @@ class MemoryStore:
         more = _EVENT_BYTES * len(events)
         for event in events:
             more += len(event.data)
-        try:
-            kept.charge.resize(kept.charge.size + more)
-        except LimitExceeded:
-            if not self._charge_instead(kept.charge, more):
-                raise
+        self._reserve(kept.charge, more)
         before = 0 if kept.log is None else kept.log.size
         try:
             self._add(kept, events)
@@ -130,6 +133,18 @@ class MemoryStore:
             self._settle(kept, before)
         if self._bytes > self._limits.stored_bytes:
             self._free(session)
+
+    def _reserve(self, charge: MemoryCharge, more: int) -> None:
+        """Charge for a stream or for events. Remove replayable events, the largest sessions first, if memory is short.
+
+        Raises:
+            LimitExceeded: The budget is exhausted.
+        """
+        try:
+            charge.resize(charge.size + more)
+        except LimitExceeded:
+            if not self._charge_instead(charge, more):
+                raise
 
     def _charge_instead(self, charge: MemoryCharge, more: int) -> bool:
         """Charge for events in place of others: events kept for replay have less value. Return whether this is enough."""
@@ -141,12 +156,12 @@ class MemoryStore:
         return False
 
     def _settle(self, kept: _Kept, before: int) -> None:
-        """Update the totals after a change of an event log that had `before` bytes."""
+        """Update the totals after a change of an event log that had `before` bytes of data."""
         log = kept.log
         if log is not None:
             now = log.size
             self._bytes += now - before
-            size = now + _EVENT_BYTES * log.events
+            size = now + _EVENT_BYTES * log.events + _STREAM_BYTES * log.stream_count
             # Most events stay as they were reserved.
             if size != kept.charge.size:
                 kept.charge.resize(size)

@@ -169,6 +169,8 @@ class Log(Generic[S]):
             await self._store.append(self._session, events)
         except LimitExceeded as excess:
             _log.warning("stream cannot be resumed: %s", excess)
+            # Otherwise the store would keep the stream until the end of the session.
+            await self.delivered(stream)
             return False
         except (StoreError, LocalProtocolError) as error:
             self._failures.failed("events are not stored, and the stream cannot be resumed", error)
