@@ -50,7 +50,7 @@ from mcp_core.oauth.challenge import read_challenges
 from mcp_core.revisions import R2025_03_26, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from mcp_server import Context, Server, serve_stream
-from mcp_server.host.head import HeadReader, RequestHeadRejected, read_common
+from mcp_server.host.http1 import HeadReader, RequestHeadRejected, read_common
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -20,8 +20,7 @@ from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.header_parameters import ParamHeader
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
-from mcp_core.http.responses import Refusal
-from mcp_core.http.server import ServerExchange
+from mcp_core.http.server import Refusal, ServerExchange
 from mcp_core.http.statuses import status_of
 from mcp_core.jsonrpc.messages import ErrorResponse, Request, ResultResponse
 from mcp_core.limits import SERVER_LIMITS

@@ -23,7 +23,7 @@ from mcp_core.errors import (
 from mcp_core.framing.sse import SseParser, encode_comment, encode_event
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
-from mcp_core.http.responses import Refusal
+from mcp_core.http.server import Refusal
 from mcp_core.http.sse_2024 import (
     SseStream,
     admit,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.host.head import BodyReader, Head, HeadReader, RequestHeadRejected, read_common
+from mcp_server.host.http1 import BodyReader, Head, HeadReader, RequestHeadRejected, read_common
 
 LIMIT = 1_000
 HOST = b"Host: h\r\n"

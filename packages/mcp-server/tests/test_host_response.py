@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.host.response import ResponseWriter, plain_response
+from mcp_server.host.http1 import ResponseWriter, plain_response
 
 DATE = b"Sun, 22 Nov 2026 02:33:42 GMT"
 

@@ -35,8 +35,7 @@ from mcp_core.http.media_types import EVENT_STREAM, accepts
 from mcp_core.http.origin import refusal
 from mcp_core.http.request_headers import ON_POST, get_headers
 from mcp_core.http.response_type import Expect, expected_of_get, is_good
-from mcp_core.http.responses import Refusal, id_of
-from mcp_core.http.server import ServerExchange
+from mcp_core.http.server import Refusal, ServerExchange, id_of
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request
 from mcp_core.revisions import LEGACY
 from mcp_core.types.meta import PROTOCOL_VERSION

@@ -17,7 +17,7 @@ import attrs
 from mcp_core.errors import AccessDenied, ErrorCode
 from mcp_core.excerpts import shown
 from mcp_core.http.messages import Headers, HttpRequest
-from mcp_core.http.responses import Refusal, Responses, id_of
+from mcp_core.http.server import Refusal, Responses, id_of
 from mcp_core.oauth.principal import Principal
 from mcp_core.oauth.protected_resource import AccessDenial
 

@@ -22,9 +22,8 @@ from mcp_core.types import (
     TextContent,
 )
 from mcp_server.errors import InvalidResult, RegistrationError
-from mcp_server.features.downgrade import fit_prompt
 from mcp_server.features.listing import PagedList, unknown
-from mcp_server.features.results import Audio, File, Image
+from mcp_server.features.results import Audio, File, Image, fit_prompt
 from mcp_server.handlers.context import Context
 from mcp_server.handlers.runner import Runner, described, named
 from mcp_server.options import PromptOptions, check_listed, check_options

@@ -1,4 +1,4 @@
-"""Conversion of a function's return value to the result of a tool.
+"""Conversion of a function's return value to the result of a tool, in the revision of the client.
 
 Spec: server/tools#tool-result, server/tools#output-schema. The return annotation determines the conversion:
 
@@ -16,6 +16,9 @@ By the value: content blocks, media and `bytes`, alone or in a list, are blocks;
 JSON. `list`, `tuple`, `Sequence` and `Iterable` without an item type are treated like a missing annotation.
 
 Values are wrapped in the same way in every revision, although only the legacy revisions require an object.
+
+Content that an old revision does not have is replaced by a text that describes it. A tool that returns audio can
+therefore respond to a client of 2024-11-05, which does not support audio content.
 """
 
 from __future__ import annotations
@@ -28,12 +31,14 @@ import pathlib
 import types
 import typing
 from collections.abc import Iterable, Sequence
-from typing import Final, Union, get_args, get_origin
+from functools import cache
+from typing import TYPE_CHECKING, Final, Union, cast, get_args, get_origin
 from urllib.parse import quote
 
 import attrs
 import orjson
 
+from mcp_core.types import evolve
 from mcp_core.types.content import (
     AudioContent,
     BlobResourceContents,
@@ -54,10 +59,12 @@ from mcp_server.schema.records import MISSING
 from mcp_server.schema.signature import label
 from mcp_server.schema.type_spec import Mismatch, TypeSpec
 
-if typing.TYPE_CHECKING:
+if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
+    from mcp_core.types.prompts import GetPromptResult
 
-__all__ = ["Audio", "File", "Image", "Results", "results"]
+__all__ = ["Audio", "File", "Image", "Results", "fit_prompt", "fit_result", "results"]
 
 _OCTETS: Final = "application/octet-stream"
 
@@ -327,3 +334,43 @@ def _return_hint(function: Function, scope: Scope, compiler: Compiler) -> object
         except Unresolvable as error:
             raise compiler.failure(f"the annotation {error}") from error
     return hint
+
+
+_KINDS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+
+
+@cache
+def _missing(revision: Revision) -> tuple[type, ...]:
+    """Return the kinds of content that `revision` does not have."""
+    return tuple(kind for kind in _KINDS if revision not in kind.__wire__.alive)
+
+
+def _fit(block: ContentBlock, missing: tuple[type, ...]) -> ContentBlock:
+    if not isinstance(block, missing):
+        return block
+    if isinstance(block, AudioContent):
+        return TextContent(
+            text=f"[audio of type {block.mime_type}, which this revision of the protocol does not support]"
+        )
+    channel = cast("ResourceLink", block)  # the only other kind that later revisions added
+    about = f"{channel.title or channel.name}: {channel.uri}"
+    return TextContent(text=about if channel.mime_type is None else f"{about} ({channel.mime_type})")
+
+
+def fit_result(result: CallToolResult, revision: Revision) -> CallToolResult:
+    """Return the result with the content that `revision` does not have replaced by text."""
+    missing = _missing(revision)
+    if not missing or not any(isinstance(block, missing) for block in result.content):
+        return result
+    return evolve(result, content=tuple(_fit(block, missing) for block in result.content))
+
+
+def fit_prompt(result: GetPromptResult, revision: Revision) -> GetPromptResult:
+    """Return the prompt with the content that `revision` does not have replaced by text."""
+    missing = _missing(revision)
+    if not missing or not any(isinstance(message.content, missing) for message in result.messages):
+        return result
+    return evolve(
+        result,
+        messages=tuple(evolve(message, content=_fit(message.content, missing)) for message in result.messages),
+    )

@@ -24,9 +24,8 @@ from mcp_core.types import (
 )
 from mcp_server.connection.channel import FAILURES, log_failure
 from mcp_server.errors import InvalidResult, RegistrationError, ToolError
-from mcp_server.features.downgrade import fit_result
 from mcp_server.features.listing import PagedList, unknown
-from mcp_server.features.results import Results, results
+from mcp_server.features.results import Results, fit_result, results
 from mcp_server.handlers.context import Context
 from mcp_server.handlers.elicitation import InvalidAnswer
 from mcp_server.handlers.runner import Runner, described, named

@@ -5,7 +5,7 @@
 `read` and `write` record their deadlines, and the timeout scheduler (`mcp_server.host.timeouts`) interrupts those that
 have passed. Bytes that are received after a request are the start of the next request.
 
-`mcp_server.host.head` reads requests of the common form, and h11 reads all others. Each request has its own parser, so
+`mcp_server.host.http1` reads requests of the common form, and h11 reads all others. Each request has its own parser, so
 an idle connection uses little memory. Creating a parser costs about 1% of the work that it does.
 """
 
@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from mcp_core.errors import LimitExceeded
-from mcp_server.host.head import HeadReader, RequestHeadRejected, read_common, refusal
+from mcp_server.host.http1 import HeadReader, RequestHeadRejected, plain_response, read_common, refusal
 from mcp_server.host.request import PROMPT, UNREAD, AsgiRequest, RequestHost
-from mcp_server.host.response import plain_response
 
 if TYPE_CHECKING:
     from mcp_core.limits.memory_budget import MemoryBudget, MemoryCharge
     from mcp_server.asgi import Application
-    from mcp_server.host.head import BodyReader, Head
+    from mcp_server.host.http1 import BodyReader, Head
     from mcp_server.host.request import Address
     from mcp_server.host.stream import Pipe
     from mcp_server.host.timeouts import TimeoutScheduler

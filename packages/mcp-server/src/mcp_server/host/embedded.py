@@ -9,7 +9,7 @@ make it store or wait for, and it completes running requests before it stops.
      └─ `Connection`           one task each; requests one after the other     `mcp_server.host.connection`
          ├─ `Pipe`             the bytes: a socket, TLS, or a pair in memory   `mcp_server.host.stream`
          └─ `AsgiRequest`      one request, as the application sees it         `mcp_server.host.request`
-             └─ `ResponseWriter`   the bytes of the response                   `mcp_server.host.response`
+             └─ `ResponseWriter`   the bytes of the response                   `mcp_server.host.http1`
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import trio
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_server.host.connection import Connection
-from mcp_server.host.response import plain_response
+from mcp_server.host.http1 import plain_response
 from mcp_server.host.stream import SocketPipe, StreamPipe
 from mcp_server.host.timeouts import HostTimeouts, TimeoutScheduler
 

@@ -11,8 +11,7 @@ import trio
 
 from mcp_server.asgi import CHARGE, COMPANION, WRITE_NOW
 from mcp_server.host.body_deadline import BodyDeadline
-from mcp_server.host.head import SizedBody
-from mcp_server.host.response import ResponseWriter
+from mcp_server.host.http1 import ResponseWriter, SizedBody
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server.asgi import BackgroundTask, Message, Scope
-    from mcp_server.host.head import BodyReader, Head
+    from mcp_server.host.http1 import BodyReader, Head
     from mcp_server.host.timeouts import HostTimeouts
 
     Ts = TypeVarTuple("Ts")

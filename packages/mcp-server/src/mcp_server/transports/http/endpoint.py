@@ -22,8 +22,7 @@ import trio
 from mcp_core.errors import ErrorCode, LimitExceeded
 from mcp_core.excerpts import shown
 from mcp_core.http.messages import Headers, HttpHead
-from mcp_core.http.responses import Refusal, Responses, id_of
-from mcp_core.http.server import ServerExchange
+from mcp_core.http.server import Refusal, Responses, ServerExchange, id_of
 from mcp_core.http.sse_2024 import admit
 from mcp_core.jsonrpc.messages import Request
 from mcp_core.limits.memory_budget import MemoryCharge, parsed_size
@@ -34,10 +33,17 @@ from mcp_server.connection.request_queue import PrincipalQueues
 from mcp_server.errors import NotRunning
 from mcp_server.stores.sessions import StoreError
 from mcp_server.transports.http.allocator import return_free_memory
-from mcp_server.transports.http.body import memory_owner, receive_body
 from mcp_server.transports.http.modern import ModernRequest
-from mcp_server.transports.http.response import AsgiResponse, HttpContext
-from mcp_server.transports.http.scope import normal, not_found, request_of, serve_document
+from mcp_server.transports.http.request import (
+    AsgiResponse,
+    HttpContext,
+    memory_owner,
+    normal,
+    not_found,
+    receive_body,
+    request_of,
+    serve_document,
+)
 from mcp_server.transports.http.session_registry import SessionRegistry
 from mcp_server.transports.http.subscription import Subscription, SubscriptionNotifier
 

@@ -19,8 +19,7 @@ from mcp_core.errors import LocalProtocolError
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
 from mcp_server.connection.channel import Channel, RequestContext
-from mcp_server.transports.http.disconnect import DisconnectWatcher, run_beside
-from mcp_server.transports.http.event_stream import EventStream
+from mcp_server.transports.http.event_stream import DisconnectWatcher, EventStream, run_beside
 from mcp_server.transports.http.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from mcp_core.types import SubscriptionFilter
     from mcp_server.connection.channel import Service
     from mcp_server.connection.request_queue import RequestQueue
-    from mcp_server.transports.http.response import HttpContext
+    from mcp_server.transports.http.request import HttpContext
     from mcp_server.transports.http.subscription import SubscriptionNotifier
 
 __all__ = ["ModernRequest"]

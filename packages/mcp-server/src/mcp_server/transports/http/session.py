@@ -46,8 +46,7 @@ from mcp_core.types import ResourceUpdatedNotificationParams, SubscribeRequestPa
 from mcp_server.connection.channel import Channel, ClientDisconnected, PendingClientRequests, RequestContext
 from mcp_server.connection.pending_changes import bounded_change
 from mcp_server.connection.request_queue import RequestQueue
-from mcp_server.transports.http.disconnect import DisconnectWatcher, run_beside
-from mcp_server.transports.http.event_stream import EventStream
+from mcp_server.transports.http.event_stream import DisconnectWatcher, EventStream, run_beside
 from mcp_server.transports.http.replay import RECORDED, pending_notification
 from mcp_server.transports.http.standalone import StandaloneStream
 
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.endpoint_policy import EndpointPolicy
-    from mcp_core.http.responses import Post, Refusal
+    from mcp_core.http.server import Post, Refusal
     from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits.memory_budget import MemoryCharge
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
     from mcp_server.connection.channel import NotificationTarget, Service
     from mcp_server.stores.sessions import PendingNotification
     from mcp_server.transports.http.replay import Log
-    from mcp_server.transports.http.response import HttpContext
+    from mcp_server.transports.http.request import HttpContext
 
 __all__ = ["Keeper", "Session"]
 

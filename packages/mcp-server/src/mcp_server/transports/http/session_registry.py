@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.endpoint_policy import EndpointPolicy
-    from mcp_core.http.responses import Post, Refusal
+    from mcp_core.http.server import Post, Refusal
     from mcp_core.jsonrpc.messages import Request
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits import Limits
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod
     from mcp_server.connection.channel import Service
     from mcp_server.stores.sessions import PendingNotification, SessionStore
-    from mcp_server.transports.http.response import HttpContext
+    from mcp_server.transports.http.request import HttpContext
 
 __all__ = ["SessionRegistry"]
 

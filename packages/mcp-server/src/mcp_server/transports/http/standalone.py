@@ -20,19 +20,18 @@ from mcp_core.engine.subscriptions import covers
 from mcp_core.http.event_log import parse_event_id
 from mcp_core.revisions import Era
 from mcp_server.connection.turns import PART, take_turn
-from mcp_server.transports.http.disconnect import DisconnectWatcher
-from mcp_server.transports.http.event_stream import EventStream
+from mcp_server.transports.http.event_stream import DisconnectWatcher, EventStream
 from mcp_server.transports.http.replay import is_standalone, written
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from mcp_core.http.endpoint_policy import EndpointPolicy
-    from mcp_core.http.responses import Refusal
+    from mcp_core.http.server import Refusal
     from mcp_core.jsonrpc.messages import Message
     from mcp_server.stores.sessions import PendingNotification
     from mcp_server.transports.http.replay import Log
-    from mcp_server.transports.http.response import HttpContext
+    from mcp_server.transports.http.request import HttpContext
 
 __all__ = ["StandaloneStream"]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod
     from mcp_server.asgi import WriteNow
     from mcp_server.connection.channel import Service
-    from mcp_server.transports.http.response import HttpContext
+    from mcp_server.transports.http.request import HttpContext
 
 __all__ = ["Subscription", "SubscriptionNotifier"]
 
