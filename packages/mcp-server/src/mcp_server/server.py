@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, Unpack, overload
 from mcp_core.engine.server import ServerConnection
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.limits.memory_budget import MemoryBudget
-from mcp_core.methods import METHODS, NOTIFICATIONS_RESOURCES_UPDATED
+from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
 from mcp_core.middleware import Middleware
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.types import (
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from mcp_server.handlers.context import Context
     from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
     from mcp_server.stores.sessions import SessionStore
-    from mcp_server.transports.http.endpoint import HttpEndpoint, Template
+    from mcp_server.transports.http.endpoint import HttpEndpoint
 
 __all__ = ["Lifespan", "Server"]
 
@@ -174,7 +174,6 @@ class Server:
             cache=cache,
         )
         self._service: Final = ServerService(environment, self.connection, tasks)
-        self._templates: Final[dict[bool, tuple[int, Template]]] = {}
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name} {self.info.version}>"
@@ -609,7 +608,7 @@ class Server:
             pair = SsePair(self._service, lambda: self._connection(legacy), policy, self.limits)
         return HttpEndpoint(
             self._service,
-            partial(self._template, authenticated=authenticator is not None),
+            partial(self._connection, self.revisions, authenticated=authenticator is not None),
             self.revisions,
             path=path,
             policy=policy,
@@ -619,19 +618,6 @@ class Server:
             healthz=healthz,
             pair=pair,
         )
-
-    def _template(self, *, authenticated: bool) -> Template:
-        """Return the shared parts of the engines of HTTP requests. They are created again after a registration."""
-        registered = self._service.registered
-        made = self._templates.get(authenticated)
-        if made is None or made[0] != registered:
-            from mcp_core.http.routing_headers import name_params  # lazy: a server over stdio needs none of it
-            from mcp_server.transports.http.endpoint import Template  # lazy: likewise
-
-            names = name_params([*METHODS, *self._service.methods.requests.values()])
-            connection = self._connection(self.revisions, authenticated=authenticated)
-            made = self._templates[authenticated] = registered, Template(connection=connection, names=names)
-        return made[1]
 
     def offered(self) -> dict[str, tuple[WireObject, ...]]:
         """Return all tools, resources, templates and prompts as they are listed, by kind."""

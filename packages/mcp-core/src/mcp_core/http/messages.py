@@ -5,7 +5,7 @@ Spec: RFC 9110. Header names are stored in lower case. Values are text in ISO 88
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["Headers", "HttpHead", "HttpRequest"]
+
+_CREDENTIALS: Final = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
 
 
 class Headers:
@@ -104,6 +106,13 @@ class HttpRequest:
     def query(self) -> str:
         """The text after the question mark; empty without a question mark."""
         return self.target.partition("?")[2]
+
+    def without_credentials(self) -> HttpRequest:
+        """Return the request without the headers that contain credentials, for this server or for others."""
+        if not self.headers.has_any(_CREDENTIALS):
+            return self
+        kept = Headers([pair for pair in self.headers if pair[0] not in _CREDENTIALS])
+        return HttpRequest(method=self.method, target=self.target, headers=kept, scheme=self.scheme, client=self.client)
 
 
 @attrs.frozen(kw_only=True)

@@ -16,7 +16,6 @@ import attrs
 
 from mcp_core.errors import AccessDenied, ErrorCode
 from mcp_core.excerpts import shown
-from mcp_core.http.messages import Headers, HttpRequest
 from mcp_core.http.server import Refusal, Responses, id_of
 from mcp_core.oauth.principal import Principal
 from mcp_core.oauth.protected_resource import AccessDenial
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from mcp_core.codec import Batch
+    from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import Message
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "CallableAuthenticator",
     "Identity",
     "refused",
-    "without_credentials",
 ]
 
 _log: Final = logging.getLogger("mcp_server")
@@ -45,9 +44,6 @@ Authenticate: TypeAlias = "Callable[[HttpRequest], Awaitable[Principal | str | N
 
 INTERNAL: Final = AccessDenial(status=500, message="Internal error")
 """Response when the author's function failed. The log contains the failure."""
-
-_CREDENTIALS: Final = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})
-"""Headers that contain credentials, for this server or for others."""
 
 
 @attrs.frozen(kw_only=True)
@@ -143,14 +139,4 @@ def refused(denial: AccessDenial, responses: Responses, message: Message | Batch
         code=ErrorCode.INVALID_REQUEST if denial.status < 500 else ErrorCode.INTERNAL_ERROR,
         id=None if message is None else id_of(message),
         headers=denial.headers,
-    )
-
-
-def without_credentials(http: HttpRequest) -> HttpRequest:
-    """Return the request without the headers that contain credentials, for handlers."""
-    if not http.headers.has_any(_CREDENTIALS):
-        return http
-    kept = [pair for pair in http.headers if pair[0] not in _CREDENTIALS]
-    return HttpRequest(
-        method=http.method, target=http.target, headers=Headers(kept), scheme=http.scheme, client=http.client
     )

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
 from mcp_core.errors import LimitExceeded
-from mcp_server.host.http1 import HeadReader, RequestHeadRejected, plain_response, read_common, refusal
+from mcp_server.host.http1 import HeadReader, RequestHeadRejected, date_value, plain_response, read_common, refusal
 from mcp_server.host.request import PROMPT, UNREAD, AsgiRequest, RequestHost
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class ConnectionHost(RequestHost, Protocol):
 
     def start(self, connection: Connection) -> None:
         """Serve a connection in a new task."""
+
+    def ended(self, connection: Connection) -> None:
+        """Forget a connection whose task ends."""
 
     def notify_capacity(self) -> None:
         """Count a connection that no longer has a client."""
@@ -161,20 +165,25 @@ class Connection:
         self._rest = b""
 
     async def run(self) -> None:
-        """Serve requests until the connection closes or another task serves it."""
+        """Serve requests until the connection closes or another task serves it. Does not raise an `Exception`."""
         try:
             if self._leaving:
                 await self._linger()
             else:
                 while await self._serve_one():
                     pass
+        except Exception:  # noqa: BLE001  # an error in one connection must not end the others
+            _log.exception("connection failed")
         finally:
             # The exchange and the connection refer to each other: until garbage collection, large arguments would stay.
             exchange, self.exchange = self.exchange, None
-            if exchange is None or not exchange.handed_over:
-                if self.lost:
-                    self._pipe.abort()
-                await self._pipe.aclose()
+            try:
+                if exchange is None or not exchange.handed_over:
+                    if self.lost:
+                        self._pipe.abort()
+                    await self._pipe.aclose()
+            finally:
+                self.host.ended(self)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -308,7 +317,7 @@ class Connection:
 
     async def _answer(self, status: int, text: str) -> None:
         """Send a response of the host itself and end the connection."""
-        await self.write(plain_response(status, text, date=self.host.date()), pause=False)
+        await self.write(plain_response(status, text, date=date_value(int(time.time()))), pause=False)
         await self._linger()
 
     async def _linger(self) -> None:

@@ -19,7 +19,6 @@ import logging
 import math
 import socket
 import time
-from email.utils import formatdate
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +27,7 @@ import trio
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_server.host.connection import Connection
-from mcp_server.host.http1 import plain_response
+from mcp_server.host.http1 import date_value, plain_response
 from mcp_server.host.stream import SocketPipe, StreamPipe
 from mcp_server.host.timeouts import HostTimeouts, TimeoutScheduler
 
@@ -99,8 +98,6 @@ class HttpHost:
         # Number of connections without a client whose applications still run.
         self._abandoned = 0
         self._warned_at = -math.inf
-        self._date = b""
-        self._date_of = 0
 
     @property
     def connections(self) -> int:
@@ -153,7 +150,9 @@ class HttpHost:
             stream: The stream of the caller.
             client: The address of the client for the ASGI scope.
         """
-        await self._run(self._connection(StreamPipe(stream, self.timeouts.linger), "http", client, None))
+        connection = self._connection(StreamPipe(stream, self.timeouts.linger), "http", client, None)
+        self._connections[connection] = None
+        await connection.run()
 
     # --- called by connections -------------------------------------------------------------------------------------
 
@@ -170,7 +169,13 @@ class HttpHost:
     def start(self, connection: Connection) -> None:
         """Serve a connection in a new task."""
         self._connections[connection] = None
-        self.start_soon(self._run, connection)
+        self.start_soon(connection.run)
+
+    def ended(self, connection: Connection) -> None:
+        """Forget a connection whose task ends, and wake the waiting tasks."""
+        del self._connections[connection]
+        self._abandoned -= connection.abandoned
+        self._notify_capacity()
 
     def notify_capacity(self) -> None:
         """Count a connection whose client has disconnected or that another task serves, and wake the waiting tasks."""
@@ -181,31 +186,12 @@ class HttpHost:
         self._one_ended.set()
         self._one_ended = trio.Event()
 
-    def date(self) -> bytes:
-        """Return the current value of the `Date` header."""
-        now = int(time.time())
-        if now != self._date_of:
-            self._date_of = now
-            self._date = formatdate(now, usegmt=True).encode("ascii")
-        return self._date
-
     # --- internal --------------------------------------------------------------------------------------------------
 
     def _connection(self, pipe: Pipe, scheme: str, client: Address | None, server: Address | None) -> Connection:
         return Connection(
             self, pipe, scheme=scheme, client=client, server=server, first_request_seconds=self.timeouts.head
         )
-
-    async def _run(self, connection: Connection) -> None:
-        self._connections[connection] = None
-        try:
-            await connection.run()
-        except Exception:  # noqa: BLE001  # an error in one connection must not end the others
-            _log.exception("connection failed")
-        finally:
-            del self._connections[connection]
-            self._abandoned -= connection.abandoned
-            self._notify_capacity()
 
     async def _accept(self, listener: trio.SocketListener) -> None:
         async with listener:
@@ -272,4 +258,6 @@ class HttpHost:
 
     def _refuse_plain(self, client: Address) -> bytes:
         _log.debug("request rejected, plain HTTP on an HTTPS port: client=%s", client)
-        return plain_response(400, "this port expects HTTPS: use https:// in the URL", date=self.date())
+        return plain_response(
+            400, "this port expects HTTPS: use https:// in the URL", date=date_value(int(time.time()))
+        )

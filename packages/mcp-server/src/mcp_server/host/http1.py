@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -29,6 +30,7 @@ __all__ = [
     "RequestHeadRejected",
     "ResponseWriter",
     "SizedBody",
+    "date_value",
     "plain_response",
     "read_common",
     "refusal",
@@ -447,6 +449,12 @@ class ResponseWriter:
             extra = b"transfer-encoding: chunked\r\n"
         dated = b"" if self._dated else b"date: %b\r\n" % date
         return b"%b%b%b%b\r\n" % (self._block, extra, dated, b"connection: close\r\n" if self.close else b"")
+
+
+@functools.lru_cache(maxsize=1)
+def date_value(seconds: int) -> bytes:
+    """Return the value of the `Date` header for a time in seconds since the epoch (RFC 9110 section 6.6.1)."""
+    return formatdate(seconds, usegmt=True).encode("ascii")
 
 
 def plain_response(status: int, text: str, *, date: bytes) -> bytes:

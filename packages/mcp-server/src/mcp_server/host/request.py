@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Final, Protocol, cast
 from urllib.parse import unquote
 
@@ -11,7 +12,7 @@ import trio
 
 from mcp_server.asgi import CHARGE, COMPANION, WRITE_NOW
 from mcp_server.host.body_deadline import BodyDeadline
-from mcp_server.host.http1 import ResponseWriter, SizedBody
+from mcp_server.host.http1 import ResponseWriter, SizedBody, date_value
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,9 +64,6 @@ class RequestHost(Protocol):
     @property
     def stopping(self) -> bool:
         """Whether the host accepts no more requests."""
-
-    def date(self) -> bytes:
-        """Return the current value of the `Date` header."""
 
     def start_soon(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *arguments: *Ts) -> None:
         """Start a task that is cancelled when the host stops."""
@@ -430,7 +428,7 @@ class AsgiRequest:
             await self._send_large_body(data, more=more, charge=cast("MemoryCharge | None", message.get(CHARGE)))
         else:
             # No checkpoint after the last part: the read of the next request is one.
-            await connection.write(response.body(data, more=more, date=connection.host.date()), pause=more)
+            await connection.write(response.body(data, more=more, date=date_value(int(time.time()))), pause=more)
         if more:
             return
         self.finished = True
@@ -449,8 +447,8 @@ class AsgiRequest:
         try:
             if response.has_length and not response.begun:
                 # The head alone: a copy of the body behind its head would need as much memory again.
-                await connection.write(response.body(b"", more=True, date=connection.host.date()), pause=False)
-            out = response.body(data, more=more, date=connection.host.date())
+                await connection.write(response.body(b"", more=True, date=date_value(int(time.time()))), pause=False)
+            out = response.body(data, more=more, date=date_value(int(time.time())))
             await connection.write(out, pause=more, charged=charge is not None)
         finally:
             if charge is not None:

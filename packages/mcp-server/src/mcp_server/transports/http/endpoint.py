@@ -22,13 +22,14 @@ import trio
 from mcp_core.errors import ErrorCode, LimitExceeded
 from mcp_core.excerpts import shown
 from mcp_core.http.messages import Headers, HttpHead
+from mcp_core.http.routing_headers import name_params
 from mcp_core.http.server import Refusal, Responses, ServerExchange, id_of
 from mcp_core.http.sse_2024 import admit
 from mcp_core.jsonrpc.messages import Request
 from mcp_core.limits.memory_budget import MemoryCharge, parsed_size
-from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN
+from mcp_core.methods import INITIALIZE, METHODS, SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
-from mcp_server.connection.authenticator import ANONYMOUS, Identity, refused, without_credentials
+from mcp_server.connection.authenticator import ANONYMOUS, Identity, refused
 from mcp_server.connection.request_queue import PrincipalQueues
 from mcp_server.errors import NotRunning
 from mcp_server.stores.sessions import StoreError
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from mcp_server.stores.sessions import SessionStore
     from mcp_server.transports.http.sse_2024 import SsePair
 
-__all__ = ["HttpEndpoint", "Template"]
+__all__ = ["HttpEndpoint"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -83,9 +84,11 @@ _LAST: Final = 1.0
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Template:
+class _Template:
     """The common parts of all engines of one server."""
 
+    registered: int
+    """The number of registrations of the server when the template was created."""
     connection: ServerConnection
     """An engine from which the engines of connections are created with `ServerConnection.exchange`."""
     names: Mapping[str, str]
@@ -97,7 +100,7 @@ class HttpEndpoint:
 
     Args:
         service: Responds to requests.
-        template: Returns the template of engines. It returns a new one after a registration.
+        open_engine: Returns an engine with the present features of the server.
         revisions: The revisions that the server supports.
         path: The path of the endpoint, relative to the mount point of the application.
         policy: The settings of the endpoint.
@@ -111,7 +114,7 @@ class HttpEndpoint:
     def __init__(
         self,
         service: ServerService,
-        template: Callable[[], Template],
+        open_engine: Callable[[], ServerConnection],
         revisions: Iterable[Revision],
         *,
         path: str,
@@ -127,7 +130,8 @@ class HttpEndpoint:
         self.budget: Final = service.budget
         """The memory budget of the server."""
         self._service: Final = service
-        self._template: Final = template
+        self._open_engine: Final = open_engine
+        self._template = self._create_template()
         self._revisions: Final = frozenset(revisions)
         self._limits: Final = limits
         self._authenticator: Final = authenticator
@@ -152,8 +156,22 @@ class HttpEndpoint:
             self._routes[normal(pair.stream_path)] = partial(self._serve_stream, pair)
             self._routes[normal(pair.post_path)] = partial(self._serve_post, pair)
 
+    def _create_template(self) -> _Template:
+        methods = self._service.methods.requests.values()
+        return _Template(
+            registered=self._service.registered,
+            connection=self._open_engine(),
+            names=name_params([*METHODS, *methods]),
+        )
+
+    def _current_template(self) -> _Template:
+        """Return the template. It is created again after a registration."""
+        if self._template.registered != self._service.registered:
+            self._template = self._create_template()
+        return self._template
+
     def _engine(self) -> ServerConnection:
-        return self._template().connection.exchange()
+        return self._current_template().connection.exchange()
 
     def __repr__(self) -> str:
         return f"<HttpEndpoint at {', '.join(self._routes)}: {self._running} requests, {len(self._sessions)} sessions>"
@@ -259,7 +277,7 @@ class HttpEndpoint:
         elif refusal is None:
             charge = MemoryCharge(self.budget, memory_owner(identity.key, exchange.session_id, scope), kept=False)
             response.charge = charge
-            context = HttpContext(exchange, without_credentials(http), response, receive, scope, charge, identity)
+            context = HttpContext(exchange, http.without_credentials(), response, receive, scope, charge, identity)
             try:
                 # `admit` rejects all other methods.
                 if http.method == "POST":
@@ -345,7 +363,7 @@ class HttpEndpoint:
             # Let the tasks of dropped requests free their memory before this message is parsed.
             for _ in range(_TURNS):
                 await trio.lowlevel.checkpoint()
-        template = self._template()
+        template = self._current_template()
         post = exchange.read(body, self._service.header_params, names=template.names)
         # Most of the memory of a large message is in the parsed objects.
         del body
@@ -367,7 +385,7 @@ class HttpEndpoint:
         return await self._answer_modern(message, post.size, template, context)
 
     async def _answer_modern(
-        self, message: Message | Batch, size: int, template: Template, context: HttpContext
+        self, message: Message | Batch, size: int, template: _Template, context: HttpContext
     ) -> Subscription | None:
         principal = context.identity.key
         queue = self._queues.queue(principal) if principal is not None and isinstance(message, Request) else None

@@ -27,7 +27,7 @@ from mcp_core.http.server import Refusal, Responses
 from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_post, session_of
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.trio.writer import CoalescingWriter
-from mcp_server.connection.authenticator import ANONYMOUS, Identity, without_credentials
+from mcp_server.connection.authenticator import ANONYMOUS, Identity
 from mcp_server.connection.stream_channel import CallMemory, StreamChannel
 from mcp_server.transports.http.request import AsgiResponse, memory_owner, receive_body
 
@@ -136,7 +136,7 @@ class _Session:
         with trio.CancelScope() as scope:
             self._posts.add(scope)
             try:
-                channel.deliver(message, size, without_credentials(http), identity, memory)
+                channel.deliver(message, size, http.without_credentials(), identity, memory)
                 await self._writer.wait_while_overdue()
             finally:
                 self._posts.remove(scope)
