@@ -241,7 +241,7 @@ async def test_engine_template_follows_registrations() -> None:
             """Return nothing."""
 
         assert "result" in await client.ask("tools/list")
-        assert app._template() is app._template()
+        assert app._current_template() is app._current_template()
 
         @server.prompt
         async def hello(name: str) -> str:
