@@ -36,8 +36,8 @@ from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import McpError
 from mcp_core.framing.lines import LineFramer
 from mcp_core.framing.sse import SseParser
+from mcp_core.http.client import Deviations, EventReader
 from mcp_core.http.endpoint_policy import EndpointPolicy
-from mcp_core.http.event_reader import Deviations, EventReader
 from mcp_core.http.header_parameters import param_headers
 from mcp_core.http.media_types import accepts
 from mcp_core.http.messages import Headers, HttpRequest
@@ -74,8 +74,8 @@ EXCUSED: Final = {
     "repeated member, then": "searched in texts of 1 MiB at most",
     "that repeat a member": "searched in texts of 1 MiB at most",
     "icons of a client": _INSTANCES,
-    "answers of the client": "20,000 of them are checked, see mcp_core.conversion.compatibility",
-    "client: wrong content": "20,000 of them are checked, see mcp_core.conversion.compatibility",
+    "answers of the client": "20,000 of them are checked, see mcp_core.conversion.converter",
+    "client: wrong content": "20,000 of them are checked, see mcp_core.conversion.converter",
     "client: ": _INSTANCES,
     "server: right": _INSTANCES,
     "server: echoed": "the function of the author returns it",

@@ -9,7 +9,7 @@ import attrs
 
 from documentation.reference_pages import field_texts, link
 from mcp_core import types
-from mcp_core.conversion.compatibility import REPAIRS
+from mcp_core.conversion.repairs import REPAIRS
 from mcp_core.engine.lifecycle import RULES, State, Strength
 from mcp_core.errors import ErrorCode
 from mcp_core.limits import CLIENT_LIMITS, SERVER_LIMITS, Limits

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core import types as t
-from mcp_core.conversion.compatibility import DESCRIPTIVE, LISTS, REPAIRS, receive
 from mcp_core.conversion.converter import converter
+from mcp_core.conversion.repairs import DESCRIPTIVE, LISTS, REPAIRS
 from mcp_core.conversion.wire_types import wire_class
 from mcp_core.errors import InvalidValue
 from mcp_core.json_schema import wire_classes
@@ -28,7 +28,7 @@ def initialize_result(**server: JsonValue) -> JsonObject:
 
 
 def test_correct_value_has_no_notes() -> None:
-    value, notes = receive(R2025_06_18, initialize_result(), t.InitializeResult)
+    value, notes = converter(R2025_06_18).receive(initialize_result(), t.InitializeResult)
     assert value.server_info == t.Implementation(name="a", version="1")
     assert notes == ()
 
@@ -36,7 +36,9 @@ def test_correct_value_has_no_notes() -> None:
 @pytest.mark.parametrize("absent", [None, "nextCursor", "_meta", "annotations"])
 def test_null_for_absent_member_accepted_without_note(absent: str | None) -> None:
     tool: JsonObject = {"name": "a", "inputSchema": SCHEMA, "annotations": None, "description": None, "_meta": None}
-    value, notes = receive(R2025_06_18, {"tools": [tool], "nextCursor": None, "_meta": None}, t.ListToolsResult)
+    value, notes = converter(R2025_06_18).receive(
+        {"tools": [tool], "nextCursor": None, "_meta": None}, t.ListToolsResult
+    )
     assert value == t.ListToolsResult(tools=(t.Tool(name="a", input_schema=SCHEMA),))
     assert notes == ()
     assert absent is None or absent not in repr(value)
@@ -60,7 +62,7 @@ def test_null_for_absent_member_accepted_without_note(absent: str | None) -> Non
     ],
 )
 def test_capability_flags_repaired(raw: JsonObject, value: t.ServerCapabilities, place: str) -> None:
-    found, notes = receive(R2025_06_18, raw, t.InitializeResult)
+    found, notes = converter(R2025_06_18).receive(raw, t.InitializeResult)
     assert found.capabilities == value
     assert notes[0].startswith(f"{place}: ")
 
@@ -75,7 +77,7 @@ def test_capability_flags_repaired(raw: JsonObject, value: t.ServerCapabilities,
     ],
 )
 def test_server_info_incomplete_repaired(info: JsonValue, value: t.Implementation) -> None:
-    found, notes = receive(R2025_06_18, initialize_result(serverInfo=info), t.InitializeResult)
+    found, notes = converter(R2025_06_18).receive(initialize_result(serverInfo=info), t.InitializeResult)
     assert found.server_info == value
     assert notes
 
@@ -94,7 +96,7 @@ def test_server_info_incomplete_repaired(info: JsonValue, value: t.Implementatio
 def test_input_schema_incomplete_completed(schema: JsonValue, expected: JsonObject) -> None:
     raw: JsonObject = {"tools": [{"name": "a", "inputSchema": schema}]}
     before = copy.deepcopy(raw)
-    found, notes = receive(R2025_06_18, raw, t.ListToolsResult)
+    found, notes = converter(R2025_06_18).receive(raw, t.ListToolsResult)
     assert found.tools[0].input_schema == expected
     assert notes[0].startswith("tools[0].inputSchema: ")
     assert raw == before
@@ -108,7 +110,7 @@ def test_boolean_subschemas_and_older_dialects_accepted_without_note() -> None:
         "properties": {"a": True},
         "definitions": {},
     }
-    found, notes = receive(R2025_06_18, {"tools": [{"name": "a", "inputSchema": schema}]}, t.ListToolsResult)
+    found, notes = converter(R2025_06_18).receive({"tools": [{"name": "a", "inputSchema": schema}]}, t.ListToolsResult)
     assert found.tools[0].input_schema == schema
     assert notes == ()
 
@@ -118,14 +120,14 @@ def test_boolean_subschemas_and_older_dialects_accepted_without_note() -> None:
 )
 def test_output_schema_empty_removed(schema: JsonValue, expected: JsonObject | None) -> None:
     tool: JsonObject = {"name": "a", "inputSchema": SCHEMA, "outputSchema": schema}
-    found, notes = receive(R2025_06_18, tool, t.Tool)
+    found, notes = converter(R2025_06_18).receive(tool, t.Tool)
     assert found.output_schema == expected
     assert notes
 
 
 def test_invalid_tool_removed_from_list() -> None:
     raw: JsonObject = {"tools": [{"inputSchema": SCHEMA}, {"name": "b", "inputSchema": SCHEMA}, "x"]}
-    found, notes = receive(R2025_06_18, raw, t.ListToolsResult)
+    found, notes = converter(R2025_06_18).receive(raw, t.ListToolsResult)
     assert [tool.name for tool in found.tools] == ["b"]
     assert notes == (
         "tools[0]: left out: name: is missing",
@@ -142,7 +144,7 @@ def test_invalid_tool_removed_from_list() -> None:
     ],
 )
 def test_structured_content_without_content_accepted(content: JsonValue, expected: tuple[t.ContentBlock, ...]) -> None:
-    found, notes = receive(R2025_06_18, {"content": content, "structuredContent": {"a": 1}}, t.CallToolResult)
+    found, notes = converter(R2025_06_18).receive({"content": content, "structuredContent": {"a": 1}}, t.CallToolResult)
     assert found.content == expected
     assert found.structured_content == {"a": 1}
     assert notes == ("content: the content is an array of blocks",)
@@ -167,7 +169,7 @@ def test_value_with_too_many_deviations_rejected_early(raw: JsonObject, cls: typ
     sys.setprofile(count)
     try:
         with pytest.raises(InvalidValue):
-            receive(R2025_11_25, raw, cls)
+            converter(R2025_11_25).receive(raw, cls)
     finally:
         sys.setprofile(None)
     assert repaired <= 21_010
@@ -176,18 +178,18 @@ def test_value_with_too_many_deviations_rejected_early(raw: JsonObject, cls: typ
 def test_value_with_many_deviations_repaired() -> None:
     good: list[JsonValue] = [{"name": "a", "inputSchema": {"type": "object"}}] * 5_000
     wrong: list[JsonValue] = [{}] * 400
-    value, notes = receive(R2025_11_25, {"tools": [*good, *wrong]}, t.ListToolsResult)
+    value, notes = converter(R2025_11_25).receive({"tools": [*good, *wrong]}, t.ListToolsResult)
     assert len(value.tools) == 5_000
     assert len(notes) == 2 * 400
 
 
 def test_content_not_array_rejected() -> None:
     with pytest.raises(InvalidValue, match="content: expected an array, got a number"):
-        receive(R2025_06_18, {"content": 5}, t.CallToolResult)
+        converter(R2025_06_18).receive({"content": 5}, t.CallToolResult)
 
 
 def test_structured_content_not_object_removed_where_required() -> None:
-    found, notes = receive(R2025_11_25, {"content": [], "structuredContent": [1]}, t.CallToolResult)
+    found, notes = converter(R2025_11_25).receive({"content": [], "structuredContent": [1]}, t.CallToolResult)
     assert found.structured_content is t.ABSENT
     assert notes == ("structuredContent: left out: expected an object, got an array",)
 
@@ -197,13 +199,13 @@ def test_structured_content_not_object_removed_where_required() -> None:
     [("WARN", "warning"), ("Error", "error"), ("fatal", "critical"), ("loud", "info"), (3, "info")],
 )
 def test_log_level_unknown_mapped_to_nearest(level: JsonValue, expected: str) -> None:
-    found, notes = receive(R2025_06_18, {"level": level, "data": 1}, t.LoggingMessageNotificationParams)
+    found, notes = converter(R2025_06_18).receive({"level": level, "data": 1}, t.LoggingMessageNotificationParams)
     assert found.level == expected
     assert len(notes) == 1
 
 
 def test_log_message_without_level_and_data_repaired() -> None:
-    found, notes = receive(R2025_06_18, {}, t.LoggingMessageNotificationParams)
+    found, notes = converter(R2025_06_18).receive({}, t.LoggingMessageNotificationParams)
     assert (found.level, found.data) == ("info", None)
     assert len(notes) == 2
 
@@ -221,21 +223,21 @@ def test_log_message_without_level_and_data_repaired() -> None:
 )
 @pytest.mark.spec("caching.negative-ttl-zero", "caching.absent-ttl-zero", "jsonrpc.result-type-absent-is-complete")
 def test_cache_hints_invalid_mean_no_caching(raw: JsonObject, ttl: int, scope: str) -> None:
-    found, notes = receive(R2026_07_28, {"tools": [], **raw}, t.ListToolsResult)
+    found, notes = converter(R2026_07_28).receive({"tools": [], **raw}, t.ListToolsResult)
     assert (found.ttl_ms, found.cache_scope, found.result_type) == (ttl, scope, "complete")
     assert "resultType: the result type is missing; read as complete" in notes
 
 
 @pytest.mark.parametrize(("size", "expected", "noted"), [(3.7, 3, True), (float("nan"), None, True), ("3", None, True)])
 def test_size_not_integer_rounded_or_removed(size: JsonValue, expected: int | None, *, noted: bool) -> None:
-    found, notes = receive(R2025_06_18, {"uri": "a:b", "name": "a", "size": size}, t.Resource)
+    found, notes = converter(R2025_06_18).receive({"uri": "a:b", "name": "a", "size": size}, t.Resource)
     assert found.size == expected
     assert bool(notes) is noted
 
 
 def test_integer_with_zero_fraction_accepted_beside_repair() -> None:
     raw: JsonObject = {"uri": "a:b", "name": "a", "size": 3.0, "title": 5}
-    found, notes = receive(R2025_06_18, raw, t.Resource)
+    found, notes = converter(R2025_06_18).receive(raw, t.Resource)
     assert found.size == 3
     assert notes == ("title: left out: expected a string, got a number",)
 
@@ -243,13 +245,13 @@ def test_integer_with_zero_fraction_accepted_beside_repair() -> None:
 def test_annotations_out_of_bounds_clamped() -> None:
     raw: JsonObject = {"priority": 7, "audience": ["user", "robot", {}], "lastModified": 5}
     block: JsonObject = {"type": "text", "text": "a", "annotations": raw}
-    found, notes = receive(R2025_06_18, {"content": [block]}, t.CallToolResult)
+    found, notes = converter(R2025_06_18).receive({"content": [block]}, t.CallToolResult)
     assert found.content == (t.TextContent(text="a", annotations=t.Annotations(priority=1, audience=("user",))),)
     assert len(notes) == 3
 
 
 def test_prompt_message_as_string_with_unknown_role_repaired() -> None:
-    found, notes = receive(R2025_06_18, {"messages": [{"role": "system", "content": "a"}]}, t.GetPromptResult)
+    found, notes = converter(R2025_06_18).receive({"messages": [{"role": "system", "content": "a"}]}, t.GetPromptResult)
     assert found.messages == (t.PromptMessage(role="assistant", content=t.TextContent(text="a")),)
     assert len(notes) == 2
 
@@ -261,9 +263,9 @@ def test_sampling_content_blocks_repaired() -> None:
         "content": [{"type": "text", "text": "a", "annotations": []}, {"type": 5}],
     }
     with pytest.raises(InvalidValue, match=r"content\[1\]"):
-        receive(R2025_11_25, raw, t.CreateMessageResult)
+        converter(R2025_11_25).receive(raw, t.CreateMessageResult)
     raw["content"] = [{"type": "text", "text": "a", "annotations": []}]
-    found, notes = receive(R2025_11_25, raw, t.CreateMessageResult)
+    found, notes = converter(R2025_11_25).receive(raw, t.CreateMessageResult)
     assert found.content == (t.TextContent(text="a"),)
     assert notes == ("content[0].annotations: left out: expected an object, got an array",)
 
@@ -274,13 +276,13 @@ def test_icon_sizes_as_string_split() -> None:
         "version": "1",
         "icons": [{"src": "data:,", "sizes": "16x16 32x32", "theme": "red"}],
     }
-    found, notes = receive(R2025_11_25, raw, t.Implementation)
+    found, notes = converter(R2025_11_25).receive(raw, t.Implementation)
     assert found.icons == (t.Icon(src="data:,", sizes=("16x16", "32x32")),)
     assert len(notes) == 2
 
 
 def test_elicitation_action_unknown_read_as_cancel() -> None:
-    found, notes = receive(R2025_06_18, {"action": "dismiss"}, t.ElicitResult)
+    found, notes = converter(R2025_06_18).receive({"action": "dismiss"}, t.ElicitResult)
     assert found.action == "cancel"
     assert notes
 
@@ -302,7 +304,7 @@ def test_elicitation_action_unknown_read_as_cancel() -> None:
 )
 def test_essential_member_not_repaired(revision: Revision, raw: JsonValue, cls: type[object], path: str) -> None:
     with pytest.raises(InvalidValue) as caught:
-        receive(revision, raw, cls)
+        converter(revision).receive(raw, cls)
     assert caught.value.path == path
     assert caught.value.raw is raw
 
@@ -310,7 +312,7 @@ def test_essential_member_not_repaired(revision: Revision, raw: JsonValue, cls: 
 def test_unrepairable_value_raises_with_raw_value() -> None:
     raw: JsonObject = {"protocolVersion": 5, "capabilities": True}
     with pytest.raises(InvalidValue, match="protocolVersion") as caught:
-        receive(R2025_06_18, raw, t.InitializeResult)
+        converter(R2025_06_18).receive(raw, t.InitializeResult)
     assert caught.value.raw is raw
 
 
@@ -319,7 +321,7 @@ def test_union_repaired_as_matching_class() -> None:
         "message": "a",
         "requestedSchema": {"type": "object", "properties": {"a": {"type": "string", "format": "phone", "title": 5}}},
     }
-    found, notes = receive(R2025_06_18, raw, ELICITATION_CREATE.params)
+    found, notes = converter(R2025_06_18).receive(raw, ELICITATION_CREATE.params)
     assert isinstance(found, t.ElicitRequestFormParams)
     assert found.requested_schema.properties == {"a": t.StringSchema()}
     assert len(notes) == 2
@@ -368,8 +370,8 @@ def test_repair_tables_name_existing_members() -> None:
 )
 def test_arbitrary_value_repaired_or_rejected(raw: JsonValue, cls: type[t.WireObject]) -> None:
     try:
-        value, _ = receive(R2026_07_28, raw, cls)
+        value, _ = converter(R2026_07_28).receive(raw, cls)
     except InvalidValue:
         return
     assert isinstance(value, cls)
-    assert receive(R2026_07_28, converter(R2026_07_28).unstructure(value), cls) == (value, ())
+    assert converter(R2026_07_28).receive(converter(R2026_07_28).unstructure(value), cls) == (value, ())

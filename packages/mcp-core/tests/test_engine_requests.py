@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 
 from mcp_core import methods as m
 from mcp_core import types as t
+from mcp_core.engine.connection import InboundRequests, OutboundRequests
 from mcp_core.engine.events import (
     CancelReceived,
     ErrorReceived,
@@ -37,7 +38,6 @@ from mcp_core.engine.events import (
     RequestReceived,
     ResultReceived,
 )
-from mcp_core.engine.in_flight import InboundRequests, OutboundRequests
 from mcp_core.engine.request_meta import write_envelope
 from mcp_core.errors import (
     ErrorCode,

@@ -7,7 +7,8 @@ from engine_pair import NO_CLIENT_CAPABILITIES, make_client, make_server, open_p
 
 from mcp_core import methods as m
 from mcp_core import types as t
-from mcp_core.conversion.compatibility import MAPS, receive
+from mcp_core.conversion.converter import converter
+from mcp_core.conversion.repairs import MAPS
 from mcp_core.engine.events import NotificationReceived
 from mcp_core.errors import InvalidValue, LocalProtocolError
 from mcp_core.features.tasks import TaskState, as_task
@@ -84,11 +85,11 @@ def test_task_update_malformed_input_responses_ignored() -> None:
         "taskId": "t",
         "inputResponses": {"a": {"action": "decline"}, "b": {"ignored": True}, "c": 5},
     }
-    params, notes = receive(R2026_07_28, raw, t.UpdateTaskRequestParams)
+    params, notes = converter(R2026_07_28).receive(raw, t.UpdateTaskRequestParams)
     assert params.input_responses == {"a": t.ElicitResult(action="decline")}
     assert [note.split(":")[0] for note in notes] == ["inputResponses['b']", "inputResponses['c']"]
     with pytest.raises(InvalidValue):
-        receive(R2026_07_28, {"_meta": {}, "taskId": "t", "inputResponses": [1]}, t.UpdateTaskRequestParams)
+        converter(R2026_07_28).receive({"_meta": {}, "taskId": "t", "inputResponses": [1]}, t.UpdateTaskRequestParams)
     assert set(MAPS) == {(t.UpdateTaskRequestParams, "inputResponses")}
 
 

@@ -25,8 +25,7 @@ from mcp_core.errors import (
     SessionExpired,
 )
 from mcp_core.framing.sse import encode_comment, encode_event
-from mcp_core.http.client import FAILURE_BYTES, ClientExchange, Expect, Lost, Resume, session_headers
-from mcp_core.http.event_reader import Received
+from mcp_core.http.client import FAILURE_BYTES, ClientExchange, Expect, Lost, Received, Resume, session_headers
 from mcp_core.http.header_parameters import ParamHeader
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.jsonrpc.messages import (

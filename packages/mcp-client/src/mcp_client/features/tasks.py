@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 
 from mcp_client.deadlines import Deadlines
-from mcp_core.conversion import compatibility
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import (
     ConnectionEnded,
@@ -312,7 +311,7 @@ class TaskHandle:
 
     def _read(self, wire: JsonObject, method: str) -> CallToolResult:
         try:
-            result, notes = compatibility.receive(self._channel.server.revision, wire, CallToolResult)
+            result, notes = converter(self._channel.server.revision).receive(wire, CallToolResult)
         except InvalidValue as bad:
             self._channel.explain(bad, method=method, phase=Phase.REQUEST)
             raise

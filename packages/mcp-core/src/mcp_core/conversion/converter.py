@@ -1,9 +1,15 @@
 """Conversion between JSON and wire types for one revision: `converter(revision)`.
 
-The lifetimes in `mcp_core.types` determine the members of a type and their forms. Reading is strict and converts
-nothing silently (5 is not a string, true is not a number); `mcp_core.conversion.compatibility` repairs known mistakes
-of old peers. Unknown members are retained. Writing omits members that the peer's revision lacks, and rejects a value
-whose meaning would change without such a member.
+The lifetimes in `mcp_core.types` determine the members of a type and their forms. Reading (`structure`) is strict and
+converts nothing silently (5 is not a string, true is not a number). Unknown members are retained. Writing
+(`unstructure`) omits members that the peer's revision lacks, and rejects a value whose meaning would change without such
+a member.
+
+*Compatibility repairs.* `receive` corrects known mistakes of deployed peers, with a deviation for each. A value is first
+read strictly. Only rejected values are repaired, so correct peers have no extra cost. `mcp_core.conversion.repairs` has
+a row for each known mistake. In addition, members that only describe (`DESCRIPTIVE`) are omitted if they are invalid,
+and so are invalid items of lists (`LISTS`, `MAPS`): one invalid tool must not hide the others. Members that determine
+the effect of a request are never repaired: a request that cannot be read is rejected with an error.
 
 `mcp_core.conversion.codegen` compiles a function for each class and revision when it is first needed.
 
@@ -13,6 +19,7 @@ enough. It replaces a conversion library and makes a client start 20 millisecond
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -27,10 +34,10 @@ from mcp_core.conversion.codegen import (
     number,
     show,
 )
+from mcp_core.conversion.repairs import DESCRIPTIVE, LISTS, MAPS, REPAIRS, Given, Repair
 from mcp_core.conversion.wire_types import (
     Array,
     Choice,
-    Chooser,
     Dictionary,
     Enumeration,
     Form,
@@ -41,13 +48,16 @@ from mcp_core.conversion.wire_types import (
     ScalarKind,
     form_of,
     wire_class,
+    wire_name,
 )
 from mcp_core.errors import InvalidValue, LocalProtocolError
-from mcp_core.excerpts import quoted
+from mcp_core.excerpts import EXCERPT_CHARS, quoted, shown
+from mcp_core.types import ABSENT, WireObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mcp_core.conversion.wire_types import WireClass
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
     from mcp_core.types.wire_object import WireObject
@@ -55,6 +65,54 @@ if TYPE_CHECKING:
 __all__ = ["WireConverter", "converter"]
 
 T = TypeVar("T")
+
+
+def _has(raw: JsonObject, path: tuple[str, ...]) -> bool:
+    here: JsonValue = raw
+    for name in path:
+        if not isinstance(here, dict) or name not in here:
+            return False
+        here = here[name]
+    return True
+
+
+class _Chooser:
+    """A resolver of union types: it finds the class of an object by the value of its tag, then by its members."""
+
+    def __init__(self, classes: tuple[type[WireObject], ...], revision: Revision) -> None:
+        self.classes: Final = tuple(cls for cls in classes if revision in cls.__wire__.alive)
+        """The candidates: the classes in the revision, in the order in which they are tried."""
+        self.tag: Final = next((wire_name(tag) for cls in self.classes if (tag := cls.__wire__.tag) is not None), None)
+        """The wire name of the member that distinguishes the classes, or `None`."""
+        self.tagged: Final[dict[str, list[type[WireObject]]]] = {}
+        """The candidates for each value of the tag."""
+        self.untagged: Final[list[type[WireObject]]] = []
+        """The candidates for objects whose tag is missing or has another value."""
+        for cls in self.classes:
+            self._enter(cls, wire_class(cls, revision))
+
+    def _enter(self, cls: type[WireObject], described: WireClass) -> None:
+        if described.tag is not None:
+            self.tagged.setdefault(described.tag[1], []).append(cls)
+            return
+        # An enumeration can be a tag with several values. If it is optional, its class is also a candidate without a
+        # tag.
+        values = next((each for each in described.members if each.wire == self.tag), None)
+        if values is not None and isinstance(values.form, Enumeration):
+            for value in values.form.values:
+                self.tagged.setdefault(value, []).append(cls)
+            if values.required:
+                return
+        self.untagged.append(cls)
+
+    def choose(self, raw: JsonObject) -> type[WireObject] | None:
+        """Return the class of an object, or `None` if no class matches."""
+        kind = None if self.tag is None else raw.get(self.tag)
+        for cls in self.tagged.get(kind, self.untagged) if isinstance(kind, str) else self.untagged:
+            when = cls.__wire__.when
+            if not when or _has(raw, when):
+                return cls
+        return None
 
 
 def _string(value: object) -> object:
@@ -217,7 +275,7 @@ def _dictionary(item: Hook) -> Hook:
     return dictionary
 
 
-def _of_no_class(raw: JsonObject, chooser: Chooser) -> ConversionError:
+def _of_no_class(raw: JsonObject, chooser: _Chooser) -> ConversionError:
     if chooser.tag is None:
         return ConversionError(f"is not one of {', '.join(cls.__name__ for cls in chooser.classes)}")
     if chooser.tag not in raw:
@@ -284,6 +342,38 @@ class WireConverter:
             where = type(value).__name__ + (f".{refused.path()}" if refused.steps else "")
             raise LocalProtocolError(f"{where}: {refused.message} (revision {self.revision})") from None
 
+    def receive(self, raw: JsonValue, cls: type[T]) -> tuple[T, tuple[str, ...]]:
+        """Convert JSON from a peer to a value, and repair known mistakes.
+
+        Args:
+            raw: The decoded JSON. It is not changed.
+            cls: A class of `mcp_core.types`, or a union of these.
+
+        Returns:
+            The value, and one deviation for each repair: its path, and the mistake. The tuple is empty for correct
+            JSON.
+
+        Raises:
+            InvalidValue: The value is invalid and cannot be repaired.
+            LocalProtocolError: The revision does not have this type.
+        """
+        try:
+            return self.structure(raw, cls), ()
+        except InvalidValue as strict:
+            repairer = _Repairer(self)
+            try:
+                repaired = repairer.repair(raw, form_of(cls), "")
+            except _TooMuch:
+                raise strict from None
+            if not repairer.notes:
+                raise
+            try:
+                return self.structure(repaired, cls), tuple(repairer.notes)
+            except InvalidValue as still:
+                # The error reports the received value, not the repaired one.
+                still.raw = strict.raw
+                raise
+
     def problem(self, raw: JsonValue, form: Form, member: Member | None = None) -> str | None:
         """Return why JSON does not have a form, with the path, or `None` if it has the form.
 
@@ -341,7 +431,7 @@ class WireConverter:
         return _choice(by_class)
 
     def _object_reader(self, classes: tuple[type[WireObject], ...]) -> Hook:
-        chooser = Chooser(classes, self.revision)
+        chooser = _Chooser(classes, self.revision)
         choose = chooser.choose
         readers = {cls: self._reader(Ref(cls), None) for cls in chooser.classes}
 
@@ -382,3 +472,151 @@ class WireConverter:
 def converter(revision: Revision) -> WireConverter:
     """Return the converter of `revision`: the same object on each call."""
     return WireConverter(revision)
+
+
+_OBJECTS: Final = 20_000
+"""The maximum number of objects in a value to repair; a list of 5,000 tools has as many. Without a maximum, a peer
+could block all other work for seconds with a value of empty objects."""
+
+_NOTES: Final = 1_000
+"""The maximum number of repairs of one value. The reason is the same."""
+
+
+class _TooMuch(Exception):
+    """The signal that a value has too many objects or repairs. Never leaves this module."""
+
+
+_REPAIRS_OF: Final[dict[tuple[type[WireObject], Revision], tuple[tuple[Repair, str], ...]]] = {}
+
+
+def _repairs_of(cls: type[WireObject], revision: Revision) -> tuple[tuple[Repair, str], ...]:
+    """Return the rows of the table that concern a class, each with the name of its member."""
+    found = _REPAIRS_OF.get((cls, revision))
+    if found is None:
+        members = [member.wire for member in wire_class(cls, revision).members]
+        found = _REPAIRS_OF[cls, revision] = tuple(
+            (row, name)
+            for row in REPAIRS
+            if issubclass(cls, row.cls)
+            for name in (members if row.member == "*" else [row.member])
+            if name in members
+        )
+    return found
+
+
+@cache
+def _may_be_repaired(form: Form) -> bool:
+    """Return whether values of this form can be repaired, apart from repairs of the object that contains them."""
+    match form:
+        case Ref() | Choice():
+            return True
+        case Array(inner) | Dictionary(inner):
+            return _may_be_repaired(inner)
+        case Scalar(ScalarKind.INTEGER):
+            return True
+        case _:
+            return False
+
+
+@cache
+def _chooser(forms: tuple[Form, ...], revision: Revision) -> _Chooser:
+    return _Chooser(tuple(form.cls for form in forms if isinstance(form, Ref)), revision)
+
+
+class _Repairer:
+    """A repairer of one value. It traverses the value once, and copies the parts to change."""
+
+    def __init__(self, convert: WireConverter) -> None:
+        self._convert = convert
+        self._objects = 0
+        self.notes: list[str] = []
+
+    def _note(self, path: str, note: str) -> None:
+        if len(self.notes) >= _NOTES:
+            raise _TooMuch
+        self.notes.append(f"{shown(path)}: {note}" if path else note)
+
+    def repair(self, value: JsonValue, form: Form, path: str) -> JsonValue:
+        if not _may_be_repaired(form):
+            return value
+        match form:
+            case Ref(cls) if isinstance(value, dict):
+                return self._object(value, cls, path)
+            case Array(item) if isinstance(value, list):
+                return [self.repair(each, item, f"{path}[{index}]") for index, each in enumerate(value)]
+            case Dictionary(inner) if isinstance(value, dict):
+                return {
+                    name: self.repair(each, inner, f"{path}.{name[:EXCERPT_CHARS]}") for name, each in value.items()
+                }
+            case Choice(forms):
+                return self._choice(value, forms, path)
+            case Scalar(ScalarKind.INTEGER) if isinstance(value, float) and math.isfinite(value):
+                if not value.is_integer():
+                    self._note(path, "a whole number is required; the fraction was dropped")
+                return math.floor(value)
+            case _:
+                return value
+
+    def _choice(self, value: JsonValue, forms: tuple[Form, ...], path: str) -> JsonValue:
+        if isinstance(value, dict):
+            cls = _chooser(forms, self._convert.revision).choose(value)
+            return value if cls is None else self._object(value, cls, path)
+        if isinstance(value, list):
+            item = next((form for form in forms if isinstance(form, Array)), None)
+            return value if item is None else self.repair(value, item, path)
+        return value
+
+    def _object(self, raw: JsonObject, cls: type[WireObject], path: str) -> JsonObject:
+        self._objects += 1
+        if self._objects > _OBJECTS:
+            raise _TooMuch
+        out = dict(raw)
+        for row, name in _repairs_of(cls, self._convert.revision):
+            self._apply(row, name, out, path)
+        for member in wire_class(cls, self._convert.revision).members:
+            name = member.wire
+            if out.get(name) is not None:
+                self._member(member, cls, out, f"{path}.{name}" if path else name)
+        return out
+
+    def _apply(self, row: Repair, name: str, out: JsonObject, path: str) -> None:
+        given: Given = out.get(name, ABSENT)
+        if not row.wrong(given):
+            return
+        repaired = row.repaired(given)
+        if repaired is ABSENT:
+            out.pop(name, None)
+        else:
+            out[name] = repaired
+        self._note(f"{path}.{name}" if path else name, row.note)
+
+    def _member(self, member: Member, cls: type[WireObject], out: JsonObject, path: str) -> None:
+        name = member.wire
+        out[name] = self.repair(out[name], member.form, path)
+        found = out[name]
+        if isinstance(found, list) and isinstance(member.form, Array) and (cls, name) in LISTS:
+            out[name] = self._usable(found, member.form, path)
+        elif isinstance(found, dict) and isinstance(member.form, Dictionary) and (cls, name) in MAPS:
+            out[name] = self._usable_members(found, member.form, path)
+        elif name in DESCRIPTIVE and not member.required:
+            problem = self._convert.problem(found, member.form, member)
+            if problem is not None:
+                del out[name]
+                self._note(path, f"left out: {problem}")
+
+    def _usable(self, items: list[JsonValue], form: Array, path: str) -> list[JsonValue]:
+        kept = []
+        for index, item in enumerate(items):
+            problem = self._convert.problem(item, form.item)
+            if problem is None:
+                kept.append(item)
+            else:
+                self._note(f"{path}[{index}]", f"left out: {problem}")
+        return kept
+
+    def _usable_members(self, members: JsonObject, form: Dictionary, path: str) -> JsonObject:
+        problems = {name: self._convert.problem(each, form.value) for name, each in members.items()}
+        for name, problem in problems.items():
+            if problem is not None:
+                self._note(f"{path}[{quoted(name)}]", f"left out: {problem}")
+        return {name: each for name, each in members.items() if problems[name] is None}

@@ -1,4 +1,4 @@
-"""Table of compatibility repairs: known mistakes of deployed peers, for `mcp_core.conversion.compatibility`."""
+"""Table of compatibility repairs: known mistakes of deployed peers, for `mcp_core.conversion.converter`."""
 
 from __future__ import annotations
 

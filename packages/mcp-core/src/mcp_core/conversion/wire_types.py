@@ -1,6 +1,6 @@
 """Descriptions of wire types in one revision: members and their forms, derived from the lifetimes.
 
-The converters, the repairs of `mcp_core.conversion.compatibility` and the JSON schemas are all derived from these
+The converters, the repairs of `mcp_core.conversion.converter` and the JSON schemas are all derived from these
 descriptions.
 """
 
@@ -26,7 +26,6 @@ __all__ = [
     "AnyJson",
     "Array",
     "Choice",
-    "Chooser",
     "Dictionary",
     "Enumeration",
     "Form",
@@ -274,51 +273,3 @@ def _describe(cls: type[WireObject], revision: Revision) -> WireClass:
         ),
         any_of=tuple(by_attribute[name] for name in info.any_of),
     )
-
-
-def _has(raw: JsonObject, path: tuple[str, ...]) -> bool:
-    here: JsonValue = raw
-    for name in path:
-        if not isinstance(here, dict) or name not in here:
-            return False
-        here = here[name]
-    return True
-
-
-class Chooser:
-    """A resolver of union types: it finds the class of an object by the value of its tag, then by its members."""
-
-    def __init__(self, classes: tuple[type[WireObject], ...], revision: Revision) -> None:
-        self.classes: Final = tuple(cls for cls in classes if revision in cls.__wire__.alive)
-        """The candidates: the classes in the revision, in the order in which they are tried."""
-        self.tag: Final = next((wire_name(tag) for cls in self.classes if (tag := cls.__wire__.tag) is not None), None)
-        """The wire name of the member that distinguishes the classes, or `None`."""
-        self.tagged: Final[dict[str, list[type[WireObject]]]] = {}
-        """The candidates for each value of the tag."""
-        self.untagged: Final[list[type[WireObject]]] = []
-        """The candidates for objects whose tag is missing or has another value."""
-        for cls in self.classes:
-            self._enter(cls, wire_class(cls, revision))
-
-    def _enter(self, cls: type[WireObject], described: WireClass) -> None:
-        if described.tag is not None:
-            self.tagged.setdefault(described.tag[1], []).append(cls)
-            return
-        # An enumeration can be a tag with several values. If it is optional, its class is also a candidate without a
-        # tag.
-        values = next((each for each in described.members if each.wire == self.tag), None)
-        if values is not None and isinstance(values.form, Enumeration):
-            for value in values.form.values:
-                self.tagged.setdefault(value, []).append(cls)
-            if values.required:
-                return
-        self.untagged.append(cls)
-
-    def choose(self, raw: JsonObject) -> type[WireObject] | None:
-        """Return the class of an object, or `None` if no class matches."""
-        kind = None if self.tag is None else raw.get(self.tag)
-        for cls in self.tagged.get(kind, self.untagged) if isinstance(kind, str) else self.untagged:
-            when = cls.__wire__.when
-            if not when or _has(raw, when):
-                return cls
-        return None

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from mcp_core.conversion import compatibility
+from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import declared, missing_client_capability, undeclared
 from mcp_core.engine.connection import Connection
 from mcp_core.engine.events import (
@@ -77,9 +77,8 @@ from mcp_core.types.logging import LOGGING_LEVELS
 from mcp_core.types.meta import LOG_LEVEL, TASKS_EXTENSION
 
 if TYPE_CHECKING:
-    from mcp_core.engine.connection import Extensions
+    from mcp_core.engine.connection import Extensions, OutboundRequest
     from mcp_core.engine.events import Event
-    from mcp_core.engine.in_flight import OutboundRequest
     from mcp_core.engine.negotiation import Attempt, SendInitialize
     from mcp_core.jsonrpc.messages import JsonObject, Request, RequestId
     from mcp_core.methods import CapabilityPath, NotificationMethod, RequestMethod
@@ -347,7 +346,7 @@ class ClientConnection(Connection):
                 f"expected one of {', '.join(results)}",
                 anchor="basic#results",
             )
-        result, notes = compatibility.receive(outbound.revision, raw, results[kind])
+        result, notes = converter(outbound.revision).receive(raw, results[kind])
         if not isinstance(result, CONDITIONAL_RESULTS):
             return result, notes
         missing = undeclared_need(result, outbound.revision, self.capabilities)

@@ -7,6 +7,17 @@ Commands return the messages to send. The connection does not buffer messages, s
 An invalid request from the peer is rejected with the matching error code. Other deviations are recorded and tolerated.
 No message from a peer makes `receive` raise an exception. An invalid command of the caller raises
 `LocalProtocolError`, and nothing is sent.
+
+*Requests in flight.* `OutboundRequest` is an outbound request without a response, `InboundRequest` an inbound one:
+
+- each outbound request ends exactly once: with a result, with an error, by cancellation or by being abandoned;
+- nothing is sent for an inbound request after its cancellation;
+- progress is accepted only for tokens of pending requests, and only if it increases.
+
+*Races of a cancellation.* A response that crosses this side's cancellation is dropped and recorded as a deviation. A
+cancellation that crosses this side's response is dropped without a record, as the specification requires.
+
+Spec: basic/utilities/cancellation, basic/utilities/progress.
 """
 
 from __future__ import annotations
@@ -17,7 +28,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
-from mcp_core.conversion import compatibility
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared
 from mcp_core.engine.events import (
@@ -34,9 +44,8 @@ from mcp_core.engine.events import (
     RequestReceived,
     ResultReceived,
 )
-from mcp_core.engine.in_flight import InboundRequest, InboundRequests, OutboundRequests, advance
 from mcp_core.engine.lifecycle import Kind, Lifecycle, State, Violation
-from mcp_core.engine.results import CONDITIONAL_RESULTS, check_result, code_for, undeclared_need
+from mcp_core.engine.results import CONDITIONAL_RESULTS, allowed_results, code_for, undeclared_need
 from mcp_core.errors import (
     ErrorCode,
     InvalidValue,
@@ -55,26 +64,232 @@ from mcp_core.methods import (
     NOTIFICATIONS_MESSAGE,
     NOTIFICATIONS_PROGRESS,
     SUBSCRIPTIONS_LISTEN,
+    TASKS_RESULT,
     Side,
     methods,
     notifications,
 )
 from mcp_core.revisions import LATEST_LEGACY
-from mcp_core.types import CancelledNotificationParams, InputRequiredResult, ProgressNotificationParams, WireObject
+from mcp_core.types import (
+    CancelledNotificationParams,
+    InputRequiredResult,
+    ProgressNotificationParams,
+    Result,
+    WireObject,
+)
 from mcp_core.types.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.engine.events import Event, Peer
-    from mcp_core.engine.in_flight import OutboundRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Message, RequestId
     from mcp_core.limits import Limits
     from mcp_core.methods import Alias, CapabilityPath, NotificationMethod, RequestMethod
-    from mcp_core.revisions import Revision
+    from mcp_core.revisions import Era, Revision
     from mcp_core.types import ClientCapabilities, ServerCapabilities
 
-__all__ = ["Connection", "Extensions"]
+__all__ = [
+    "Connection",
+    "Extensions",
+    "InboundRequest",
+    "InboundRequests",
+    "OutboundRequest",
+    "OutboundRequests",
+    "advance",
+]
+
+_CANCELLED_REMEMBERED: Final = 256
+"""The number of remembered cancelled ids: a late response is expected, a response with an unknown id is a deviation."""
+
+
+@attrs.define(eq=False)
+class OutboundRequest:
+    """An outbound request without a response."""
+
+    id: RequestId
+    definition: RequestMethod[object, object]
+    revision: Revision
+    result: type
+    """The class of the expected result."""
+    token: RequestId | None = None
+    """The progress token, if progress was requested."""
+    augmented: bool = False
+    """Whether the request is task-augmented (2025-11-25), so that `tasks/cancel` cancels it."""
+    progress: float | None = None
+    """The last progress value received."""
+
+
+@attrs.define(eq=False)
+class InboundRequest:
+    """An inbound request without a response."""
+
+    id: RequestId
+    definition: RequestMethod[object, object]
+    params: object
+    peer: Peer
+    token: RequestId | None = None
+    """The progress token, if progress was requested."""
+    progress: float | None = None
+    """The last progress value sent."""
+    cancelled: bool = False
+    """Whether the peer cancelled the request. Nothing may be sent for a cancelled request."""
+    acknowledged: bool = False
+    """Whether the request is a `subscriptions/listen` that was acknowledged."""
+    abandoned: bool = False
+    """Whether the session of the request has ended. The id of an abandoned request may be reused."""
+
+
+@attrs.define(eq=False)
+class OutboundRequests:
+    """The outbound requests of a connection."""
+
+    open: dict[RequestId, OutboundRequest] = attrs.field(factory=dict)
+    _last: int = 0
+    _cancelled: dict[RequestId, None] = attrs.field(factory=dict)
+    _last_ended: int = 0
+    """The last id that was assigned before the current session started."""
+
+    def begin(
+        self,
+        definition: RequestMethod[object, object],
+        revision: Revision,
+        result: type,
+        *,
+        progress: bool,
+        augmented: bool,
+    ) -> OutboundRequest:
+        """Add a request with an id that was never used on this connection. Its progress token is the same number."""
+        self._last += 1
+        outbound = OutboundRequest(
+            self._last, definition, revision, result, self._last if progress else None, augmented
+        )
+        self.open[outbound.id] = outbound
+        return outbound
+
+    def find(self, id: RequestId | None) -> tuple[OutboundRequest | None, str | None]:
+        """Find the request that a response with `id` belongs to.
+
+        Deployed peers return `"1"` for 1 or the reverse, and errors with `id: null`. The first is matched by the other
+        form of the id. The second is matched if exactly one request is pending.
+
+        Returns:
+            The request, or `None` if there is no match; and the deviation, or `None` if the id matched exactly.
+        """
+        if id is None:
+            if len(self.open) == 1:
+                return next(iter(self.open.values())), "the error has no id: matched to the only pending request"
+            return None, "an error without an id matches no pending request"
+        if (outbound := self.open.get(id)) is not None:
+            return outbound, None
+        other = _other_form(id)
+        if other is not None and (outbound := self.open.get(other)) is not None:
+            return outbound, f"the response has the id {quoted(id)}, but {other!r} was sent"
+        if id in self._cancelled or (other is not None and other in self._cancelled):
+            return None, "the response crossed the cancellation of its request"
+        if any(isinstance(form, int) and 0 < form <= self._last_ended for form in (id, other)):
+            return None, "a response to a request of a session that has ended"
+        return None, f"a response with the unknown id {quoted(id)}"
+
+    def settle(self, outbound: OutboundRequest) -> None:
+        """Remove the request from the table: the peer has responded."""
+        del self.open[outbound.id]
+
+    def cancel(self, id: RequestId) -> OutboundRequest | None:
+        """Remove the request and remember its id, so that a late response is expected. Return `None` if unknown."""
+        outbound = self.open.pop(id, None)
+        if outbound is not None:
+            self._cancelled[id] = None
+            if len(self._cancelled) > _CANCELLED_REMEMBERED:
+                del self._cancelled[next(iter(self._cancelled))]
+        return outbound
+
+    def split(self) -> OutboundRequests:
+        """Move the pending requests to a new table, because their session has ended. New ids continue the sequence."""
+        ended = OutboundRequests(self.open)
+        self.open = {}
+        self._cancelled.clear()
+        self._last_ended = self._last
+        return ended
+
+    def with_token(self, token: RequestId) -> tuple[OutboundRequest | None, str | None]:
+        """Find the pending request with a progress token, and the deviation. Deployed peers return `"2"` for 2."""
+        for form in (token, _other_form(token)):
+            outbound = self.open.get(form) if form is not None else None
+            if outbound is not None and outbound.token is not None:
+                return (
+                    outbound,
+                    None if form == token else f"the progress token is {quoted(token)}, but {form!r} was sent",
+                )
+        return None, None
+
+
+@attrs.define(eq=False)
+class InboundRequests:
+    """The inbound requests of a connection."""
+
+    open: dict[RequestId, InboundRequest] = attrs.field(factory=dict)
+
+    def accept(self, inbound: InboundRequest) -> None:
+        """Add a request. Raises `Violation` if its id is in use."""
+        known = self.open.get(inbound.id)
+        if known is not None and not known.abandoned:
+            raise Violation(f"the request id {quoted(inbound.id)} is already in use", anchor="basic#requests")
+        self.open[inbound.id] = inbound
+
+    def get(self, id: RequestId) -> InboundRequest:
+        """Return the pending request with this id. Raises `LocalProtocolError` for an unknown id."""
+        inbound = self.open.get(id)
+        if inbound is None:
+            raise LocalProtocolError(f"no pending inbound request has the id {id!r}", anchor="basic#responses")
+        return inbound
+
+    def settle(self, id: RequestId) -> InboundRequest:
+        """Remove the request: the response is ready, or its handler has ended after a cancellation."""
+        inbound = self.get(id)
+        del self.open[id]
+        return inbound
+
+    def cancel(self, id: RequestId) -> InboundRequest | None:
+        """Mark the request as cancelled by the peer. Return `None` if it is unknown, completed or already cancelled."""
+        inbound = self.open.get(id)
+        if inbound is None:
+            other = _other_form(id)
+            inbound = self.open.get(other) if other is not None else None
+        if inbound is None or inbound.cancelled:
+            return None
+        inbound.cancelled = True
+        return inbound
+
+    def split(self, era: Era) -> InboundRequests:
+        """Move the requests of an era to a new table. Their ids may be reused."""
+        ended = InboundRequests({id: inbound for id, inbound in self.open.items() if inbound.peer.revision.era is era})
+        for id in ended.open:
+            del self.open[id]
+        return ended
+
+    def abandon(self) -> None:
+        """Abandon all requests: their session has ended. Nothing is sent for them, and their ids may be reused."""
+        for inbound in self.open.values():
+            inbound.cancelled = inbound.abandoned = True
+
+
+def advance(request: OutboundRequest | InboundRequest, progress: float) -> bool:
+    """Record a progress value. Return `False` and change nothing if the value does not increase."""
+    if request.progress is not None and progress <= request.progress:
+        return False
+    request.progress = progress
+    return True
+
+
+def _other_form(id: RequestId) -> RequestId | None:
+    """Return the same id in the other JSON type, or `None`: `"1"` for 1, 1 for `"1"`."""
+    if isinstance(id, int):
+        return str(id)
+    # This side's ids are short, so a longer text matches none. `int` raises for texts of more than a few thousand
+    # digits.
+    return int(id) if id.isascii() and id.isdigit() and len(id) < 20 and str(int(id)) == id else None
+
 
 _NO_PARAMS: Final[JsonObject] = {}
 _PEER: Final = {Side.CLIENT: Side.SERVER, Side.SERVER: Side.CLIENT}
@@ -199,7 +414,7 @@ class Connection(ABC):
         """Read the parameters of a valid request and record the request as pending."""
         raw = _NO_PARAMS if message.params is None else message.params
         try:
-            params, repairs = compatibility.receive(peer.revision, raw, definition.params)
+            params, repairs = converter(peer.revision).receive(raw, definition.params)
         except InvalidValue as bad:
             failure = RequestFailed(
                 f"invalid params of {definition.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS
@@ -237,8 +452,8 @@ class Connection(ABC):
             )
         raw = _NO_PARAMS if message.params is None else message.params
         try:
-            params, repairs = compatibility.receive(
-                revision, raw if alias is None else alias.params(raw), definition.params
+            params, repairs = converter(revision).receive(
+                raw if alias is None else alias.params(raw), definition.params
             )
             tolerated = self._lifecycle.receive(_kind_of_notification(definition)) if self._in_session() else None
         except (Violation, InvalidValue) as bad:
@@ -308,7 +523,7 @@ class Connection(ABC):
 
     def _read_result(self, outbound: OutboundRequest, raw: JsonObject) -> tuple[object, tuple[str, ...]]:
         """Return the result as a value. Raises `RemoteProtocolError` if the result is invalid for the method."""
-        return compatibility.receive(outbound.revision, raw, outbound.result)
+        return converter(outbound.revision).receive(raw, outbound.result)
 
     def _result_received(
         self, outbound: OutboundRequest, result: object, raw: JsonObject, notes: tuple[str, ...]
@@ -495,7 +710,7 @@ class Connection(ABC):
         wants_task = peer.revision.core_tasks and getattr(inbound.params, "task", None) is not None
         # A side that does not offer tasks responds as if the request had no task parameter.
         as_task = wants_task and declared(self.capabilities, inbound.definition.task_capability or ())
-        check_result(inbound.definition, peer.revision, result, as_task=as_task)
+        _check_result(inbound.definition, peer.revision, result, as_task=as_task)
         if isinstance(result, InputRequiredResult) and not result.input_requests and result.request_state is None:
             raise LocalProtocolError("an InputRequiredResult needs inputRequests or requestState")
         if isinstance(result, CONDITIONAL_RESULTS) and isinstance(peer, ClientPeer):
@@ -562,3 +777,32 @@ def _kind_of_notification(definition: NotificationMethod[object]) -> Kind:
 def _as_token(value: JsonValue) -> RequestId | None:
     """Return the value if it can be a progress token or subscription id, otherwise `None`."""
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) else None
+
+
+def _check_result(
+    definition: RequestMethod[object, object], revision: Revision, result: object, *, as_task: bool
+) -> None:
+    """Check that `result` has a class that the method allows.
+
+    Args:
+        definition: The definition of the method.
+        revision: The revision of the request.
+        result: The result.
+        as_task: Whether the request is task-augmented and its receiver supports that (2025-11-25).
+
+    Raises:
+        LocalProtocolError: The class is wrong.
+    """
+    kind = getattr(result, "result_type", "complete")
+    if as_task:
+        expected: type[WireObject] | None = definition.task_results[revision]
+    elif definition is TASKS_RESULT:
+        # The result has the class of the request that started the task.
+        expected = Result
+    else:
+        allowed = allowed_results(definition, revision, tasks=True)
+        expected = allowed.get(kind) if revision.result_type else allowed["complete"]
+    if expected is None or not isinstance(result, expected):
+        raise LocalProtocolError(
+            f"{definition.name} cannot return {type(result).__name__} of resultType {kind!r} in revision {revision}"
+        )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
-from mcp_core.conversion import compatibility
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.events import ClientPeer
 from mcp_core.errors import ErrorCode, InvalidValue, RequestFailed, UnsupportedProtocolVersion
@@ -85,7 +84,7 @@ class EnvelopeReader:
 def _member(revision: Revision, key: str, value: JsonValue, cls: type[W]) -> W:
     """Return a member of the request metadata. Raises `RequestFailed`, which names the member."""
     try:
-        return compatibility.receive(revision, value, cls)[0]
+        return converter(revision).receive(value, cls)[0]
     except InvalidValue as bad:
         raise RequestFailed(f"invalid params: _meta[{key!r}]: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
 
@@ -105,7 +104,7 @@ def read_server_info(result: JsonObject, revision: Revision) -> Implementation |
     meta = result.get("_meta")
     info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
     try:
-        return None if info is None else compatibility.receive(revision, info, Implementation)[0]
+        return None if info is None else converter(revision).receive(info, Implementation)[0]
     except InvalidValue:
         return None
 

@@ -12,10 +12,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.engine.capabilities import declared, missing_client_capability
-from mcp_core.errors import ErrorCode, LocalProtocolError, ResourceNotFound
-from mcp_core.methods import TASKS_RESULT, input_requests
+from mcp_core.errors import ErrorCode, ResourceNotFound
+from mcp_core.methods import input_requests
 from mcp_core.revisions import Era
-from mcp_core.types import CreateExtensionTaskResult, InputRequiredResult, Result
+from mcp_core.types import CreateExtensionTaskResult, InputRequiredResult
 from mcp_core.types.meta import TASKS_EXTENSION
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ __all__ = [
     "CONDITIONAL_RESULTS",
     "allowed_results",
     "as_not_found",
-    "check_result",
     "code_for",
     "undeclared_need",
     "understands_tasks",
@@ -68,35 +67,6 @@ def undeclared_need(result: object, revision: Revision, capabilities: ClientCapa
         if missing is not None:
             return missing
     return None
-
-
-def check_result(
-    definition: RequestMethod[object, object], revision: Revision, result: object, *, as_task: bool
-) -> None:
-    """Check that `result` has a class that the method allows.
-
-    Args:
-        definition: The definition of the method.
-        revision: The revision of the request.
-        result: The result.
-        as_task: Whether the request is task-augmented and its receiver supports that (2025-11-25).
-
-    Raises:
-        LocalProtocolError: The class is wrong.
-    """
-    kind = getattr(result, "result_type", "complete")
-    if as_task:
-        expected: type[WireObject] | None = definition.task_results[revision]
-    elif definition is TASKS_RESULT:
-        # The result has the class of the request that started the task.
-        expected = Result
-    else:
-        allowed = allowed_results(definition, revision, tasks=True)
-        expected = allowed.get(kind) if revision.result_type else allowed["complete"]
-    if expected is None or not isinstance(result, expected):
-        raise LocalProtocolError(
-            f"{definition.name} cannot return {type(result).__name__} of resultType {kind!r} in revision {revision}"
-        )
 
 
 _BY_TRAIT: Final[Mapping[int, str]] = {

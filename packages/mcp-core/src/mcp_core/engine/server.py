@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_core.conversion import compatibility
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import as_object, declared, missing_client_capability, undeclared
-from mcp_core.engine.connection import Connection
+from mcp_core.engine.connection import Connection, InboundRequests, OutboundRequests
 from mcp_core.engine.events import (
     ClientPeer,
     ConnectionOpened,
@@ -26,7 +25,6 @@ from mcp_core.engine.events import (
     ReceiveResult,
     RequestHandled,
 )
-from mcp_core.engine.in_flight import InboundRequests, OutboundRequests
 from mcp_core.engine.lifecycle import Kind, Lifecycle, State
 from mcp_core.engine.request_meta import EnvelopeReader, missing_member
 from mcp_core.engine.subscriptions import SubscriptionRegistry, granted
@@ -82,9 +80,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
 
-    from mcp_core.engine.connection import Extensions
+    from mcp_core.engine.connection import Extensions, InboundRequest
     from mcp_core.engine.events import AbandonedRequests
-    from mcp_core.engine.in_flight import InboundRequest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, Request, RequestId
     from mcp_core.methods import CapabilityPath, NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
@@ -229,7 +226,7 @@ class ServerConnection(Connection):
                 f"cannot restore a session in revision {revision} on this connection", anchor="basic/lifecycle"
             )
         kept = _kept_handshake(params, self.limits.handshake_bytes)
-        client, _ = compatibility.receive(revision, kept, InitializeRequestParams)
+        client, _ = converter(revision).receive(kept, InitializeRequestParams)
         self.handshake = kept
         for uri in subscriptions:
             self._interests.subscribe(uri)
@@ -315,7 +312,7 @@ class ServerConnection(Connection):
         revision = known if known is not None and known in self._legacy else newest
         try:
             kept = _kept_handshake(raw, self.limits.handshake_bytes)
-            params, notes = compatibility.receive(revision, kept, InitializeRequestParams)
+            params, notes = converter(revision).receive(kept, InitializeRequestParams)
         except (InvalidValue, LimitExceeded) as bad:
             raise RequestFailed(f"invalid params of initialize: {bad.message}", code=ErrorCode.INVALID_PARAMS) from bad
         tolerated = self._lifecycle.receive(Kind.INITIALIZE)

@@ -15,6 +15,10 @@ never repeats a request. A caller that repeats one has to know that the server m
 It counts also if its id is null or invented, because servers that reject a request before they parse it write such ids.
 A response with another id is delivered, but does not count.
 
+*Headers.* Names are in lower case, because HTTP ignores case. Headers of the connection are not included: `Host`,
+`Content-Length`, and `Accept-Encoding: identity`. Without the latter servers may compress, also streams, and then
+buffer events.
+
 *Legacy* means the era, not the traits `sessions` and `resumable`: a server that negotiates 2024-11-05 here and still
 opens a session needs to receive its session id.
 
@@ -23,51 +27,442 @@ Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-htt
 
 from __future__ import annotations
 
+import enum
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from mcp_core.codec import encode
+from mcp_core.codec import Batch, decode, encode
 from mcp_core.errors import (
     ConnectionEnded,
     HttpFailure,
+    LimitExceeded,
     LocalProtocolError,
     MalformedMessage,
     McpError,
     RemoteProtocolError,
     SessionExpired,
 )
-from mcp_core.framing.sse import Event
-from mcp_core.http.event_reader import Deviations, EventReader, Received, read_message
-from mcp_core.http.failures import FAILURE_BYTES, clipped, failure_of
-from mcp_core.http.media_types import JSON
-from mcp_core.http.pending_responses import PendingResponses, members
-from mcp_core.http.request_headers import (
-    check_allowed,
-    get_headers,
-    is_session_id,
-    post_headers,
-    resumable_after,
-    session_headers,
-)
-from mcp_core.http.response_type import Expect, expected_of_get, expected_of_post, is_good, says_json
-from mcp_core.http.routing_headers import MCP_SESSION_ID, NAME_PARAMS
-from mcp_core.jsonrpc.messages import ErrorResponse, Request, ResultResponse
+from mcp_core.framing.sse import Event, SseParser
+from mcp_core.http.failures import FAILURE_BYTES, clipped, encoding_of, failure_of, media_type_of
+from mcp_core.http.media_types import EVENT_STREAM, JSON
+from mcp_core.http.routing_headers import LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, NAME_PARAMS, mirrored
+from mcp_core.jsonrpc.messages import ErrorResponse, Message, Notification, Request, ResultResponse
 from mcp_core.methods import INITIALIZE
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from mcp_core.codec import Batch
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.http.messages import HttpHead
-    from mcp_core.jsonrpc.messages import Message
+    from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
 
-__all__ = ["FAILURE_BYTES", "ClientExchange", "Expect", "Lost", "Resume", "session_headers"]
+__all__ = [
+    "FAILURE_BYTES",
+    "ON_POST",
+    "ClientExchange",
+    "Deviations",
+    "EventReader",
+    "Expect",
+    "Lost",
+    "PendingResponses",
+    "Received",
+    "Resume",
+    "check_allowed",
+    "expected_of_get",
+    "expected_of_post",
+    "get_headers",
+    "is_good",
+    "is_session_id",
+    "members",
+    "post_headers",
+    "read_message",
+    "resumable_after",
+    "says_json",
+    "session_headers",
+]
+
+Received: TypeAlias = Message | Batch | MalformedMessage
+"""Messages, or the error of an invalid message."""
+
+_MESSAGE: Final = "message"
+
+_NOTES_KEPT: Final = 20
+"""A stream may last for days and have a deviation in each event."""
+
+
+class Deviations(list[str]):
+    """Tolerated deviations, one sentence each. The first ones are kept until the list is cleared."""
+
+    def note(self, sentence: str) -> None:
+        """Append a deviation, unless the list is full."""
+        if len(self) < _NOTES_KEPT:
+            self.append(sentence)
+
+
+@attrs.define(init=False, eq=False)
+class EventReader:
+    """A reader of one stream.
+
+    Args:
+        limits: The limits for the events and messages.
+        notes: Receives a sentence for each tolerated deviation.
+    """
+
+    _limits: Limits
+    _notes: Deviations
+    _parser: SseParser
+    _ended: bool
+
+    def __init__(self, limits: Limits, notes: Deviations) -> None:
+        self._limits = limits
+        self._notes = notes
+        self._parser = SseParser(limits)
+        self._ended = False
+
+    @property
+    def last_event_id(self) -> str:
+        """The id of the last event that had one; empty if no event had one."""
+        return self._parser.last_event_id
+
+    @property
+    def retry(self) -> int | None:
+        """Milliseconds to wait before the next connection: the server's latest value; `None` if it sent none."""
+        return self._parser.retry
+
+    def receive_data(self, data: bytes) -> Iterator[Received | Event]:
+        """Read the next bytes.
+
+        Args:
+            data: Any portion; empty if the stream ended properly, which ends the reading.
+
+        Yields:
+            Messages. A `MalformedMessage` for an event that is too large or has no valid message. An `Event` for an
+            event of another type that contains no message: another protocol, or the owner of this reader, defines it.
+        """
+        if not data:
+            yield from self._last()
+            return
+        for event in self._parser.receive_data(data):
+            what = self._read(event)
+            if what is not None:
+                yield what
+
+    def _last(self) -> Iterator[Message | Batch]:
+        """Read the last event if the server left out the blank line at its end, and it has a whole message."""
+        if self._ended:
+            return
+        self._ended = True
+        before = self._parser.last_event_id
+        events = self._parser.receive_data(b"\n\n")
+        self._parser.receive_eof()
+        for event in events:
+            what = self._read(event)
+            if isinstance(what, Message | Batch):
+                self._notes.note("the blank line after the last event is missing")
+                yield what
+                return
+        # A truncated event was not received: to resume after it would lose it.
+        self._parser.last_event_id = before
+
+    def _read(self, event: Event | LimitExceeded) -> Received | Event | None:
+        if isinstance(event, LimitExceeded):
+            bad = MalformedMessage(event.message)
+            bad.__cause__ = event
+            return bad
+        if event.event == _MESSAGE:
+            # An event without data has only an id or a retry time.
+            return read_message(event.data, self._limits, self._notes) if event.data else None
+        what = read_message(event.data, self._limits, Deviations())
+        if isinstance(what, MalformedMessage):
+            return event
+        self._notes.note(f"an event of type {clipped(event.event)!r} contains a message")
+        return what
+
+
+def read_message(data: bytes, limits: Limits, notes: Deviations) -> Received:
+    """Read the message in a body or an event. Never raises.
+
+    Args:
+        data: The bytes of the body or event.
+        limits: The limits for the message.
+        notes: Receives a sentence for each tolerated deviation.
+
+    Returns:
+        The message, or the error of an invalid message.
+    """
+    survived: list[str] = []
+    try:
+        message = decode(data, limits, notes=survived)
+    except MalformedMessage as malformed:
+        notes.note(f"invalid message: {malformed.message}")
+        return malformed
+    for sentence in survived:
+        notes.note(sentence)
+    return message
+
+
+@attrs.define(eq=False)
+class PendingResponses:
+    """The pending requests of one exchange."""
+
+    ids: set[RequestId]
+    """The ids of the requests without a response."""
+    has_requests: bool
+    """Whether the exchange had requests."""
+
+    @classmethod
+    def of(cls, message: Message | Batch | None) -> PendingResponses:
+        """Return the pending responses for a posted message."""
+        if isinstance(message, Request):
+            return cls({message.id}, has_requests=True)
+        ids = {each.id for each in members(message) if isinstance(each, Request)}
+        return cls(ids, has_requests=bool(ids))
+
+    def copy(self) -> PendingResponses:
+        """Return a copy for another exchange, independent of this one."""
+        return PendingResponses(set(self.ids), has_requests=self.has_requests)
+
+    @property
+    def only(self) -> RequestId | None:
+        """The id of the only pending request; `None` if there are several, or no pending requests."""
+        return next(iter(self.ids)) if len(self.ids) == 1 else None
+
+    def take(self, what: Received, notes: Deviations) -> Received:
+        """Record the requests that have their response in `what`.
+
+        Args:
+            what: The received message.
+            notes: Receives a sentence for each tolerated deviation.
+
+        Returns:
+            The message. An error without an id gets the id of the only pending request.
+        """
+        if isinstance(what, ErrorResponse) and what.id is None and self.only is not None:
+            notes.note("the error has no id and was used as the response")
+            what = attrs.evolve(what, id=self.only)
+        if isinstance(what, MalformedMessage) and what.answers is None and isinstance(what.__cause__, LimitExceeded):
+            # The message is too large to be parsed, so its id is unknown. In an exchange the response is the largest.
+            what.answers = self.only
+        for each in members(what) if isinstance(what, Batch) else (what,):
+            if isinstance(each, MalformedMessage):
+                self._settle(each.answers)
+            elif isinstance(each, ResultResponse | ErrorResponse):
+                if each.id in self.ids:
+                    self.ids.remove(each.id)
+                else:
+                    self._settle(each.id)
+        return what
+
+    def _settle(self, id: RequestId | None) -> None:
+        if id not in self.ids:
+            # Some servers change strings to numbers or numbers to strings in ids. The engine accepts such ids too.
+            id = next((awaited for awaited in self.ids if str(awaited) == str(id)), None)
+        if id is not None:
+            self.ids.discard(id)
+
+
+def members(what: Received | None) -> Iterator[Message | MalformedMessage]:
+    """Yield the messages of a received or posted item: one message, the members of a batch, or no message."""
+    if isinstance(what, Batch):
+        yield from what.members
+    elif what is not None:
+        yield what
+
+
+class Expect(enum.Enum):
+    """The way to read the body of a response."""
+
+    MESSAGE = "one message"
+    """Read the whole body, up to `Limits.message_bytes`, and pass it to `receive_body`."""
+    STREAM = "events"
+    """Pass each portion to `receive_data`."""
+    NOTHING = "nothing"
+    """The server accepted the message. Drop the body, and do not wait for it."""
+    TEXT = "no answer"
+    """Read up to `FAILURE_BYTES`, and raise the result of `failure`."""
+
+
+_USUAL: Final[Mapping[str, Expect]] = {JSON: Expect.MESSAGE, EVENT_STREAM: Expect.STREAM}
+"""The body of the response to a request by `Content-Type`, as most servers send it."""
+
+_JSON: Final = frozenset({JSON, "text/json"})
+
+_PERHAPS_JSON: Final = frozenset({"", "text/plain"})
+"""Media types that some servers use for JSON."""
+
+_NOT_FROM_POST: Final = frozenset({401, 403, 405})
+"""Statuses about the client or the method. Their body does not come from the code that responds to a POST."""
+
+_ACCEPTED: Final = frozenset({202, 204})
+"""Statuses for messages that expect no response. Spec: basic/transports#sending-messages-to-the-server"""
+
+
+def expected_of_post(head: HttpHead, *, awaiting: bool) -> Expect:
+    """Return how to read the response to a POST.
+
+    Args:
+        head: The head of the response.
+        awaiting: Whether a request was posted. Only requests have a response.
+    """
+    status = head.status
+    if status == 200 and awaiting and head.headers.get("content-encoding") is None:
+        # The common responses, as the rules below decide.
+        usual = _USUAL.get(head.headers.get("content-type") or "")
+        if usual is not None:
+            return usual
+    kind = media_type_of(head)
+    if status in _NOT_FROM_POST or encoding_of(head) is not None:
+        return Expect.TEXT
+    said = _is_json(kind)
+    perhaps = said or kind in _PERHAPS_JSON
+    if not is_good(head):
+        # Modern servers, and many legacy servers, send errors with such a status.
+        return Expect.MESSAGE if awaiting and perhaps else Expect.TEXT
+    if not awaiting:
+        return Expect.NOTHING
+    if kind == EVENT_STREAM:
+        return Expect.STREAM
+    if status in _ACCEPTED and not said:
+        return Expect.NOTHING
+    return Expect.MESSAGE if perhaps else Expect.TEXT
+
+
+def expected_of_get(head: HttpHead) -> Expect:
+    """Return how to read the response to a GET: as a stream, or as a failure."""
+    streams = is_good(head) and media_type_of(head) == EVENT_STREAM and encoding_of(head) is None
+    return Expect.STREAM if streams else Expect.TEXT
+
+
+def is_good(head: HttpHead) -> bool:
+    """Return whether the status is 2xx."""
+    return 200 <= head.status < 300
+
+
+def says_json(head: HttpHead) -> bool:
+    """Return whether the media type of the body is JSON."""
+    return _is_json(media_type_of(head))
+
+
+def _is_json(kind: str) -> bool:
+    return kind in _JSON or kind.endswith("+json")
+
+
+_ON_GET: Final = (("accept", EVENT_STREAM),)
+ON_POST: Final = (("accept", f"{JSON}, {EVENT_STREAM}"), ("content-type", JSON))
+"""The headers of every POST of a message."""
+
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+"""The allowed characters of a session id. Spec: basic/transports#session-management (legacy)"""
+
+_SENDABLE: Final = re.compile(r"[\x21-\x7e\x80-\xff](?:[\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
+"""Text in ISO 8859-1 that a header transmits unchanged."""
+
+
+def check_allowed(message: Message | Batch | None, revision: Revision | None) -> None:
+    """Check that the revision allows to post a message, or, for `None`, to fetch a stream.
+
+    Args:
+        message: The message.
+        revision: The negotiated revision; `None` before negotiation.
+
+    Raises:
+        LocalProtocolError: The revision does not allow it.
+    """
+    if isinstance(message, Batch):
+        forbidden = "a batch must not be posted" if revision is None or not revision.batching else None
+    elif isinstance(message, ResultResponse | ErrorResponse):
+        answers = revision is None or revision.responses_from_client
+        forbidden = None if answers else "a response must not be posted"
+    else:
+        modern = message is None and revision is not None and revision.era is Era.MODERN
+        forbidden = "a stream must not be fetched with GET" if modern else None
+    if forbidden is not None:
+        where = "before the revision is negotiated" if revision is None else f"in revision {revision}"
+        raise LocalProtocolError(f"{forbidden} {where}", anchor="basic/transports")
+
+
+def post_headers(
+    message: Message | Batch,
+    revision: Revision | None,
+    session_id: str | None,
+    header_params: Sequence[ParamHeader],
+    names: Mapping[str, str],
+) -> list[tuple[str, str]]:
+    """Return the headers of a POST.
+
+    Args:
+        message: The posted message.
+        revision: The negotiated revision; `None` before negotiation.
+        session_id: The session id; `None` without a session.
+        header_params: The header parameters of the called tool.
+        names: The member of the params that `Mcp-Name` repeats, by method.
+
+    Raises:
+        LocalProtocolError: A header cannot carry a part of the message.
+    """
+    if revision is not None and revision.routing_headers and isinstance(message, Request | Notification):
+        return [*ON_POST, *mirrored(message, revision, header_params, names=names)]
+    return [*ON_POST, *session_headers(revision, session_id)]
+
+
+def get_headers(
+    last_event_id: str, revision: Revision | None, session_id: str | None, limits: Limits
+) -> list[tuple[str, str]]:
+    """Return the headers of a GET.
+
+    Args:
+        last_event_id: The event after which the stream continues; empty for a new stream.
+        revision: The negotiated revision.
+        session_id: The session id; `None` without a session.
+        limits: The limits. `header_bytes` applies to the event id.
+
+    Raises:
+        LocalProtocolError: A header cannot carry the event id.
+    """
+    headers = [*_ON_GET, *session_headers(revision, session_id)]
+    if last_event_id:
+        value = _as_value(last_event_id)
+        if not resumable_after(last_event_id, limits):
+            raise LocalProtocolError(f"a header cannot carry the event id {value[:80]!a}")
+        headers.append((LAST_EVENT_ID, value))
+    return headers
+
+
+def session_headers(revision: Revision | None, session_id: str | None) -> list[tuple[str, str]]:
+    """Return the headers that name the session of a request. The `DELETE` that ends a session needs no other headers.
+
+    Args:
+        revision: The negotiated revision; `None` before negotiation.
+        session_id: The session id. It is not sent to a modern server, which has no sessions.
+    """
+    headers: list[tuple[str, str]] = []
+    if session_id is not None and (revision is None or revision.era is Era.LEGACY):
+        headers.append((MCP_SESSION_ID, session_id))
+    if revision is not None and revision.version_header:
+        headers.append((MCP_PROTOCOL_VERSION, revision.name))
+    return headers
+
+
+def is_session_id(text: str) -> bool:
+    """Return whether the client may send this session id of a server."""
+    return _VISIBLE.fullmatch(text) is not None
+
+
+def resumable_after(event_id: str, limits: Limits) -> bool:
+    """Return whether a stream can be resumed after the event `event_id`, which a header has to carry."""
+    value = _as_value(event_id)
+    return len(value) <= limits.header_bytes and _SENDABLE.fullmatch(value) is not None
+
+
+def _as_value(event_id: str) -> str:
+    """Return the UTF-8 bytes of an id, each as one character, for a header."""
+    return event_id.encode("utf-8", "replace").decode("latin-1")
+
 
 _DEFAULT_RETRY: Final = 1.0
 """Time before a stream is fetched again if the server does not specify one, in seconds."""

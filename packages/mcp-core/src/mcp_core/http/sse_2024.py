@@ -29,12 +29,19 @@ from mcp_core.errors import (
     UnsupportedProtocolVersion,
 )
 from mcp_core.framing.sse import Event, encode_event
-from mcp_core.http.event_reader import Deviations, EventReader, Received
+from mcp_core.http.client import (
+    ON_POST,
+    Deviations,
+    EventReader,
+    Expect,
+    Received,
+    expected_of_get,
+    get_headers,
+    is_good,
+)
 from mcp_core.http.failures import clipped, failure_of
 from mcp_core.http.media_types import EVENT_STREAM, accepts
 from mcp_core.http.origin import refusal
-from mcp_core.http.request_headers import ON_POST, get_headers
-from mcp_core.http.response_type import Expect, expected_of_get, is_good
 from mcp_core.http.server import Refusal, ServerExchange, id_of
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request
 from mcp_core.revisions import LEGACY

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final, cast
 import orjson
 import trio
 
-from mcp_core.conversion import compatibility
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.mrtr import AnsweredInputs, RequestState, binding, open_state, seal_state
 from mcp_core.engine.server import require_client
@@ -267,7 +266,7 @@ class RetryClientRequests:
 def read_answer(revision: Revision, definition: RequestMethod[object, object], answer: JsonObject) -> object:
     """Return an input response as an instance of `row.result`. Raises `RequestFailed` if it is invalid."""
     try:
-        value, notes = compatibility.receive(revision, answer, definition.result)
+        value, notes = converter(revision).receive(answer, definition.result)
     except InvalidValue as bad:
         raise RequestFailed(
             f"inputResponses: the response to {definition.name}: {bad.message}", code=ErrorCode.INVALID_PARAMS

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_core.codec import Batch
     from mcp_core.engine.events import ReceiveResult
-    from mcp_core.http.event_reader import Received
+    from mcp_core.http.client import Received
     from mcp_core.http.fallback import EraCache
     from mcp_core.jsonrpc.messages import Message
     from mcp_core.revisions import Revision

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import trio
 
-from mcp_core.conversion import compatibility
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import LocalProtocolError, McpError
 from mcp_core.methods import TASKS_CANCEL, TASKS_GET, TASKS_RESULT
@@ -79,7 +78,7 @@ async def request_as_task(
         with trio.move_on_after(_POLITENESS, shield=True):
             await _cancel(context, task.task_id)
         raise
-    answer, _ = compatibility.receive(revision, converter(revision).unstructure(payload), definition.result)
+    answer, _ = converter(revision).receive(converter(revision).unstructure(payload), definition.result)
     return answer
 
 
