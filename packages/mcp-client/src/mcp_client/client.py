@@ -11,12 +11,22 @@ import attrs
 
 from mcp_client.connection.request_headers import checked
 from mcp_client.connection.request_options import NOTHING
-from mcp_client.features.multi_request import all_pages, with_input
 from mcp_client.features.output_schema import InvalidToolOutput
+from mcp_client.features.pagination import all_pages
 from mcp_client.features.subscriptions import Subscriptions
 from mcp_client.features.tasks import TaskHandle, check_task_offered, waited
 from mcp_core.engine.capabilities import declared
-from mcp_core.errors import ErrorCode, LocalProtocolError, McpError, Phase, RequestFailed
+from mcp_core.engine.mrtr import InputRequiredRetries
+from mcp_core.errors import (
+    ErrorCode,
+    HeaderMismatch,
+    LimitExceeded,
+    LocalProtocolError,
+    McpError,
+    Phase,
+    RemoteProtocolError,
+    RequestFailed,
+)
 from mcp_core.features.meta import check_members
 from mcp_core.methods import (
     COMPLETION_COMPLETE,
@@ -42,6 +52,7 @@ from mcp_core.types import (
     CreateTaskResult,
     GetPromptRequestParams,
     GetPromptResult,
+    InputRequiredResult,
     ListPromptsRequestParams,
     ListResourcesRequestParams,
     ListResourceTemplatesRequestParams,
@@ -59,7 +70,7 @@ from mcp_core.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from mcp_client.connection.channel import ClientChannel
@@ -67,8 +78,8 @@ if TYPE_CHECKING:
     from mcp_client.connection.request_options import RequestOptions
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.changes import Changes
-    from mcp_client.features.multi_request import ListParams, PageT, ParamsOf
     from mcp_client.features.output_schema import OutputSchemas
+    from mcp_client.features.pagination import ListParams, PageT, ParamsOf
     from mcp_core.engine.events import NotificationReceived, ServerPeer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import NotificationMethod, RequestMethod
@@ -76,6 +87,7 @@ if TYPE_CHECKING:
     from mcp_core.types import (
         Completion,
         Implementation,
+        InputResponse,
         LoggingLevel,
         Prompt,
         Resource,
@@ -92,6 +104,7 @@ _log: Final = logging.getLogger("mcp_client")
 P = TypeVar("P")
 R = TypeVar("R")
 V = TypeVar("V")
+Q = TypeVar("Q", CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams)
 
 
 class Client:
@@ -246,7 +259,8 @@ class Client:
         if isinstance(result, TaskHandle):
             result = await waited(result, self._channel, on_progress=on_progress, deadlines=deadlines)
         try:
-            self._outputs.check(name, result)
+            if name in self._outputs.schemas:
+                self._outputs.check(name, result)
         except InvalidToolOutput as invalid:
             self._channel.explain(invalid, method=TOOLS_CALL.name, phase=Phase.REQUEST)
             raise
@@ -323,9 +337,7 @@ class Client:
         result: WireObject | None = None
         while result is None:
             try:
-                result = await with_input(
-                    self._channel,
-                    self._options,
+                result = await self._request_with_input(
                     TOOLS_CALL,
                     params,
                     on_progress=on_progress,
@@ -347,6 +359,64 @@ class Client:
         if isinstance(result, CreateExtensionTaskResult):
             return TaskHandle(self._channel, self._options, result.task_id, task=result)
         return result  # type: ignore[return-value]  # the only other result class
+
+    async def _request_with_input(
+        self,
+        definition: RequestMethod[Q, R],
+        params: Q,
+        *,
+        on_progress: ProgressHandler | None,
+        deadlines: Deadlines | None,
+        learn: Callable[[], Awaitable[object]] | None = None,
+    ) -> R:
+        """Send a request, and retry it with input responses until it is complete (2026-07-28).
+
+        Args:
+            definition: The method.
+            params: The parameters.
+            on_progress: Called with each progress notification.
+            deadlines: The deadlines of each request.
+            learn: Reads which parameters have to be repeated in headers. If the server misses a header, in any round trip,
+                `learn` is called and the request is sent once more.
+
+        Returns:
+            The complete result.
+
+        Raises:
+            RemoteProtocolError: The server repeats an input request.
+            LimitExceeded: The request takes more round trips than `Limits.input_round_trips`.
+            McpError: The exceptions of `Client.request`.
+        """
+        channel = self._channel
+        retries: InputRequiredRetries | None = None
+        while True:
+            try:
+                result = await channel.request(
+                    definition, params, self._options, on_progress=on_progress, deadlines=deadlines
+                )
+            except HeaderMismatch:
+                if learn is None:
+                    raise
+                await learn()
+                result = await channel.request(
+                    definition, params, self._options, on_progress=on_progress, deadlines=deadlines
+                )
+            if not isinstance(result, InputRequiredResult):
+                return result
+            retries = retries or InputRequiredRetries(channel.connection.limits.input_round_trips)
+            try:
+                params = retries.retry_params(params, result, await self._answer_input_requests(result))
+            except (RemoteProtocolError, LimitExceeded) as error:
+                channel.explain(error, method=definition.name, phase=Phase.REQUEST)
+                raise
+
+    async def _answer_input_requests(self, result: InputRequiredResult) -> dict[str, InputResponse]:
+        """Return the input responses of the application to the input requests of a result."""
+        # Sequential: a user should not see two dialogs at once.
+        return {
+            key: await self._channel.client_requests.answer_input_request(input_request)
+            for key, input_request in (result.input_requests or {}).items()
+        }
 
     async def _list_tools_again(self) -> None:
         await self.fresh().list_tools()
@@ -381,9 +451,7 @@ class Client:
             McpError: The exceptions of `Client.request`.
         """
         params = ReadResourceRequestParams(uri=uri)
-        return await with_input(
-            self._channel, self._options, RESOURCES_READ, params, on_progress=on_progress, deadlines=deadlines
-        )
+        return await self._request_with_input(RESOURCES_READ, params, on_progress=on_progress, deadlines=deadlines)
 
     # --- prompts ---------------------------------------------------------------------------------------------------
 
@@ -417,9 +485,7 @@ class Client:
         params = GetPromptRequestParams(
             name=name, arguments=_by_name(arguments, f"the arguments of the prompt {name!r}")
         )
-        return await with_input(
-            self._channel, self._options, PROMPTS_GET, params, on_progress=on_progress, deadlines=deadlines
-        )
+        return await self._request_with_input(PROMPTS_GET, params, on_progress=on_progress, deadlines=deadlines)
 
     async def complete(
         self,

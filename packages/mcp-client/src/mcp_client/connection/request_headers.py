@@ -58,12 +58,12 @@ class HeaderSource:
 
     def __init__(self, given: HeadersGiven | None) -> None:
         self._ask: Final = given if callable(given) else None
-        self._fixed: Final = _with_agent(() if given is None or callable(given) else checked(given))
-
-    @property
-    def fixed(self) -> Sequence[tuple[str, str]]:
+        self.fixed: Final[Sequence[tuple[str, str]]] = _with_agent(
+            () if given is None or callable(given) else checked(given)
+        )
         """The fixed headers. If a function returns the headers, only the default `User-Agent`."""
-        return self._fixed
+        self.is_fixed: Final = self._ask is None
+        """Whether all requests have the same headers, except for those of one request only."""
 
     async def current(self, extra: Sequence[tuple[str, str]] = ()) -> Sequence[tuple[str, str]]:
         """Return the headers of one request.
@@ -77,7 +77,7 @@ class HeaderSource:
         """
         if isinstance(extra, Complete):
             return extra
-        headers = self._fixed if self._ask is None else await self._provided(self._ask)
+        headers = self.fixed if self._ask is None else await self._provided(self._ask)
         if not extra:
             return headers
         replaced = {name for name, _ in extra}

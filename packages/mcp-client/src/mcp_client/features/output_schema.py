@@ -98,18 +98,19 @@ class OutputSchemas:
         if policy not in {"raise", "warn", "off"}:
             raise ValueError(f"validate_output must be 'raise', 'warn' or 'off', not {policy!r}")
         self._policy: Final = policy
-        self._schemas: dict[str, JsonObject] = {}
+        self.schemas: Final[dict[str, JsonObject]] = {}
+        """The known schemas by tool. Only results of these tools are validated."""
         self._compiled: dict[str, jsonschema_rs.Validator | str] = {}
 
     def learn(self, tools: Iterable[Tool]) -> None:
         """Replace the schemas by those of the listed tools."""
         self.forget()
         if self._policy != "off":
-            self._schemas.update({tool.name: tool.output_schema for tool in tools if tool.output_schema is not None})
+            self.schemas.update({tool.name: tool.output_schema for tool in tools if tool.output_schema is not None})
 
     def forget(self) -> None:
         """Remove all schemas: the tools have changed."""
-        self._schemas.clear()
+        self.schemas.clear()
         self._compiled.clear()
 
     def check(self, tool: str, result: CallToolResult) -> None:
@@ -121,10 +122,10 @@ class OutputSchemas:
         Raises:
             InvalidToolOutput: The result violates the schema or cannot be validated, and the policy is `raise`.
         """
-        if tool not in self._schemas or result.is_error:
+        if tool not in self.schemas or result.is_error:
             return
         if tool not in self._compiled:
-            self._compiled[tool] = _compiled(self._schemas[tool])
+            self._compiled[tool] = _compiled(self.schemas[tool])
             self._warn_of(tool)
         compiled = self._compiled[tool]
         if isinstance(compiled, str):

@@ -63,6 +63,7 @@ class HttpHandshake:
         wire: Runs the exchanges.
         eras: The known eras of servers.
         post_later: Posts a message in a session, in the background.
+        on_change: Called when `sse` or `sessions` changes, or the session is lost or replaced.
         on_session_lost: Called when the server lost the session and a new one is open.
     """
 
@@ -72,12 +73,15 @@ class HttpHandshake:
         wire: Wire,
         eras: EraCache,
         post_later: Callable[[Message | Batch, Session], None],
+        *,
+        on_change: Callable[[], None],
         on_session_lost: Callable[[], None] | None,
     ) -> None:
         self._channel: Final = channel
         self._wire: Final = wire
         self._eras: Final = eras
         self._post_later: Final = post_later
+        self._on_change: Final = on_change
         self._on_session_lost: Final = on_session_lost
         self._nursery: trio.Nursery | None = None
         self._settled = trio.Event()
@@ -141,7 +145,15 @@ class HttpHandshake:
             if revision.era is Era.LEGACY:
                 session = Session(self._session_id, revision)
                 self._used = self._session_id
-                self.sessions = Sessions(self._wire, self._channel, session, self.renew, self._on_session_lost)
+                self.sessions = Sessions(
+                    self._wire,
+                    self._channel,
+                    session,
+                    self.renew,
+                    on_change=self._on_change,
+                    on_lost=self._on_session_lost,
+                )
+                self._on_change()
                 await self._confirm(session)
                 self.is_open = True
                 await self.sessions.stand()
@@ -328,10 +340,12 @@ class HttpHandshake:
                 raise ConnectionEnded("the SSE stream does not start with an `endpoint` event")
             # The response may arrive before that of the POST.
             self.sse = sse
+            self._on_change()
             await sse.post(request)
         except McpError as error:
             sse.drop()
             self.sse = None
+            self._on_change()
             self._running -= 1
             if failure is None and _about_the_server(error):
                 # The server used HTTP+SSE earlier, and does not support it now.

@@ -89,7 +89,8 @@ class Wire:
         Raises:
             LocalProtocolError: The application sets a header that the authorizer sets too.
         """
-        given = await self._headers.current(extra)
+        headers_given = self._headers
+        given = headers_given.fixed if headers_given.is_fixed and not extra else await headers_given.current(extra)
         every = [*headers, *given]
         if self.authorizer is None:
             return self._pool.request(method, url, every, body, use=use)

@@ -94,6 +94,7 @@ class Sessions:
         channel: The channel of the connection.
         session: The first session.
         renew: Opens a new session.
+        on_change: Called when `lost` changes.
         on_lost: Called when a new session has replaced one that the server lost.
     """
 
@@ -103,12 +104,15 @@ class Sessions:
         channel: ClientChannel,
         session: Session,
         renew: Callable[[], Awaitable[Session]],
+        *,
+        on_change: Callable[[], None],
         on_lost: Callable[[], None] | None,
     ) -> None:
         self._wire: Final = wire
         self._channel: Final = channel
         self._session = session
         self._renew: Final = renew
+        self._on_change: Final = on_change
         self._on_lost: Final = on_lost
         self._standing = trio.CancelScope()
         self._renewing: _Renewing | None = None
@@ -286,10 +290,12 @@ class Sessions:
             raise ended
         renewing = self._renewing = _Renewing()
         self.lost = True
+        self._on_change()
         try:
             self._standing.cancel()
             self._session = await self._renew()
             self.lost = False
+            self._on_change()
         except McpError as failure:
             renewing.failure = failure
             raise

@@ -86,6 +86,10 @@ class HttpTransport:
         self._eras: Final = eras
         self._on_session_lost: Final = on_session_lost
         self._names: Final = names
+        self.perform: Perform | None = self._exchange
+        """The function that runs an exchange; `None` over HTTP+SSE, which behaves like a byte stream."""
+        self.interrupted: Callable[[], Awaitable[None]] | None = None
+        """A function that waits for a new session, or opens it; `None` unless the server lost the session."""
         # The next two are set by `handshake`, which the channel calls when it is created.
         self._channel: ClientChannel
         self._handshake: HttpHandshake
@@ -99,24 +103,27 @@ class HttpTransport:
         """Return the object that opens a connection over HTTP."""
         self._channel = channel
         self.wire.pausable_deadlines = channel.pausable_deadlines
-        self._handshake = HttpHandshake(channel, self.wire, self._eras, self._post_later, self._on_session_lost)
+        self._handshake = HttpHandshake(
+            channel,
+            self.wire,
+            self._eras,
+            self._post_later,
+            on_change=self._update,
+            on_session_lost=self._on_session_lost,
+        )
         return self._handshake
 
-    # --- requests --------------------------------------------------------------------------------------------------
-
-    @property
-    def perform(self) -> Perform | None:
-        """The function that runs an exchange; `None` over HTTP+SSE, which behaves like a byte stream."""
+    def _update(self) -> None:
+        """Choose how requests are sent: by the variant of the transport, and by the state of its session."""
         opened = self._handshake
+        sessions = opened.sessions
         if opened.sse is not None:
-            return None
-        return self._exchange if opened.sessions is None else opened.sessions.perform
+            self.perform = None
+        else:
+            self.perform = self._exchange if sessions is None else sessions.perform
+        self.interrupted = sessions.restore if sessions is not None and sessions.lost else None
 
-    @property
-    def interrupted(self) -> Callable[[], Awaitable[None]] | None:
-        """A function that waits for a new session, or opens it; `None` unless the server lost the session."""
-        sessions = self._handshake.sessions
-        return sessions.restore if sessions is not None and sessions.lost else None
+    # --- requests --------------------------------------------------------------------------------------------------
 
     async def _exchange(self, request: Request, call: PendingRequest) -> None:
         """Send a request to a modern server. Closing the stream, for example on cancellation, cancels the request."""

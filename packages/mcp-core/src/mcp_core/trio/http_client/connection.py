@@ -17,6 +17,7 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import h11
 import trio
 
@@ -28,7 +29,10 @@ from mcp_core.trio.http_client.tls import explain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["HttpConnection", "write_request"]
+    from mcp_core.trio.http_client.proxy import Proxy
+    from mcp_core.trio.http_client.url import HttpUrl
+
+__all__ = ["HttpConnection", "Route", "credentials", "write_request"]
 
 _MOST_INFORMATIONAL: Final = 16
 """Maximum number of 1xx responses before the final response. Proxies send a 102 every few seconds at most."""
@@ -168,6 +172,27 @@ else:
             return os.write(socket.fileno(), data)
         except OSError:
             return 0
+
+
+@attrs.frozen
+class Route:
+    """The route to an origin."""
+
+    proxy: Proxy | None
+    """The proxy; `None` for a direct connection."""
+    forwarded: bool
+    """Whether the proxy receives and forwards each request (`http` URLs). Otherwise a proxy provides a tunnel."""
+
+    def request(self, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]], body: bytes | None) -> bytes:
+        """Return a request for this route as bytes on the wire. Raises `LocalProtocolError`."""
+        if not self.forwarded or self.proxy is None:
+            return write_request(method, url.target, url.authority, headers, body)
+        return write_request(method, str(url), url.authority, headers, body, of_proxy=credentials(self.proxy))
+
+
+def credentials(proxy: Proxy) -> list[tuple[str, str]]:
+    """Return the headers that authenticate at a proxy."""
+    return [] if proxy.authorization is None else [("Proxy-Authorization", proxy.authorization)]
 
 
 class HttpConnection:

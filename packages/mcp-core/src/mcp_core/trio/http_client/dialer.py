@@ -6,45 +6,24 @@ import os
 import socket
 from typing import TYPE_CHECKING, Final, Literal
 
-import attrs
 import trio
 
 from mcp_core.errors import RequestTimeout
-from mcp_core.trio.http_client.connection import HttpConnection, write_request
+from mcp_core.trio.http_client.connection import HttpConnection, Route, credentials, write_request
 from mcp_core.trio.http_client.errors import HttpConnectionEnded
 from mcp_core.trio.http_client.proxy import Proxies
 from mcp_core.trio.http_client.tls import explain, make_context
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping
 
     from mcp_core.limits import Limits
     from mcp_core.trio.http_client.proxy import Proxy
     from mcp_core.trio.http_client.tls import Tls
     from mcp_core.trio.http_client.url import HttpUrl
 
-__all__ = ["Dialer", "Route"]
-
-
-@attrs.frozen
-class Route:
-    """The route to an origin."""
-
-    proxy: Proxy | None
-    """The proxy; `None` for a direct connection."""
-    forwarded: bool
-    """Whether the proxy receives and forwards each request (`http` URLs). Otherwise a proxy provides a tunnel."""
-
-    def request(self, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]], body: bytes | None) -> bytes:
-        """Return a request for this route as bytes on the wire. Raises `LocalProtocolError`."""
-        if not self.forwarded or self.proxy is None:
-            return write_request(method, url.target, url.authority, headers, body)
-        return write_request(method, str(url), url.authority, headers, body, of_proxy=_credentials(self.proxy))
-
-
-def _credentials(proxy: Proxy) -> list[tuple[str, str]]:
-    return [] if proxy.authorization is None else [("Proxy-Authorization", proxy.authorization)]
+__all__ = ["Dialer"]
 
 
 class Dialer:
@@ -141,7 +120,7 @@ class Dialer:
 
     async def _tunnel(self, stream: trio.abc.Stream, tcp: trio.SocketStream, url: HttpUrl, proxy: Proxy) -> None:
         target = f"[{url.host}]:{url.port}" if ":" in url.host else f"{url.host}:{url.port}"
-        connect_request = write_request("CONNECT", target, target, (), None, of_proxy=_credentials(proxy))
+        connect_request = write_request("CONNECT", target, target, (), None, of_proxy=credentials(proxy))
         way = HttpConnection(stream, tcp.socket, self._limit, f"the proxy {proxy}")
         try:
             head = await way.exchange("CONNECT", connect_request)

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from mcp_core.http.messages import HttpHead
     from mcp_core.limits import Limits
-    from mcp_core.trio.http_client.connection import HttpConnection
-    from mcp_core.trio.http_client.dialer import Route
+    from mcp_core.trio.http_client.connection import HttpConnection, Route
     from mcp_core.trio.http_client.pool_policy import Ticket
     from mcp_core.trio.http_client.tls import Tls
     from mcp_core.trio.http_client.url import HttpUrl
