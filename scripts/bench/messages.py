@@ -41,7 +41,7 @@ from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.header_parameters import param_headers
 from mcp_core.http.media_types import accepts
 from mcp_core.http.messages import Headers, HttpRequest
-from mcp_core.http.origin import refusal
+from mcp_core.http.origin import rejection
 from mcp_core.http.routing_headers import decode_value
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue, ResultResponse
 from mcp_core.limits import Limits
@@ -434,7 +434,7 @@ def header(name: str, use: Callable[[Headers], object]) -> Callable[[bytes], Non
 def origins(headers: Headers) -> None:
     """Check Host and Origin."""
     policy = EndpointPolicy()
-    refusal(HttpRequest(method="POST", target="/mcp", headers=headers), policy.allowed_hosts, policy.allowed_origins)
+    rejection(HttpRequest(method="POST", target="/mcp", headers=headers), policy.allowed_hosts, policy.allowed_origins)
 
 
 def decoded(headers: Headers) -> None:

@@ -39,7 +39,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from mcp_client import open_stream
 from mcp_core.http.messages import Headers, HttpRequest
-from mcp_core.http.origin import LOOPBACK_HOSTS, check_allowed, is_loopback, refusal
+from mcp_core.http.origin import LOOPBACK_HOSTS, check_allowed, is_loopback, rejection
 from mcp_server import Server, serve_stream
 
 PATH = "/mcp"
@@ -292,7 +292,7 @@ async def _accept(stream: trio.abc.Stream, hosts: tuple[str, ...], origins: tupl
 def _check_request(request: Request, hosts: tuple[str, ...], origins: tuple[str, ...]) -> tuple[int, str]:
     """Return the status and the reason of a rejection; an empty reason if the request is accepted."""
     headers = Headers.from_raw([(b"host", request.host.encode()), *request.extra_headers])
-    foreign = refusal(HttpRequest(method="GET", target=request.target, headers=headers), hosts, origins)
+    foreign = rejection(HttpRequest(method="GET", target=request.target, headers=headers), hosts, origins)
     if foreign:
         return 403, foreign
     if request.target.partition("?")[0] != PATH:

@@ -20,7 +20,7 @@ from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.header_parameters import ParamHeader
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
-from mcp_core.http.server import Refusal, ServerExchange
+from mcp_core.http.server import Rejection, ServerExchange
 from mcp_core.http.statuses import status_of
 from mcp_core.jsonrpc.messages import ErrorResponse, Request, ResultResponse
 from mcp_core.limits import SERVER_LIMITS
@@ -85,17 +85,17 @@ class Handler(BaseHTTPRequestHandler):
             return
         exchange = ServerExchange(http, POLICY, SERVER_LIMITS, REVISIONS)
         # The head is checked before the body is read, so that a rejected request cannot use resources.
-        refusal = exchange.admit()
+        rejection = exchange.admit()
         length = http.headers.get("content-length")
-        if refusal is None and length is None:
-            refusal = exchange.refuse(411, "Content-Length is missing")
-        if refusal is not None:
+        if rejection is None and length is None:
+            rejection = exchange.reject(411, "Content-Length is missing")
+        if rejection is not None:
             self.close_connection = True
-            self.refuse(refusal)
+            self.reject(rejection)
             return
         post = exchange.read(self.rfile.read(int(length or 0)), header_params)
-        if isinstance(post, Refusal):
-            self.refuse(post)
+        if isinstance(post, Rejection):
+            self.reject(post)
         elif not isinstance(post.message, Request):
             self.write(exchange.empty_head())  # a notification: the response has no content
         else:
@@ -119,8 +119,8 @@ class Handler(BaseHTTPRequestHandler):
         assert isinstance(outgoing.message, ResultResponse | ErrorResponse)
         return outgoing.message, isinstance(received.event, MessageIgnored)
 
-    def refuse(self, refusal: Refusal) -> None:
-        self.write(refusal.head(), refusal.body())
+    def reject(self, rejection: Rejection) -> None:
+        self.write(rejection.head(), rejection.body())
 
     def write(self, head: HttpHead, body: bytes = b"") -> None:
         self.send_response(head.status)

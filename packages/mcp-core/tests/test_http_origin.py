@@ -13,7 +13,7 @@ from mcp_core.http.origin import (
     cors_headers,
     is_loopback,
     preflight_headers,
-    refusal,
+    rejection,
 )
 
 APP = "https://app.example"
@@ -30,7 +30,7 @@ def _request(
 def _get_rejection(
     request: HttpRequest, hosts: tuple[str, ...] | None = LOOPBACK_HOSTS, origins: tuple[str, ...] = ()
 ) -> str | None:
-    reason = refusal(request, hosts, origins)
+    reason = rejection(request, hosts, origins)
     assert reason is None or (reason.isascii() and reason.isprintable() and len(reason) < 300)
     return reason
 

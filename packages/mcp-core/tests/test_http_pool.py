@@ -438,11 +438,11 @@ async def test_post_incompletely_sent_on_new_connection_raises() -> None:
 
 
 async def test_response_before_request_end_returned() -> None:
-    async def refuse(peer: Peer) -> None:
+    async def reject(peer: Peer) -> None:
         await peer.stream.receive_some(1)
         await peer.answer(b"too long", status=b"413 Content Too Large")
 
-    async with serving(refuse, echo) as server, pool_on(server) as pool:
+    async with serving(reject, echo) as server, pool_on(server) as pool:
         async with pool.request("POST", URL, (), BIG) as response:
             assert response.head.status == 413
             assert await response.read(99) == b"too long"

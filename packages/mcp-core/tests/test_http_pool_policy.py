@@ -51,8 +51,8 @@ def test_dead_idle_connection_replaced() -> None:
     policy.give_back(first, "one", until=9.0, now=1.0)
     policy.give_back(second, "two", until=9.0, now=1.0)
     ticket = _ask(policy)
-    assert policy.another(ticket) == "one"
-    assert policy.another(ticket) is None
+    assert policy.next_idle(ticket) == "one"
+    assert policy.next_idle(ticket) is None
     assert ticket.connection is None
     assert policy.idle == 0
 
@@ -285,7 +285,7 @@ class PoolPolicyMachine(RuleBasedStateMachine):
             assert ticket.connection is not None
             self.alive.remove(ticket.connection)
             self.held.remove(ticket)
-            self.policy.another(ticket)
+            self.policy.next_idle(ticket)
             self._hold(ticket)
 
     @invariant()

@@ -14,7 +14,7 @@ from mcp_core.errors import LimitExceeded
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.header_parameters import ParamHeader
 from mcp_core.http.messages import Headers, HttpRequest
-from mcp_core.http.server import Post, Refusal, ServerExchange
+from mcp_core.http.server import Post, Rejection, ServerExchange
 from mcp_core.jsonrpc.messages import (
     ErrorResponse,
     JsonObject,
@@ -87,9 +87,9 @@ def modern(method: str, **headers: str) -> ServerExchange:
     return exchange(MCP_Protocol_Version=VERSION, Mcp_Method=method, more=headers)
 
 
-def get_rejection(outcome: Refusal | Post | None, status: int) -> JsonObject:
+def get_rejection(outcome: Rejection | Post | None, status: int) -> JsonObject:
     """Return the body of a rejection after checking its status and headers."""
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert outcome.status == status
     head = outcome.head()
     assert head.status == status
@@ -109,7 +109,7 @@ def code_of(body: JsonObject) -> JsonValue:
     return error["code"]
 
 
-def get_post(outcome: Refusal | Post, era: Era) -> Post:
+def get_post(outcome: Rejection | Post, era: Era) -> Post:
     assert isinstance(outcome, Post), outcome
     assert outcome.era is era
     return outcome
@@ -149,7 +149,7 @@ def test_request_without_origin_admitted() -> None:
 def test_host_foreign_returns_403_and_names_setting(method: str, host: str) -> None:
     outcome = exchange(method, without=["Host"], Host=host, Mcp_Session_Id="s").admit()
     get_rejection(outcome, 403)
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert "EndpointPolicy.allowed_hosts" in outcome.reason
 
 
@@ -167,7 +167,7 @@ def test_content_type_not_json_returns_415(kind: str) -> None:
 def test_content_type_missing_returns_415() -> None:
     outcome = exchange(without=["Content-Type"]).admit()
     get_rejection(outcome, 415)
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert outcome.reason == "Content-Type must be application/json, not 'nothing'"
 
 
@@ -181,7 +181,7 @@ def test_content_type_parameters_and_case_ignored(kind: str) -> None:
 def test_content_encoding_unsupported_returns_415(coding: str) -> None:
     outcome = exchange(Content_Encoding=coding).admit()
     get_rejection(outcome, 415)
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert ("accept-encoding", "identity") in outcome.headers
 
 
@@ -199,7 +199,7 @@ def test_content_length_over_limit_returns_413() -> None:
     assert exchange(limits=limits, Content_Length="100").admit() is None
     outcome = exchange(limits=limits, Content_Length="101").admit()
     get_rejection(outcome, 413)
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert outcome.reason == "message size in bytes: 101 is over the limit of 100; the setting is Limits.message_bytes"
 
 
@@ -272,7 +272,7 @@ def test_get_without_event_stream_accept_returns_406() -> None:
 def test_session_method_modern_server_returns_405(method: str) -> None:
     outcome = exchange(method, revisions=MODERN_ONLY, Mcp_Session_Id="s").admit()
     get_rejection(outcome, 405)
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert ("allow", "POST") in outcome.headers
 
 
@@ -283,7 +283,7 @@ def test_session_method_modern_version_returns_405(method: str) -> None:
     assert (http_exchange.session_id, http_exchange.last_event_id) == (None, None)
     outcome = http_exchange.admit()
     get_rejection(outcome, 405)
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert ("allow", "POST") in outcome.headers
 
 
@@ -292,7 +292,7 @@ def test_session_method_modern_version_returns_405(method: str) -> None:
 def test_http_method_other_returns_405(method: str) -> None:
     outcome = exchange(method, Mcp_Session_Id="s").admit()
     get_rejection(outcome, 405)
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert ("allow", "GET, POST, DELETE") in outcome.headers
 
 
@@ -309,7 +309,7 @@ def test_preflight_allowed_origin_returns_204() -> None:
     outcome = exchange(
         "OPTIONS", policy=APP, Origin="https://app.example", Access_Control_Request_Method="POST"
     ).admit()
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     head = outcome.head()
     assert (head.status, outcome.body()) == (204, b"")
     assert head.headers.get("access-control-allow-origin") == "https://app.example"
@@ -336,7 +336,7 @@ def test_response_other_origin_has_no_cors_headers() -> None:
             http_exchange.json_head(),
             http_exchange.stream_head(),
             http_exchange.empty_head(),
-            http_exchange.refuse(403, "no").head(),
+            http_exchange.reject(403, "no").head(),
         ]
         assert not any(name.startswith("access-control") for head in heads for name, _ in head.headers)
 
@@ -472,7 +472,7 @@ def test_modern_batch_or_response_returns_400(body: bytes, kind: str) -> None:
     answer = get_rejection(outcome, 400)
     assert code_of(answer) == -32600
     assert "id" not in answer
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert outcome.reason.startswith(f"{kind} is not allowed in revision 2026-07-28")
 
 
@@ -670,16 +670,16 @@ def test_message_over_limit_returns_null_id() -> None:
 
 def test_malformed_response_rejection_has_answered_id() -> None:
     outcome = exchange(more={"Mcp-Session-Id": "s"}).read(b'{"jsonrpc":"2.0","id":1,"result":5}', no_header_params)
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert outcome.answers is not None
     assert outcome.answers.id == 1
     assert "id" not in get_rejection(outcome, 400)
     large = exchange(limits=Limits(message_bytes=50)).read(
         b'{"jsonrpc":"2.0","id":1,"result":{"a":"%b"}}' % (b"x" * 50), no_header_params
     )
-    assert isinstance(large, Refusal)
+    assert isinstance(large, Rejection)
     get_rejection(large, 413)
-    assert exchange().refuse(400, "no").answers is None
+    assert exchange().reject(400, "no").answers is None
 
 
 def test_post_size_equals_body_length() -> None:
@@ -692,7 +692,7 @@ def test_post_size_equals_body_length() -> None:
 def test_body_over_nesting_limit_names_setting() -> None:
     outcome = exchange(limits=Limits(nesting_depth=3)).read(b'{"id":1,"x":[[[1]]]}', no_header_params)
     get_rejection(outcome, 400)
-    assert isinstance(outcome, Refusal)
+    assert isinstance(outcome, Rejection)
     assert "Limits.nesting_depth" in outcome.reason
 
 
@@ -769,7 +769,7 @@ def test_server_at_capacity_returns_retry_after() -> None:
 
 
 def test_rejection_has_given_headers() -> None:
-    outcome = exchange().refuse(401, "who are you", id=4, data={"a": 1}, headers=(("www-authenticate", "Bearer"),))
+    outcome = exchange().reject(401, "who are you", id=4, data={"a": 1}, headers=(("www-authenticate", "Bearer"),))
     assert isinstance(outcome.error, ErrorResponse)
     assert outcome.error.error.data == {"a": 1}
     assert get_rejection(outcome, 401)["id"] == 4
@@ -862,7 +862,7 @@ def test_arbitrary_request_accepted_or_rejected(
         HttpRequest(method=method, target="/mcp", headers=headers), EndpointPolicy(), Limits(), revisions
     )
     outcome = http_exchange.admit() or http_exchange.read(body, no_header_params)
-    if isinstance(outcome, Refusal):
+    if isinstance(outcome, Rejection):
         assert 400 <= outcome.status < 500
         get_rejection(outcome, outcome.status)
     else:

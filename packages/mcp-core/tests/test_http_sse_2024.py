@@ -23,7 +23,7 @@ from mcp_core.errors import (
 from mcp_core.framing.sse import SseParser, encode_comment, encode_event
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
-from mcp_core.http.server import Refusal
+from mcp_core.http.server import Rejection
 from mcp_core.http.sse_2024 import (
     SseStream,
     admit,
@@ -326,7 +326,7 @@ def test_post_body_message_or_batch_read() -> None:
 def test_post_body_malformed_rejected(body: bytes, status: int, code: int, id: int | None) -> None:
     rejection = read_post(body, Limits(message_bytes=200))
 
-    assert isinstance(rejection, Refusal)
+    assert isinstance(rejection, Rejection)
     assert rejection.status == status
     assert rejection.error is not None
     assert (rejection.error.error.code, rejection.error.id) == (code, id)
@@ -337,7 +337,7 @@ def test_post_body_malformed_rejected(body: bytes, status: int, code: int, id: i
 def test_post_malformed_response_has_answered_id() -> None:
     rejection = read_post(b'{"jsonrpc":"2.0","id":7,"result":5}', Limits())
 
-    assert isinstance(rejection, Refusal)
+    assert isinstance(rejection, Rejection)
     assert rejection.answers is not None
     assert rejection.answers.id == 7
 
@@ -345,7 +345,7 @@ def test_post_malformed_response_has_answered_id() -> None:
 def test_post_malformed_response_rejected_without_id() -> None:
     rejection = read_post(b'{"jsonrpc":"2.0","id":7,"result":1}', LIMITS)
 
-    assert isinstance(rejection, Refusal)
+    assert isinstance(rejection, Rejection)
     assert rejection.error is not None
     assert (rejection.status, rejection.error.id, rejection.null_id) == (400, None, False)
 
@@ -363,7 +363,7 @@ def test_post_modern_request_rejected_with_supported_versions() -> None:
         orjson.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": meta}}), LIMITS
     )
 
-    assert isinstance(rejection, Refusal)
+    assert isinstance(rejection, Rejection)
     assert rejection.status == 400
     assert rejection.error is not None
     assert rejection.error.id == 7

@@ -40,10 +40,10 @@ def failure_of(method: str, head: HttpHead, body: bytes) -> HttpFailure:
     Returns:
         `AccessDenied` for the statuses 401 and 403, otherwise `HttpFailure`.
     """
-    refusal = _REFUSALS.get(head.status)
-    if refusal is not None:
+    rejection = _REFUSALS.get(head.status)
+    if rejection is not None:
         challenges = head.headers.all("www-authenticate")
-        message = f"{refusal}: {method} returned status {head.status}{_received(head, body)}"
+        message = f"{rejection}: {method} returned status {head.status}{_received(head, body)}"
         return AccessDenied(message, status=head.status, body=body, challenges=challenges)
     message = f"{method} returned status {head.status}{_received(head, body)}"
     return HttpFailure(f"{message}{_advice(method, head)}", status=head.status, body=body)

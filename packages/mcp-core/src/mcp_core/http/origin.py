@@ -30,7 +30,7 @@ __all__ = [
     "cors_headers",
     "is_loopback",
     "preflight_headers",
-    "refusal",
+    "rejection",
 ]
 
 LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -153,7 +153,7 @@ def _origin(text: str) -> tuple[str, _Authority] | None:
     return scheme, (name, _DEFAULT_PORTS.get(scheme) if port is None else port)
 
 
-def refusal(request: HttpRequest, hosts: tuple[str, ...] | None, origins: tuple[str, ...]) -> str | None:
+def rejection(request: HttpRequest, hosts: tuple[str, ...] | None, origins: tuple[str, ...]) -> str | None:
     """Return why the origin or the host of `request` is not allowed.
 
     Use this check for endpoints that programs call. Do not use it for a page that users open by a link from another
@@ -173,7 +173,7 @@ def refusal(request: HttpRequest, hosts: tuple[str, ...] | None, origins: tuple[
     """
     rules = _rules(hosts, origins)
     headers = request.headers
-    sentence = None if rules.hosts is None else _host_refusal(request, rules.hosts)
+    sentence = None if rules.hosts is None else _host_rejection(request, rules.hosts)
     if sentence is not None or not headers.has_any(_OF_PAGES):
         return sentence
     given = headers.all("origin")
@@ -191,7 +191,7 @@ def refusal(request: HttpRequest, hosts: tuple[str, ...] | None, origins: tuple[
     return None
 
 
-def _host_refusal(request: HttpRequest, allowed: frozenset[_Authority]) -> str | None:
+def _host_rejection(request: HttpRequest, allowed: frozenset[_Authority]) -> str | None:
     given = request.headers.all("host")
     if len(given) != 1:
         return _sentence("Host", ", ".join(given), "is repeated" if given else "is missing", "hosts")

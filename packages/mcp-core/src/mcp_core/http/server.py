@@ -1,9 +1,9 @@
 """The server's decisions about one HTTP request: admission, era, session, and its response.
 
     exchange = ServerExchange(request, policy, limits, revisions)
-    refusal = exchange.admit()                      # before the body is read; also GET and DELETE
-    outcome = exchange.read(body, header_params)       # of a POST: Refusal | Post
-    refusal = exchange.check(outcome, revision)     # of a session, when it was found
+    rejection = exchange.admit()                      # before the body is read; also GET and DELETE
+    outcome = exchange.read(body, header_params)       # of a POST: Rejection | Post
+    rejection = exchange.check(outcome, revision)     # of a session, when it was found
 
 The module keeps no state between requests, so a rejected request has no effect.
 
@@ -39,7 +39,7 @@ from mcp_core.codec import Batch, decode, encode, stand_in
 from mcp_core.errors import ErrorCode, HeaderMismatch, LimitExceeded, MalformedMessage, UnsupportedProtocolVersion
 from mcp_core.http.media_types import EVENT_STREAM, JSON, accepts, is_json
 from mcp_core.http.messages import Headers, HttpHead
-from mcp_core.http.origin import cors_headers, preflight_headers, refusal
+from mcp_core.http.origin import cors_headers, preflight_headers, rejection
 from mcp_core.http.routing_headers import LAST_EVENT_ID, MCP_PROTOCOL_VERSION, MCP_SESSION_ID, NAME_PARAMS, mismatch
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request
 from mcp_core.methods import INITIALIZE, SUBSCRIPTIONS_LISTEN, TOOLS_CALL
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
 
-__all__ = ["Post", "Refusal", "Responses", "ServerExchange", "id_of"]
+__all__ = ["Post", "Rejection", "Responses", "ServerExchange", "id_of"]
 
 _MODERN_NAMES: Final = frozenset(revision.name for revision in MODERN)
 _SESSION_METHODS: Final = frozenset({"GET", "DELETE"})
@@ -129,7 +129,7 @@ _UNKNOWN_SESSION: Final = (
 
 
 @attrs.frozen(kw_only=True)
-class Refusal:
+class Rejection:
     """The rejection of a request, with the response."""
 
     status: int
@@ -226,7 +226,7 @@ class Responses:
         """
         return _empty_head(status, self._more(None))
 
-    def too_large(self, observed: int) -> Refusal:
+    def too_large(self, observed: int) -> Rejection:
         """Reject a body that is too large, with status 413. The size may become known while the body is received.
 
         Args:
@@ -238,7 +238,7 @@ class Responses:
             allowed=self._limits.message_bytes,
             setting="Limits.message_bytes",
         )
-        return self.refuse(413, excess.message, null_id=self.null_ids)
+        return self.reject(413, excess.message, null_id=self.null_ids)
 
     @property
     def null_ids(self) -> bool:
@@ -249,7 +249,7 @@ class Responses:
         """Return whether the rejection of a message contains `"id": null`: for a batch, which expects a response."""
         return isinstance(message, Batch) and self.null_ids
 
-    def unknown_session(self, post: Post | None = None) -> Refusal:
+    def unknown_session(self, post: Post | None = None) -> Rejection:
         """Reject a request for an unknown session, with status 404.
 
         The response is the same for a session of another principal, so that it does not reveal whether a session
@@ -260,9 +260,9 @@ class Responses:
         """
         message = None if post is None else post.message
         id = None if message is None else id_of(message)
-        return self.refuse(404, _UNKNOWN_SESSION, id=id, null_id=self._null_id(message))
+        return self.reject(404, _UNKNOWN_SESSION, id=id, null_id=self._null_id(message))
 
-    def busy(self, excess: LimitExceeded, *, id: RequestId | None = None, own: bool = False) -> Refusal:
+    def busy(self, excess: LimitExceeded, *, id: RequestId | None = None, own: bool = False) -> Rejection:
         """Reject a request because the server is at capacity, with status 503 or 429, and `Retry-After`.
 
         Args:
@@ -270,7 +270,7 @@ class Responses:
             id: The id of the request.
             own: Whether the client's own requests use the capacity: 429 (RFC 6585 section 4).
         """
-        return self.refuse(
+        return self.reject(
             429 if own else 503,
             excess.message,
             code=ErrorCode.INTERNAL_ERROR,
@@ -278,7 +278,7 @@ class Responses:
             headers=(("retry-after", _RETRY_AFTER),),
         )
 
-    def refuse(
+    def reject(
         self,
         status: int,
         message: str,
@@ -288,7 +288,7 @@ class Responses:
         data: JsonValue = None,
         headers: _Pairs = (),
         null_id: bool = False,
-    ) -> Refusal:
+    ) -> Rejection:
         """Return a rejection, for example one of a client without access, with its challenges.
 
         Args:
@@ -298,10 +298,10 @@ class Responses:
             id: The id of the request, if known.
             data: Further data of the error.
             headers: Headers in addition to those of every rejection.
-            null_id: Whether an error without an id contains `"id": null`; see `Refusal.null_id`.
+            null_id: Whether an error without an id contains `"id": null`; see `Rejection.null_id`.
         """
         error = ErrorResponse(id, ErrorObject(int(code), message, data))
-        return Refusal(
+        return Rejection(
             status=status, error=error, headers=(*headers, *self._more(None)), reason=message, null_id=null_id
         )
 
@@ -385,7 +385,7 @@ class ServerExchange(Responses):
 
     # --- the request -----------------------------------------------------------------------------------------------
 
-    def admit(self) -> Refusal | None:
+    def admit(self) -> Rejection | None:
         """Check the request before its body is read.
 
         The checks, with the status of a rejection: origin and host (403), method (405); for a POST the type, encoding
@@ -398,42 +398,42 @@ class ServerExchange(Responses):
         """
         request = self._request
         policy = self._policy
-        foreign = refusal(request, policy.allowed_hosts, policy.allowed_origins)
+        foreign = rejection(request, policy.allowed_hosts, policy.allowed_origins)
         if foreign is not None:
-            return self.refuse(403, foreign)
+            return self.reject(403, foreign)
         if request.method == "POST":
             return self._admit_post()
         if request.method in _SESSION_METHODS and self._served.legacy and not self._modern:
             return self._admit_session()
         granted = preflight_headers(request, policy.allowed_origins)
         if granted is not None:
-            return Refusal(status=204, error=None, headers=granted, reason="preflight request of a listed origin")
+            return Rejection(status=204, error=None, headers=granted, reason="preflight request of a listed origin")
         allowed = "POST" if self._modern or not self._served.legacy else "GET, POST, DELETE"
-        return self.refuse(
+        return self.reject(
             405, f"method {request.method[:20]!a} is not allowed; allowed: {allowed}", headers=(("allow", allowed),)
         )
 
-    def _admit_post(self) -> Refusal | None:
+    def _admit_post(self) -> Rejection | None:
         headers = self._request.headers
         kind = headers.get("content-type")
         if kind != JSON and not is_json(kind):
             # This also rejects the types that a web page can send without a preflight request: forms, plain text.
-            return self.refuse(415, f"Content-Type must be {JSON}, not {kind or 'nothing'!a:.80}")
+            return self.reject(415, f"Content-Type must be {JSON}, not {kind or 'nothing'!a:.80}")
         coding = headers.get("content-encoding")
         if coding is not None and coding.lower() != "identity":
             only = (("accept-encoding", "identity"),)
-            return self.refuse(415, f"Content-Encoding {coding!a:.80} is not supported: use identity", headers=only)
+            return self.reject(415, f"Content-Encoding {coding!a:.80} is not supported: use identity", headers=only)
         length = headers.get("content-length")
         if length is not None:
             if _CONTENT_LENGTH.fullmatch(length) is None:
-                return self.refuse(400, f"Content-Length {length!a:.80} is not a number of bytes")
+                return self.reject(400, f"Content-Length {length!a:.80} is not a number of bytes")
             if int(length) > self._limits.message_bytes:
                 return self.too_large(int(length))
         if not (self.accepts_stream or self.accepts_json):
             return self._unacceptable(f"neither {JSON} nor {EVENT_STREAM}")
         return None
 
-    def _admit_session(self) -> Refusal | None:
+    def _admit_session(self) -> Rejection | None:
         if self._request.method == "GET" and not self.accepts_stream:
             return self._unacceptable(f"no {EVENT_STREAM}")
         return self._foreign_version(None) or self._bad_session_id(None)
@@ -444,7 +444,7 @@ class ServerExchange(Responses):
         header_params: Callable[[str], Sequence[ParamHeader]],
         *,
         names: Mapping[str, str] = NAME_PARAMS,
-    ) -> Refusal | Post:
+    ) -> Rejection | Post:
         """Read and check the body of an admitted POST.
 
         Args:
@@ -474,10 +474,10 @@ class ServerExchange(Responses):
         message: Message | Batch,
         header_params: Callable[[str], Sequence[ParamHeader]],
         names: Mapping[str, str],
-    ) -> Refusal | None:
+    ) -> Rejection | None:
         if not isinstance(message, (Request, Notification)):
             what = "a batch" if isinstance(message, Batch) else "a response"
-            return self.refuse(
+            return self.reject(
                 400, f"{what} is not allowed in revision {self.version}: send one request or notification"
             )
         repeated: Sequence[ParamHeader] = ()
@@ -491,7 +491,7 @@ class ServerExchange(Responses):
             return self._unacceptable(f"no {EVENT_STREAM}", id=id_of(message))
         return None
 
-    def check(self, post: Post, negotiated: Revision) -> Refusal | None:
+    def check(self, post: Post, negotiated: Revision) -> Rejection | None:
         """Check a legacy message against its session.
 
         Args:
@@ -503,19 +503,19 @@ class ServerExchange(Responses):
         """
         if type(post.message) is Batch and not negotiated.batching:
             why = f"revision {negotiated} has no batches: send each message in its own request"
-            return self.refuse(400, why, null_id=not negotiated.error_without_id)
+            return self.reject(400, why, null_id=not negotiated.error_without_id)
         return None
 
-    def _malformed(self, bad: MalformedMessage) -> Refusal:
+    def _malformed(self, bad: MalformedMessage) -> Rejection:
         cause = bad.__cause__
         id = None if bad.reply is None else bad.reply.id
         null_id = bad.reply is not None and id is None and self.null_ids
-        refused = self.refuse(400, bad.message, code=bad.code, id=id, null_id=null_id)
+        refused = self.reject(400, bad.message, code=bad.code, id=id, null_id=null_id)
         if isinstance(cause, LimitExceeded) and cause.setting == "Limits.message_bytes":
             refused = self.too_large(cause.observed)
         return attrs.evolve(refused, answers=stand_in(bad))
 
-    def _foreign_version(self, message: Message | Batch | None) -> Refusal | None:
+    def _foreign_version(self, message: Message | Batch | None) -> Rejection | None:
         """Reject a version header with a revision that the server does not support."""
         served = self._served
         if self.version is None or self.version in served.names:
@@ -526,7 +526,7 @@ class ServerExchange(Responses):
             unsupported.code = ErrorCode.INVALID_REQUEST
         return self._failed(unsupported, message)
 
-    def _without_legacy(self, message: Message | Batch) -> Refusal:
+    def _without_legacy(self, message: Message | Batch) -> Rejection:
         """Reject a message without a version: the server has no legacy revision."""
         served = self._served
         if type(message) is Request and message.method == INITIALIZE.name:
@@ -535,7 +535,7 @@ class ServerExchange(Responses):
             return self._failed(UnsupportedProtocolVersion.of(requested[:_QUOTED], served.names), message)
         return self._failed(HeaderMismatch(_no_version(served)), message)
 
-    def _outside_session(self, message: Message | Batch) -> Refusal | None:
+    def _outside_session(self, message: Message | Batch) -> Rejection | None:
         """Reject a message that requires a session and names none of them."""
         if not self._served.legacy:
             return self._without_legacy(message)
@@ -545,23 +545,23 @@ class ServerExchange(Responses):
             return self._failed(HeaderMismatch(_no_version(self._served)), message)
         return self._bad_session_id(message)
 
-    def _bad_session_id(self, message: Message | Batch | None) -> Refusal | None:
+    def _bad_session_id(self, message: Message | Batch | None) -> Rejection | None:
         if self.session_id is None:
             reason = _NO_SESSION
         elif len(self._request.headers.all(MCP_SESSION_ID)) > 1:
             reason = "Mcp-Session-Id is repeated"
         else:
             return None
-        return self.refuse(400, reason, id=None if message is None else id_of(message), null_id=self._null_id(message))
+        return self.reject(400, reason, id=None if message is None else id_of(message), null_id=self._null_id(message))
 
-    def _unacceptable(self, lacks: str, *, id: RequestId | None = None) -> Refusal:
+    def _unacceptable(self, lacks: str, *, id: RequestId | None = None) -> Rejection:
         given = ", ".join(self._request.headers.all("accept"))
-        return self.refuse(406, f"Accept {given!a:.80} has {lacks}", id=id)
+        return self.reject(406, f"Accept {given!a:.80} has {lacks}", id=id)
 
-    def _failed(self, failure: RequestFailed, message: Message | Batch | None) -> Refusal:
+    def _failed(self, failure: RequestFailed, message: Message | Batch | None) -> Rejection:
         id = None if message is None else id_of(message)
         null_id = self._null_id(message)
-        return self.refuse(400, failure.message, code=failure.code, id=id, data=failure.data, null_id=null_id)
+        return self.reject(400, failure.message, code=failure.code, id=id, data=failure.data, null_id=null_id)
 
 
 def _is_enveloped(message: Message | Batch) -> bool:

@@ -41,8 +41,8 @@ from mcp_core.http.client import (
 )
 from mcp_core.http.failures import clipped, failure_of
 from mcp_core.http.media_types import EVENT_STREAM, accepts
-from mcp_core.http.origin import refusal
-from mcp_core.http.server import Refusal, ServerExchange, id_of
+from mcp_core.http.origin import rejection
+from mcp_core.http.server import Rejection, ServerExchange, id_of
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request
 from mcp_core.revisions import LEGACY
 from mcp_core.types.meta import PROTOCOL_VERSION
@@ -222,7 +222,7 @@ def post_failure(head: HttpHead, body: bytes) -> HttpFailure | None:
 # --- the server ----------------------------------------------------------------------------------------------------
 
 
-def admit(request: HttpRequest, policy: EndpointPolicy, limits: Limits) -> Refusal | None:
+def admit(request: HttpRequest, policy: EndpointPolicy, limits: Limits) -> Rejection | None:
     """Check a GET of the stream, or a POST to the endpoint, before its body is read.
 
     The rules are those of Streamable HTTP: origin and host (403), method (405), for a POST the type, encoding and
@@ -240,17 +240,17 @@ def admit(request: HttpRequest, policy: EndpointPolicy, limits: Limits) -> Refus
     responses = ServerExchange(request, policy, limits, _SPOKEN)
     if request.method in ("POST", "OPTIONS"):
         return responses.admit()
-    foreign = refusal(request, policy.allowed_hosts, policy.allowed_origins)
+    foreign = rejection(request, policy.allowed_hosts, policy.allowed_origins)
     if foreign is not None:
-        return responses.refuse(403, foreign)
+        return responses.reject(403, foreign)
     if request.method != "GET":
         allow = (("allow", "GET, POST"),)
-        return responses.refuse(
+        return responses.reject(
             405, f"method {request.method[:20]!a} is not allowed; allowed: GET, POST", headers=allow
         )
     if not accepts(request.headers, EVENT_STREAM):
         given = ", ".join(request.headers.all("accept"))
-        return responses.refuse(406, f"Accept {given!a:.80} does not include {EVENT_STREAM}")
+        return responses.reject(406, f"Accept {given!a:.80} does not include {EVENT_STREAM}")
     return None
 
 
@@ -263,7 +263,7 @@ def session_of(request: HttpRequest) -> str | None:
     return named[0] if len(named) == 1 else None
 
 
-def read_post(body: bytes, limits: Limits) -> Message | Batch | Refusal:
+def read_post(body: bytes, limits: Limits) -> Message | Batch | Rejection:
     """Read the body of an admitted POST.
 
     Args:
@@ -272,7 +272,7 @@ def read_post(body: bytes, limits: Limits) -> Message | Batch | Refusal:
 
     Returns:
         The message. Only the session knows whether a batch is allowed: call `ServerConnection.refuse_batch`. An invalid
-        or a modern message is rejected with 400, a message that is too large with 413. `Refusal.null_id` is true for a
+        or a modern message is rejected with 400, a message that is too large with 413. `Rejection.null_id` is true for a
         message without a readable id. If the session is open, its revision decides.
     """
     try:
@@ -299,9 +299,9 @@ def _modern_version(message: Message | Batch) -> str | None:
     return version if isinstance(version, str) else None
 
 
-def _refused(status: int, message: str, code: int, id: RequestId | None, data: JsonValue = None) -> Refusal:
+def _refused(status: int, message: str, code: int, id: RequestId | None, data: JsonValue = None) -> Rejection:
     error = ErrorResponse(id, ErrorObject(int(code), message, data))
-    return Refusal(status=status, error=error, reason=message)
+    return Rejection(status=status, error=error, reason=message)
 
 
 def endpoint_event(path: str, session: str) -> bytes:

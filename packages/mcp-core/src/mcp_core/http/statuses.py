@@ -8,7 +8,7 @@ broken server.
 In earlier revisions an error is a response like any other, and has 200. Clients of those revisions do not read the body
 of a 4xx response, so the caller would wait until its timeout. Only an error without the id of a request has 400.
 
-A message that never became a request is rejected earlier; see `mcp_core.http.server.Refusal`.
+A message that never became a request is rejected earlier; see `mcp_core.http.server.Rejection`.
 
 Spec: basic/transports/streamable-http (2026-07-28), basic/transports#sending-messages-to-the-server (legacy)
 """

@@ -16,7 +16,7 @@ import attrs
 
 from mcp_core.errors import AccessDenied, ErrorCode
 from mcp_core.excerpts import shown
-from mcp_core.http.server import Refusal, Responses, id_of
+from mcp_core.http.server import Rejection, Responses, id_of
 from mcp_core.oauth.principal import Principal
 from mcp_core.oauth.protected_resource import AccessDenial
 
@@ -34,7 +34,7 @@ __all__ = [
     "Authenticator",
     "CallableAuthenticator",
     "Identity",
-    "refused",
+    "rejected",
 ]
 
 _log: Final = logging.getLogger("mcp_server")
@@ -125,7 +125,7 @@ class CallableAuthenticator:
         """Allow every message of an authenticated client."""
 
 
-def refused(denial: AccessDenial, responses: Responses, message: Message | Batch | None = None) -> Refusal:
+def rejected(denial: AccessDenial, responses: Responses, message: Message | Batch | None = None) -> Rejection:
     """Return the response to a request that was denied.
 
     Args:
@@ -133,7 +133,7 @@ def refused(denial: AccessDenial, responses: Responses, message: Message | Batch
         responses: The responses of the request.
         message: The message in its body, if the body was read.
     """
-    return responses.refuse(
+    return responses.reject(
         denial.status,
         denial.message,
         code=ErrorCode.INVALID_REQUEST if denial.status < 500 else ErrorCode.INTERNAL_ERROR,

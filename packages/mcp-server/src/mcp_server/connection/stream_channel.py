@@ -141,7 +141,7 @@ class StreamChannel(Channel):
         else:
             self._handle(self.connection.receive(message), size, http, identity, memory)
 
-    def refuse(self, malformed: MalformedMessage) -> None:
+    def reject(self, malformed: MalformedMessage) -> None:
         """Handle bytes that are not a valid message. Send an error response if one is defined."""
         _log.debug("malformed message: %s", malformed.message)
         failure = stand_in(malformed)
@@ -162,9 +162,9 @@ class StreamChannel(Channel):
     def _deliver_batch(
         self, batch: Batch, size: int, http: HttpRequest | None, identity: Identity | None, memory: int
     ) -> None:
-        refusal = self.connection.refuse_batch()
-        if refusal is not None:
-            self._sink.send_nowait(refusal, None)
+        rejection = self.connection.refuse_batch()
+        if rejection is not None:
+            self._sink.send_nowait(rejection, None)
             return
         reply = BatchReply(batch)
         if reply.immediate is not None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from mcp_core.errors import LimitExceeded
-from mcp_server.host.http1 import HeadReader, RequestHeadRejected, date_value, plain_response, read_common, refusal
+from mcp_server.host.http1 import HeadReader, RequestHeadRejected, date_value, plain_response, read_common, rejection
 from mcp_server.host.request import PROMPT, UNREAD, AsgiRequest, RequestHost
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ class Connection:
         response = exchange.response
         if not response.begun:
             if exchange.broken is not None:
-                refused = refusal(exchange.broken, self.host.limits.header_bytes)
+                refused = rejection(exchange.broken, self.host.limits.header_bytes)
                 await self._answer(refused.status, str(refused))
             elif self.expired:
                 await self._answer(408, "the body of the request took too long; the setting is HostTimeouts.body")

@@ -253,7 +253,7 @@ class HttpHost:
             return
         # The first read performs the TLS handshake, within the time that a new connection has for its first request.
         stream = trio.SSLStream(trio.SocketStream(sock), self._tls, server_side=True, https_compatible=True)
-        pipe = StreamPipe(stream, self.timeouts.linger, refusal=partial(self._refuse_plain, client))
+        pipe = StreamPipe(stream, self.timeouts.linger, rejection=partial(self._refuse_plain, client))
         self.start(self._connection(pipe, "https", client, server))
 
     def _refuse_plain(self, client: Address) -> bytes:

@@ -33,7 +33,7 @@ __all__ = [
     "date_value",
     "plain_response",
     "read_common",
-    "refusal",
+    "rejection",
 ]
 
 _QUOTED: Final = 200
@@ -244,7 +244,7 @@ class HeadReader:
             request = parser.next_event()
         except h11.RemoteProtocolError as error:
             # h11 quotes what the client sent.
-            raise refusal(error, limit) from error
+            raise rejection(error, limit) from error
         if not isinstance(request, h11.Request):
             self._check_lines(data)
             return None  # no other event precedes a request
@@ -277,7 +277,7 @@ def _check(request: h11.Request) -> None:
         raise RequestHeadRejected(400, "Transfer-Encoding cannot be used with Content-Length or HTTP/1.0")
 
 
-def refusal(error: h11.RemoteProtocolError, limit: int) -> RequestHeadRejected:
+def rejection(error: h11.RemoteProtocolError, limit: int) -> RequestHeadRejected:
     """Return the rejection of input that h11 does not accept.
 
     Args:

@@ -72,7 +72,7 @@ class RequestGuard:
             await self._app(scope, request.receive, request.send)
             return
         _log.debug("request rejected: client=%s error=%s", scope.get("client"), refused[1])
-        await request.refuse(*refused, limit=self._limits.message_bytes)
+        await request.reject(*refused, limit=self._limits.message_bytes)
 
 
 def _refusal(version: str, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
@@ -149,7 +149,7 @@ class _TimedRequest:
         self._answered = True
         await self._send(message)
 
-    async def refuse(self, status: int, text: str, *, limit: int) -> None:
+    async def reject(self, status: int, text: str, *, limit: int) -> None:
         """Read and discard the body, at most `limit` bytes, then send a complete response in plain text.
 
         A client that is still sending sees the response only if its data is read. In addition, hypercorn drops a

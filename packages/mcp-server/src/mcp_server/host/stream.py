@@ -136,16 +136,16 @@ class StreamPipe:
     Args:
         stream: The stream. It is closed by `aclose`.
         close_seconds: Time that closing may take, in seconds.
-        refusal: Returns the response to a client that sends plain HTTP if TLS is expected.
+        rejection: Returns the response to a client that sends plain HTTP if TLS is expected.
     """
 
     __slots__ = ("_aborted", "_close_seconds", "_refusal", "_stream", "_waits", "prompt")
 
     def __init__(
-        self, stream: trio.abc.Stream, close_seconds: float, *, refusal: Callable[[], bytes] | None = None
+        self, stream: trio.abc.Stream, close_seconds: float, *, rejection: Callable[[], bytes] | None = None
     ) -> None:
         self.prompt = False
-        self._refusal: Final = refusal
+        self._refusal: Final = rejection
         self._stream: Final = stream
         self._close_seconds: Final = close_seconds
         self._waits: Final[set[trio.CancelScope]] = set()

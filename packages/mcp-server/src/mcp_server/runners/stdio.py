@@ -213,12 +213,12 @@ async def _read(channel: StreamChannel, stream: ByteStream, writer: CoalescingWr
                 await trio.lowlevel.checkpoint()
             if isinstance(line, LimitExceeded):
                 _log.warning("message skipped: %s", line)
-                channel.refuse(_too_long(line))
+                channel.reject(_too_long(line))
                 continue
             try:
                 message = decode(line, limits)
             except MalformedMessage as malformed:
-                channel.refuse(malformed)
+                channel.reject(malformed)
                 continue
             channel.deliver(message, len(line))
             if channel.at_capacity:

@@ -205,7 +205,7 @@ class HttpPool:
         connection = ticket.connection
         while connection is not None and connection.is_stale():
             self._close(connection)
-            connection = self._policy.another(ticket)
+            connection = self._policy.next_idle(ticket)
         return connection
 
     async def _dial(self, ticket: Ticket[HttpConnection], url: HttpUrl, route: Route) -> HttpConnection:

@@ -132,7 +132,7 @@ class PoolPolicy(Generic[C]):
         self._lines.setdefault(self._line_of(ticket), deque()).append(ticket)
         return ticket, doomed
 
-    def another(self, ticket: Ticket[C]) -> C | None:
+    def next_idle(self, ticket: Ticket[C]) -> C | None:
         """Return the next idle connection for a granted ticket whose connection is dead; `None` without another one."""
         ticket.connection = self._take_idle(ticket.origin)
         return ticket.connection

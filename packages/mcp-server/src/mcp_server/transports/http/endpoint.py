@@ -23,13 +23,13 @@ from mcp_core.errors import ErrorCode, LimitExceeded
 from mcp_core.excerpts import shown
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.http.routing_headers import name_params
-from mcp_core.http.server import Refusal, Responses, ServerExchange, id_of
+from mcp_core.http.server import Rejection, Responses, ServerExchange, id_of
 from mcp_core.http.sse_2024 import admit
 from mcp_core.jsonrpc.messages import Request
 from mcp_core.limits.memory_budget import MemoryCharge, parsed_size
 from mcp_core.methods import INITIALIZE, METHODS, SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
-from mcp_server.connection.authenticator import ANONYMOUS, Identity, refused
+from mcp_server.connection.authenticator import ANONYMOUS, Identity, rejected
 from mcp_server.connection.request_queue import PrincipalQueues
 from mcp_server.errors import NotRunning
 from mcp_server.stores.sessions import StoreError
@@ -264,17 +264,17 @@ class HttpEndpoint:
         http = request_of(scope)
         exchange = ServerExchange(http, self.policy, self._limits, self._revisions)
         response = AsgiResponse(send)
-        refusal = exchange.admit()
-        if refusal is None and self._draining:
-            refusal = _stopping(exchange)
-        if refusal is None and not self._service.life.running and self._service.life.needed:
-            refusal = self._not_running(exchange)
-        identity: Identity | Refusal = ANONYMOUS
-        if refusal is None and self._authenticator is not None:
+        rejection = exchange.admit()
+        if rejection is None and self._draining:
+            rejection = _stopping(exchange)
+        if rejection is None and not self._service.life.running and self._service.life.needed:
+            rejection = self._not_running(exchange)
+        identity: Identity | Rejection = ANONYMOUS
+        if rejection is None and self._authenticator is not None:
             identity = await self._admitted(self._authenticator, http, exchange)
-        if isinstance(identity, Refusal):
-            refusal = identity
-        elif refusal is None:
+        if isinstance(identity, Rejection):
+            rejection = identity
+        elif rejection is None:
             charge = MemoryCharge(self.budget, memory_owner(identity.key, exchange.session_id, scope), kept=False)
             response.charge = charge
             context = HttpContext(exchange, http.without_credentials(), response, receive, scope, charge, identity)
@@ -284,43 +284,43 @@ class HttpEndpoint:
                     outcome = await self._post(context)
                     if isinstance(outcome, Subscription):
                         return outcome
-                    refusal = outcome
+                    rejection = outcome
                 elif http.method == "GET":
                     with self._streaming():
-                        refusal = await self._sessions.get(context)
+                        rejection = await self._sessions.get(context)
                 else:
-                    refusal = await self._sessions.delete(context)
+                    rejection = await self._sessions.delete(context)
             except LimitExceeded as excess:
-                refusal = exchange.busy(excess, own=excess.setting == _TOTAL and identity.key is not None)
+                rejection = exchange.busy(excess, own=excess.setting == _TOTAL and identity.key is not None)
             except StoreError as error:
                 self._sessions.failures.failed(f"the request is rejected: {http.method} {shown(http.path)}", error)
-                refusal = exchange.refuse(503, "session store unavailable", code=ErrorCode.INTERNAL_ERROR)
-        if refusal is not None and not (response.begun or response.lost):
-            _log.debug("request rejected: %s %s: %s", shown(http.method), shown(http.path), refusal.reason)
-            await response.refuse(refusal)
+                rejection = exchange.reject(503, "session store unavailable", code=ErrorCode.INTERNAL_ERROR)
+        if rejection is not None and not (response.begun or response.lost):
+            _log.debug("request rejected: %s %s: %s", shown(http.method), shown(http.path), rejection.reason)
+            await response.reject(rejection)
         return None
 
-    def _not_running(self, responses: Responses) -> Refusal:
+    def _not_running(self, responses: Responses) -> Rejection:
         _log.error("request rejected: %s", NotRunning(self._service.name))
-        return responses.refuse(503, "the server is not started", code=ErrorCode.INTERNAL_ERROR)
+        return responses.reject(503, "the server is not started", code=ErrorCode.INTERNAL_ERROR)
 
     async def _admitted(
         self, authenticator: Authenticator, http: HttpRequest, responses: Responses
-    ) -> Identity | Refusal:
+    ) -> Identity | Rejection:
         """Return the identity of the sender of a request, or the rejection of the request."""
         identity = await authenticator.authenticate(http)
-        return identity if isinstance(identity, Identity) else refused(identity, responses)
+        return identity if isinstance(identity, Identity) else rejected(identity, responses)
 
-    def _checked(self, identity: Identity, responses: Responses, message: Message | Batch) -> Refusal | None:
+    def _checked(self, identity: Identity, responses: Responses, message: Message | Batch) -> Rejection | None:
         """Return the rejection of a message that the sender is not authorized to send, or `None`."""
         if self._authenticator is None:
             return None
         excess = self._too_many_named(message)
         if excess is not None:
             # The engine would reject the message, too, but only after the authenticator has checked each resource.
-            return responses.refuse(400, excess.message, id=id_of(message))
+            return responses.reject(400, excess.message, id=id_of(message))
         denial = self._authenticator.check(identity, message, self._service.standing_for)
-        return None if denial is None else refused(denial, responses, message)
+        return None if denial is None else rejected(denial, responses, message)
 
     def _too_many_named(self, message: Message | Batch) -> LimitExceeded | None:
         """Return the excess of a subscription to more resources than the limit, or `None`."""
@@ -338,9 +338,9 @@ class HttpEndpoint:
             setting="Limits.watched_resources",
         )
 
-    async def _post(self, context: HttpContext) -> Refusal | Subscription | None:
+    async def _post(self, context: HttpContext) -> Rejection | Subscription | None:
         """Receive a message and respond to it. Its memory stays charged until the response is complete."""
-        outcome: Refusal | Subscription | None = None
+        outcome: Rejection | Subscription | None = None
         try:
             outcome = await self._receive(context)
         finally:
@@ -350,7 +350,7 @@ class HttpEndpoint:
                 context.charge.release()
         return outcome
 
-    async def _receive(self, context: HttpContext) -> Refusal | Subscription | None:
+    async def _receive(self, context: HttpContext) -> Rejection | Subscription | None:
         exchange, charge = context.exchange, context.charge
         body = await receive_body(context.receive, charge, exchange, self._limits)
         if body is None:
@@ -367,9 +367,9 @@ class HttpEndpoint:
         post = exchange.read(body, self._service.header_params, names=template.names)
         # Most of the memory of a large message is in the parsed objects.
         del body
-        if isinstance(post, Refusal):
+        if isinstance(post, Rejection):
             if post.answers is not None:
-                await self._sessions.refuse(post.answers, context)
+                await self._sessions.reject(post.answers, context)
             return post
         if self._authenticator is not None:
             forbidden = self._checked(context.identity, exchange, post.message)
@@ -421,31 +421,31 @@ class HttpEndpoint:
     async def _serve_stream(self, pair: SsePair, scope: Scope, receive: Receive, send: Send) -> None:
         http = request_of(scope)
         identity = await self._who(http)
-        if isinstance(identity, Refusal):
-            await AsgiResponse(send).refuse(identity)
+        if isinstance(identity, Rejection):
+            await AsgiResponse(send).reject(identity)
         else:
             root = str(scope.get("root_path") or "").rstrip("/")
             try:
                 with self._streaming():
                     await pair.serve_stream(http, receive, send, identity=identity, root_path=root)
             except LimitExceeded as excess:
-                await AsgiResponse(send).refuse(Responses(http, self.policy, self._limits).busy(excess))
+                await AsgiResponse(send).reject(Responses(http, self.policy, self._limits).busy(excess))
 
     async def _serve_post(self, pair: SsePair, scope: Scope, receive: Receive, send: Send) -> None:
         http = request_of(scope)
         identity = await self._who(http)
-        if isinstance(identity, Refusal):
-            await AsgiResponse(send).refuse(identity)
+        if isinstance(identity, Rejection):
+            await AsgiResponse(send).reject(identity)
         else:
             await pair.serve_post(http, receive, send, identity=identity, check=self._checked)
 
-    async def _who(self, http: HttpRequest) -> Identity | Refusal:
+    async def _who(self, http: HttpRequest) -> Identity | Rejection:
         if self._authenticator is None:
             return ANONYMOUS
         # Check first what does not depend on the sender: it needs no authentication, and a preflight has no
         # credentials.
-        refusal = admit(http, self.policy, self._limits)
-        return refusal or await self._admitted(self._authenticator, http, Responses(http, self.policy, self._limits))
+        rejection = admit(http, self.policy, self._limits)
+        return rejection or await self._admitted(self._authenticator, http, Responses(http, self.policy, self._limits))
 
     async def _serve_document(self, document: bytes, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # a route
         await serve_document(document, self.policy, self._limits, scope, send)
@@ -502,7 +502,7 @@ class HttpEndpoint:
             await send({"type": "lifespan.shutdown.complete"})
 
 
-def _stopping(responses: Responses) -> Refusal:
-    return responses.refuse(
+def _stopping(responses: Responses) -> Rejection:
+    return responses.reject(
         503, "the server is stopping", code=ErrorCode.INTERNAL_ERROR, headers=(("retry-after", "5"),)
     )

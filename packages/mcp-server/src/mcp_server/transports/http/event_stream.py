@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from mcp_core.http.endpoint_policy import EndpointPolicy
-    from mcp_core.http.server import Refusal, ServerExchange
+    from mcp_core.http.server import Rejection, ServerExchange
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.revisions import Era
@@ -209,7 +209,7 @@ class EventStream:
             async with self._joined().alone():
                 await self._write(await self._commit(), last=True)
 
-    async def drop(self, request: RequestId, refusal: Refusal | None = None) -> None:
+    async def drop(self, request: RequestId, rejection: Rejection | None = None) -> None:
         """Stop expecting a response to a request, because it was cancelled.
 
         If there is nothing else to send, the response becomes a stream without events. This is how a request without a
@@ -217,7 +217,7 @@ class EventStream:
 
         Args:
             request: The id of the request.
-            refusal: The response to send instead, if nothing was sent yet.
+            rejection: The response to send instead, if nothing was sent yet.
         """
         self._pending.pop(request, None)
         if self._pending or self.over:
@@ -227,9 +227,9 @@ class EventStream:
                 await self._end()
             elif self._answers:
                 await self._complete(200)
-            elif self.response is not None and refusal is not None:
+            elif self.response is not None and rejection is not None:
                 self.over = True
-                await self.response.refuse(refusal)
+                await self.response.reject(rejection)
             elif self.response is not None and not self._exchange.accepts_stream:
                 self.over = True
                 await self.response.complete(self._exchange.empty_head())
@@ -362,7 +362,7 @@ class EventStream:
             return
         charge = response.charge if len(body) > LARGE else None
         if charge is not None and (excess := await reserve_output(charge, len(body))) is not None:
-            await response.refuse(self._exchange.busy(excess, id=id, own=is_of_principal(charge)))
+            await response.reject(self._exchange.busy(excess, id=id, own=is_of_principal(charge)))
             return
         await response.complete(self._exchange.json_head(status, session_id=self._session_id), body, charge)
 

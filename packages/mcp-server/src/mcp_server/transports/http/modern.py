@@ -94,7 +94,7 @@ class ModernRequest(Channel):
         if self._queue is not None and event.definition is not SUBSCRIPTIONS_LISTEN:
             full = self._queue.claim(size)
             if full is not None:
-                await context.response.refuse(context.exchange.busy(full, id=message.id, own=True))
+                await context.response.reject(context.exchange.busy(full, id=message.id, own=True))
                 return None
         self._stream.expect(message.id)
         call = RequestContext(event, self, self._scope, http=context.http, size=size, identity=context.identity)
@@ -124,7 +124,7 @@ class ModernRequest(Channel):
         if outgoing is not None:
             await self._stream.answer(outgoing.message)  # type: ignore[arg-type]  # the engine returns a response
         elif self._subscription is None:
-            stopping = self._context.exchange.refuse(503, "the server is stopping", id=call.request.id)
+            stopping = self._context.exchange.reject(503, "the server is stopping", id=call.request.id)
             await self._stream.drop(call.request.id, stopping)
 
     async def _outcome(self, call: RequestContext) -> object:

@@ -21,7 +21,7 @@ import trio
 
 from mcp_core.errors import LimitExceeded
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
-from mcp_core.http.origin import refusal
+from mcp_core.http.origin import rejection
 from mcp_core.http.server import Responses
 from mcp_server.asgi import CHARGE
 from mcp_server.connection.authenticator import ANONYMOUS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from mcp_core.http.endpoint_policy import EndpointPolicy
-    from mcp_core.http.server import Refusal, ServerExchange
+    from mcp_core.http.server import Rejection, ServerExchange
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server.asgi import Message, Receive, Scope, Send
@@ -144,15 +144,15 @@ class AsgiResponse:
         except _GONE:
             self.lost = True
 
-    async def refuse(self, refusal: Refusal) -> None:
+    async def reject(self, rejection: Rejection) -> None:
         """Send the response to a rejected request."""
         if self.lost:
             return
-        head = refusal.head()
+        head = rejection.head()
         self.begun = self.ended = True
         try:
             await self._send({"type": "http.response.start", "status": head.status, "headers": head.headers.raw()})
-            await self._send({"type": "http.response.body", "body": refusal.body()})
+            await self._send({"type": "http.response.body", "body": rejection.body()})
         except _GONE:
             self.lost = True
 
@@ -255,7 +255,7 @@ def memory_owner(principal: str | None, session: str | None, scope: Scope) -> Ha
 
 async def receive_body(
     receive: Receive, charge: MemoryCharge, responses: Responses, limits: Limits
-) -> bytes | Refusal | None:
+) -> bytes | Rejection | None:
     """Receive the body of a request.
 
     Args:
@@ -358,9 +358,9 @@ async def serve_document(document: bytes, policy: EndpointPolicy, limits: Limits
     http, response = request_of(scope), AsgiResponse(send)
     responses = Responses(http, policy, limits)
     visitor = attrs.evolve(http, headers=Headers([pair for pair in http.headers if pair[0] not in _OF_PAGES]))
-    foreign = refusal(visitor, policy.allowed_hosts, ())
+    foreign = rejection(visitor, policy.allowed_hosts, ())
     if foreign is not None:
-        await response.refuse(responses.refuse(403, foreign))
+        await response.reject(responses.reject(403, foreign))
     elif http.method == "GET":
         await response.complete(HttpHead(status=200, headers=Headers(_DOCUMENT_HEADERS)), document)
     elif http.method == "HEAD":
@@ -370,8 +370,8 @@ async def serve_document(document: bytes, policy: EndpointPolicy, limits: Limits
         await response.complete(HttpHead(status=204, headers=Headers(_PREFLIGHT)))
     else:
         only = (("allow", "GET, HEAD, OPTIONS"),)
-        await response.refuse(
-            responses.refuse(405, f"method {http.method[:20]!a} is not allowed; use GET", headers=only)
+        await response.reject(
+            responses.reject(405, f"method {http.method[:20]!a} is not allowed; use GET", headers=only)
         )
 
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.endpoint_policy import EndpointPolicy
-    from mcp_core.http.server import Post, Refusal
+    from mcp_core.http.server import Post, Rejection
     from mcp_core.jsonrpc.messages import Message, RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits.memory_budget import MemoryCharge
@@ -100,7 +100,7 @@ class _Begun:
     """Whether the engine rejected the message."""
     calls: list[RequestContext] = attrs.field(factory=list)
     """Requests that handlers respond to."""
-    refusal: Refusal | None = None
+    rejection: Rejection | None = None
     """The rejection of a request because the queue or the memory budget is full."""
 
 
@@ -219,14 +219,14 @@ class Session(Channel):
 
     # --- POST ------------------------------------------------------------------------------------------------------
 
-    async def post(self, post: Post, context: HttpContext) -> Refusal | None:
+    async def post(self, post: Post, context: HttpContext) -> Rejection | None:
         """Respond to a POST. Return the rejection of a request for which there is no capacity, or `None`."""
         begun = self._begin(post, context)
         if self.changed:
             await self._remember()
         stream, calls = begun.stream, begun.calls
-        if begun.refusal is not None and not isinstance(post.message, Batch):
-            return begun.refusal
+        if begun.rejection is not None and not isinstance(post.message, Batch):
+            return begun.rejection
         if not (begun.answers or calls):
             await context.response.complete(context.exchange.empty_head())
         if begun.answers:
@@ -279,8 +279,8 @@ class Session(Channel):
         except LimitExceeded as full:
             self.connection.withdraw(id)
             own = full.setting != "Limits.total_bytes" or self.principal is not None
-            begun.refusal = context.exchange.busy(full, id=id, own=own)
-            begun.answers.append(cast("Answer", begun.refusal.error))  # `busy` always has an error
+            begun.rejection = context.exchange.busy(full, id=id, own=own)
+            begun.answers.append(cast("Answer", begun.rejection.error))  # `busy` always has an error
         else:
             begun.calls.append(call)
             begun.stream.expect(id)
@@ -293,7 +293,7 @@ class Session(Channel):
             if not others:
                 self.charge.resize(session_bytes(self.connection))
 
-    def refuse(self, unreadable: Answer) -> None:
+    def reject(self, unreadable: Answer) -> None:
         """Handle a substitute for a response of the client that cannot be parsed."""
         self._take(unreadable)
 

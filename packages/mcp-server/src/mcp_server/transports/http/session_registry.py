@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.endpoint_policy import EndpointPolicy
-    from mcp_core.http.server import Post, Refusal
+    from mcp_core.http.server import Post, Rejection
     from mcp_core.jsonrpc.messages import Request
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits import Limits
@@ -103,7 +103,7 @@ class SessionRegistry:
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    async def open(self, message: Request, context: HttpContext) -> Refusal | None:
+    async def open(self, message: Request, context: HttpContext) -> Rejection | None:
         """Respond to `initialize`, and open a session if the request is valid."""
         exchange, response = context.exchange, context.response
         connection = self._engine()
@@ -128,30 +128,30 @@ class SessionRegistry:
         await stream.give((answer,), refused=isinstance(reaction.event, MessageIgnored))
         return None
 
-    async def post(self, post: Post, context: HttpContext) -> Refusal | None:
+    async def post(self, post: Post, context: HttpContext) -> Rejection | None:
         """Respond to a POST of a session."""
         exchange = context.exchange
         session = await self._find(exchange.session_id or "", context.identity.key)
         if session is None:
             return exchange.unknown_session(post)
-        refusal = exchange.check(post, session.revision) if type(post.message) is Batch else None
-        if refusal is None:
+        rejection = exchange.check(post, session.revision) if type(post.message) is Batch else None
+        if rejection is None:
             # As in `_busy`: a context manager would cost as much as the rest of this method.
             self._table.busy(session.id)
             try:
-                refusal = await session.post(post, context)
+                rejection = await session.post(post, context)
             finally:
                 self._table.idle(session.id, trio.current_time())
-        return refusal
+        return rejection
 
-    async def refuse(self, unreadable: Answer, context: HttpContext) -> None:
+    async def reject(self, unreadable: Answer, context: HttpContext) -> None:
         """Handle a substitute for a posted response that cannot be parsed, if its session exists."""
         id = context.exchange.session_id
         session = None if id is None else await self._find(id, context.identity.key)
         if session is not None:
-            session.refuse(unreadable)
+            session.reject(unreadable)
 
-    async def get(self, context: HttpContext) -> Refusal | None:
+    async def get(self, context: HttpContext) -> Rejection | None:
         """Serve a stream of a session: the standalone stream, or a resumed one."""
         exchange = context.exchange
         session = await self._find(exchange.session_id or "", context.identity.key)
@@ -163,7 +163,7 @@ class SessionRegistry:
                 return None
             return await session.standalone.resume(exchange.last_event_id, context)
 
-    async def delete(self, context: HttpContext) -> Refusal | None:
+    async def delete(self, context: HttpContext) -> Rejection | None:
         """Close a session."""
         exchange = context.exchange
         session = await self._find(exchange.session_id or "", context.identity.key)

@@ -23,7 +23,7 @@ from mcp_core.codec import encode
 from mcp_core.errors import LimitExceeded
 from mcp_core.excerpts import shown
 from mcp_core.framing.sse import encode_comment
-from mcp_core.http.server import Refusal, Responses
+from mcp_core.http.server import Rejection, Responses
 from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_post, session_of
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.trio.writer import CoalescingWriter
@@ -48,7 +48,7 @@ __all__ = ["POST_PATH", "STREAM_PATH", "SsePair"]
 
 _log: Final = logging.getLogger("mcp_server")
 
-Check: TypeAlias = "Callable[[Identity, Responses, Message | Batch], Refusal | None]"
+Check: TypeAlias = "Callable[[Identity, Responses, Message | Batch], Rejection | None]"
 """Returns the rejection of a message that the sender is not authorized to send, or `None`."""
 
 STREAM_PATH: Final = "/sse"
@@ -260,12 +260,12 @@ class SsePair:
         *Closing.* If cancelled, it ends the session immediately.
         """
         responses = Responses(request, self._policy, self._limits)
-        refusal = (
+        rejection = (
             admit(request, self._policy, self._limits) or _only("GET", request, responses) or self._full(responses)
         )
         response = AsgiResponse(send)
-        if refusal is not None:
-            await _refuse(response, request, refusal)
+        if rejection is not None:
+            await _refuse(response, request, rejection)
             return
         id = secrets.token_urlsafe(32)
         owner = memory_owner(identity.key, id, {})
@@ -310,12 +310,12 @@ class SsePair:
             check: Returns the rejection of a message that the sender is not authorized to send, or `None`.
         """
         responses = Responses(request, self._policy, self._limits)
-        refusal = admit(request, self._policy, self._limits) or _only("POST", request, responses)
-        if refusal is None:
-            refusal = await self._post(request, receive, responses, identity, check)
+        rejection = admit(request, self._policy, self._limits) or _only("POST", request, responses)
+        if rejection is None:
+            rejection = await self._post(request, receive, responses, identity, check)
         response = AsgiResponse(send)
-        if refusal is not None:
-            await _refuse(response, request, refusal)
+        if rejection is not None:
+            await _refuse(response, request, rejection)
         else:
             await response.complete(responses.empty_head())
 
@@ -335,9 +335,9 @@ class SsePair:
 
     # --- internal --------------------------------------------------------------------------------------------------
 
-    def _full(self, responses: Responses) -> Refusal | None:
+    def _full(self, responses: Responses) -> Rejection | None:
         if self._draining is not None:
-            return responses.refuse(503, "the server is stopping")
+            return responses.reject(503, "the server is stopping")
         if len(self._sessions) < self._limits.sessions:
             return None
         # Each session has a connected client, so none can be evicted.
@@ -356,7 +356,7 @@ class SsePair:
         responses: Responses,
         identity: Identity,
         check: Check | None,
-    ) -> Refusal | None:
+    ) -> Rejection | None:
         # A session of another principal looks like an unknown one. Neither reads the body.
         id = session_of(request)
         session, channel = self._sessions.get(id or "", (None, None))
@@ -366,8 +366,8 @@ class SsePair:
         try:
             body = await receive_body(receive, incoming, responses, self._limits)
             if body is None:
-                return responses.refuse(400, "the client disconnected before the end of the message")
-            if isinstance(body, Refusal):
+                return responses.reject(400, "the client disconnected before the end of the message")
+            if isinstance(body, Rejection):
                 return body
             size = parsed_size(body)
             incoming.keep(size)
@@ -377,7 +377,7 @@ class SsePair:
             # The channel charges a queued request to the session.
             incoming.release()
         content = read_post(body, self._limits)
-        if isinstance(content, Refusal):
+        if isinstance(content, Rejection):
             if content.answers is not None:
                 channel.deliver(content.answers)
             return attrs.evolve(content, null_id=content.null_id and channel.connection.error_ids_are_null)
@@ -392,14 +392,14 @@ class SsePair:
         return None
 
 
-def _only(method: str, request: HttpRequest, responses: Responses) -> Refusal | None:
+def _only(method: str, request: HttpRequest, responses: Responses) -> Rejection | None:
     if request.method == method:
         return None
-    return responses.refuse(
+    return responses.reject(
         405, f"method {request.method[:20]!a} is not allowed; use {method}", headers=(("allow", method),)
     )
 
 
-async def _refuse(response: AsgiResponse, request: HttpRequest, refusal: Refusal) -> None:
-    _log.debug("request rejected: %s %s: %s", shown(request.method), shown(request.path), refusal.reason)
-    await response.refuse(refusal)
+async def _refuse(response: AsgiResponse, request: HttpRequest, rejection: Rejection) -> None:
+    _log.debug("request rejected: %s %s: %s", shown(request.method), shown(request.path), rejection.reason)
+    await response.reject(rejection)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from mcp_core.http.endpoint_policy import EndpointPolicy
-    from mcp_core.http.server import Refusal
+    from mcp_core.http.server import Rejection
     from mcp_core.jsonrpc.messages import Message
     from mcp_server.stores.sessions import PendingNotification
     from mcp_server.transports.http.replay import Log
@@ -81,7 +81,7 @@ class StandaloneStream:
         await stream.commit(replay)
         await self._attend(stream, context)
 
-    async def resume(self, last_event_id: str, context: HttpContext) -> Refusal | None:
+    async def resume(self, last_event_id: str, context: HttpContext) -> Rejection | None:
         """Resume a stream: send the events after the given one, and continue the stream.
 
         Args:
@@ -101,7 +101,7 @@ class StandaloneStream:
             await self._attend(live, context)
             return None
         if log is None or live is not None or not log.knows(stream):
-            return exchange.refuse(400, "Last-Event-ID does not name an event of this session")
+            return exchange.reject(400, "Last-Event-ID does not name an event of this session")
         events = await log.events(stream, after)
         data = b"".join([written(stream, event.number, event.data) for event in events])
         if is_standalone(stream):
@@ -112,7 +112,7 @@ class StandaloneStream:
             # The status that this transport uses if no stream is available. After a stream without events, the client
             # would request it repeatedly.
             over = "the stream of Last-Event-ID is complete, and all events were sent"
-            return exchange.refuse(405, over, headers=(("allow", "POST, DELETE"),))
+            return exchange.reject(405, over, headers=(("allow", "POST, DELETE"),))
         await response.begin(exchange.stream_head(), data)
         await response.end()
         if not response.lost:
