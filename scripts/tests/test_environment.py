@@ -66,11 +66,13 @@ def test_distributions_have_one_version_and_pin_core() -> None:
         dependencies, extras = project(path)["dependencies"], project(path).get("optional-dependencies", {})
         assert isinstance(dependencies, list)
         assert isinstance(extras, dict)
-        ours = [name for name in dependencies if str(name).startswith("mcp-")]
-        core = {"packages/mcp-client": "mcp-core[trio]", "packages/mcp-server": "mcp-core[trio]"}.get(path, "mcp-core")
+        ours = [name for name in dependencies if str(name).startswith("trio-mcp-")]
+        core = {"packages/mcp-client": "trio-mcp-core[trio]", "packages/mcp-server": "trio-mcp-core[trio]"}.get(
+            path, "trio-mcp-core"
+        )
         assert ours == ([] if path == "packages/mcp-core" else [f"{core}=={version}"])
-        ours_of_extras = [name for names in extras.values() for name in names if name.startswith("mcp-")]
-        assert all(re.fullmatch(rf"mcp-core\[\w+\]=={version}", name) for name in ours_of_extras)
+        ours_of_extras = [name for names in extras.values() for name in names if name.startswith("trio-mcp-")]
+        assert all(re.fullmatch(rf"trio-mcp-core\[\w+\]=={version}", name) for name in ours_of_extras)
 
 
 def test_distributions_do_not_use_names_of_official_package() -> None:

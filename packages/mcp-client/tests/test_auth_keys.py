@@ -15,6 +15,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from mcp_client.auth.keys import PrivateKey, UnusableKey
+from mcp_core.errors import MissingExtra
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.oauth.jws import ASYMMETRIC_ALGORITHMS, Signer, sign, thumbprint
 
@@ -211,5 +212,5 @@ def test_key_missing_package_raises(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: PrivateKey.from_jwk({}),
     ]
     for make in makers:
-        with pytest.raises(UnusableKey, match="not installed: joserfc"):
+        with pytest.raises(MissingExtra, match=r"pip install 'trio-mcp-client\[auth\]'"):
             make()

@@ -48,6 +48,7 @@ from mcp_client.auth.stores.contract import (
 from mcp_client.auth.stores.contract_checks import CLIENT, ISSUER, PLAIN, SERVER, TOKENS
 from mcp_client.auth.stores.keyring import state_folder
 from mcp_client.auth.stores.locks import FileLocks
+from mcp_core.errors import MissingExtra
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.oauth.records import ClientRecord, TokenRecord
 
@@ -392,7 +393,9 @@ def test_file_store_key_or_passphrase_required(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(ValueError, match=reason):
             FileStore(tmp_path / "a", key=key, passphrase=passphrase)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(CredentialStoreError, match="needs the package cryptography"):
+    with pytest.raises(
+        MissingExtra, match=r"cryptography is not installed; type: pip install 'trio-mcp-client\[auth\]'"
+    ):
         FileStore(tmp_path / "a", key=KEY)
 
 
@@ -684,10 +687,10 @@ async def test_keyring_chain_uses_first_secure_one(ring: Ring) -> None:
     assert (len(unsafe.entries), len(safe.entries), len(second.entries)) == (0, 1, 0)
 
 
-async def test_keyring_package_missing_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(NoSecureKeyring, match="the package keyring, which gives access"):
-        await KeyringStore().load_tokens(SERVER)
+def test_keyring_package_missing_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"pip install 'trio-mcp-client\[keyring\]'"):
+        KeyringStore()
 
 
 async def test_keyring_failure_raises_without_its_message(ring: Ring) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_core.errors import MissingExtra
 from mcp_core.features.skills import InvalidFrontMatter
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.trio.front_matter import read_front_matter
@@ -114,5 +115,5 @@ def test_generated_text_is_mapping_or_raises(text: str) -> None:
 
 def test_missing_yaml_library_names_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(ModuleNotFoundError, match="install the extra `skills`"):
+    with pytest.raises(MissingExtra, match=r"pip install 'trio-mcp-core\[skills\]'"):
         read("a: 1")

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from mcp_core.errors import RequestTimeout
+from mcp_core.errors import MissingExtra, RequestTimeout
 from mcp_core.middleware import MiddlewareMessage
 from mcp_core.revisions import R2026_07_28
 from mcp_core.trio.telemetry import Telemetry
@@ -84,6 +84,6 @@ def without_opentelemetry() -> Iterator[None]:
 def test_missing_opentelemetry_names_extra() -> None:
     with (
         without_opentelemetry(),
-        pytest.raises(ModuleNotFoundError, match="install the extra `telemetry` of mcp-client or mcp-server"),
+        pytest.raises(MissingExtra, match=r"pip install 'trio-mcp-core\[telemetry\]'"),
     ):
         Telemetry()

@@ -119,6 +119,10 @@ def test_password_prompt_on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_missing_extra_named_in_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "mcp_server.auth.authorization_server", None)
+    for name in [name for name in sys.modules if name.startswith("mcp_server.auth.authorization_server")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "authlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "authlib", None)
     assert main(NEEDED) == 2
-    assert 'install "mcp-server[authorization-server]"' in capsys.readouterr().err
+    assert "pip install 'trio-mcp-server[authorization-server]'" in capsys.readouterr().err

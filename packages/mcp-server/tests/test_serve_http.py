@@ -595,7 +595,8 @@ trio.run(serve_hypercorn, Server("x", version="1"))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     last = done.stderr.splitlines()[-1]
-    assert last == 'ModuleNotFoundError: serve_hypercorn requires hypercorn: install the extra "mcp-server[hypercorn]"'
+    command = "pip install 'trio-mcp-server[hypercorn]'"
+    assert last == f"mcp_core.errors.MissingExtra: hypercorn is not installed; type: {command}"
 
 
 def test_http_modules_do_not_import_h11_or_hypercorn() -> None:

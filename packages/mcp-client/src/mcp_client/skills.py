@@ -10,7 +10,7 @@ A skill is text of a server with instructions for a model. It is as untrusted as
 module does not run anything, fetches files only when they are needed, and ignores members of the front matter such as
 `allowed-tools`. A digest proves that a file is the listed one, not that the file is harmless.
 
-The module requires `mcp-client[skills]` and a server that declares the extension, in 2026-07-28.
+The module requires `trio-mcp-client[skills]` and a server that declares the extension, in 2026-07-28.
 
 Spec: the extension `io.modelcontextprotocol/skills`
 """

@@ -70,6 +70,7 @@ __all__ = [
     "LocalProtocolError",
     "MalformedMessage",
     "McpError",
+    "MissingExtra",
     "MissingRequiredClientCapability",
     "NegotiationFailed",
     "Phase",
@@ -543,3 +544,20 @@ class InsufficientScope(AuthorizationError):
         """The scopes of the token, as far as known."""
         self.authorization_url: str | None = None
         """The URL where a user can grant the scopes; `None` if unknown."""
+
+
+class MissingExtra(ModuleNotFoundError):
+    """A package of an extra is not installed. The message contains the command that installs it.
+
+    Args:
+        package: The name of the package that cannot be imported.
+        distribution: The distribution whose extra requires it, for example `trio-mcp-server`.
+        extra: The extra, for example `hypercorn`.
+    """
+
+    def __init__(self, package: str, *, distribution: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; type: pip install '{distribution}[{extra}]'", name=package)
+        self.distribution: str = distribution
+        """The distribution that has the extra."""
+        self.extra: str = extra
+        """The extra to install."""

@@ -5,7 +5,7 @@
 
 Each folder with a `SKILL.md` is a skill: `skills/git-workflow/SKILL.md` becomes `skill://git-workflow/SKILL.md`.
 Clients of revision 2026-07-28 list them with `skills/list`, which includes the digests of all files. For other clients,
-skills are normal resources. Requires `mcp-server[skills]`.
+skills are normal resources. Requires `trio-mcp-server[skills]`.
 
 Spec: the extension `io.modelcontextprotocol/skills`; agentskills.io/specification
 """

@@ -3,20 +3,20 @@
     key = PrivateKey.from_pem(pem, key_id="2026-1")
     auth = OAuth("Nightly report", grant=ClientCredentials(), signer=key, credentials=[...])
 
-The module needs the packages `cryptography` and `joserfc`, which provide the cryptographic functions.
+The module needs `trio-mcp-client[auth]`: `cryptography` and `joserfc` provide the cryptographic functions.
 
 Spec: RFC 7515, RFC 7517, RFC 7518, RFC 8037
 """
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
 
 from mcp_core.errors import McpError
 from mcp_core.oauth.jws import thumbprint
+from mcp_core.trio.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,9 +83,10 @@ class PrivateKey:
             key_id: The `kid`, by which peers distinguish keys.
 
         Raises:
-            UnusableKey: The algorithm is unknown, or a package is not installed.
+            UnusableKey: The algorithm is unknown.
+            MissingExtra: A package is not installed.
         """
-        _require()
+        require("trio-mcp-client", "auth", "cryptography", "joserfc")
         return cls(_generated(_kind_of(algorithm)), algorithm, key_id)
 
     @classmethod
@@ -102,10 +103,10 @@ class PrivateKey:
             key_id: The `kid` under which peers know the key.
 
         Raises:
-            UnusableKey: The text is not a private key, the password is wrong, the algorithm does not support the key,
-                or a package is not installed.
+            UnusableKey: The text is not a private key, the password is wrong, or the algorithm does not support the key.
+            MissingExtra: A package is not installed.
         """
-        _require()
+        require("trio-mcp-client", "auth", "cryptography", "joserfc")
         from cryptography.exceptions import UnsupportedAlgorithm  # lazy: an optional dependency, and large
         from cryptography.hazmat.primitives.serialization import load_pem_private_key  # lazy: likewise
 
@@ -128,7 +129,7 @@ class PrivateKey:
             UnusableKey: The JWK is not a private key, the algorithm does not support the key, or a package is not
                 installed.
         """
-        _require()
+        require("trio-mcp-client", "auth", "cryptography", "joserfc")
         from joserfc.errors import JoseError  # lazy: an optional dependency, and large
         from joserfc.jwk import ECKey, OKPKey, RSAKey  # lazy: likewise
 
@@ -168,12 +169,6 @@ class PrivateKey:
 
 _PUBLIC: Final = ("kty", "crv", "x", "y", "n", "e")
 _MEMBERS: Final = (*_PUBLIC, "d", "p", "q", "dp", "dq", "qi")
-
-
-def _require() -> None:
-    missing = [name for name in ("cryptography", "joserfc") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UnusableKey(f"keys need the packages cryptography and joserfc; not installed: {', '.join(missing)}")
 
 
 def _generated(kind: _Kind) -> _Key:

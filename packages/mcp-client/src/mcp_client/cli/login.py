@@ -15,7 +15,7 @@ from mcp_client.auth.stores.memory import MemoryStore
 from mcp_client.auth.stores.protocol import CredentialStoreError, NoSecureKeyring
 from mcp_client.auth.stores.records import without_query
 from mcp_client.auth.user_agents import Paste, SystemBrowser
-from mcp_core.errors import AuthorizationError, AuthorizationRefused, UnsafeUrl
+from mcp_core.errors import AuthorizationError, AuthorizationRefused, MissingExtra, UnsafeUrl
 from mcp_core.oauth.urls import check_browser_url
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ async def log_out(url: str, screen: Screen) -> bool:
     shown, found, failure = without_query(url), False, None
     try:
         found = await OAuth(NAME, store=KeyringStore()).log_out(url)
-    except NoSecureKeyring:
+    except (MissingExtra, NoSecureKeyring):
         pass  # nothing was stored
     except CredentialStoreError as error:
         screen.note(f"error: {error}")

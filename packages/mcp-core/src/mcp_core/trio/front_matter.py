@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from mcp_core.features.skills import InvalidFrontMatter, split
+from mcp_core.trio.extras import extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,16 +62,11 @@ def read_front_matter(text: str) -> JsonObject:
 
     Raises:
         InvalidFrontMatter: The front matter is missing, is not YAML, or cannot be represented in JSON.
-        ModuleNotFoundError: PyYAML is not installed.
+        MissingExtra: PyYAML is not installed.
     """
     block, _ = split(text)
-    try:
+    with extra("trio-mcp-core", "skills"):
         import yaml  # lazy: an extra
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "skills need PyYAML to read their front matter: install the extra `skills` of mcp-client or mcp-server",
-            name=error.name,
-        ) from error
     odd = _BREAKS.search(block)
     if odd is not None:
         line = block.count("\n", 0, odd.start()) + 2

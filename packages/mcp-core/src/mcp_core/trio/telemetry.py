@@ -15,6 +15,7 @@ from mcp_core.telemetry import (
     trace_context_of,
     with_trace_context,
 )
+from mcp_core.trio.extras import extra
 
 if TYPE_CHECKING:
     from opentelemetry import context, metrics, trace
@@ -45,7 +46,7 @@ class Telemetry(Middleware):
         meter_provider: Provider of the histograms; `None` uses the provider of the application.
 
     Raises:
-        ModuleNotFoundError: OpenTelemetry is not installed.
+        MissingExtra: OpenTelemetry is not installed.
     """
 
     def __init__(
@@ -54,13 +55,8 @@ class Telemetry(Middleware):
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
-        try:
+        with extra("trio-mcp-core", "telemetry"):
             from opentelemetry import metrics, trace  # lazy: an extra
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "OpenTelemetry is not installed: install the extra `telemetry` of mcp-client or mcp-server",
-                name=error.name,
-            ) from error
         self._tracer: Final = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
         self._client_duration: Final = _histogram(meter, CLIENT_DURATION, "The time from a request to its response.")

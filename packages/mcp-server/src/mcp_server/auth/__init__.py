@@ -1,4 +1,4 @@
-"""Authorization of requests to a server over HTTP: the resource server. Needs the extra `mcp-server[auth]`.
+"""Authorization of requests to a server over HTTP: the resource server. Needs the extra `trio-mcp-server[auth]`.
 
 The authorization server for development, tests and small deployments is `mcp_server.auth.authorization_server`.
 """

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import orjson
-from joserfc.errors import JoseError
-from joserfc.jwk import JWKRegistry
-from joserfc.jws import JWSRegistry
 
 from mcp_core.errors import LocalProtocolError
 from mcp_core.oauth.jws import public_jwk
+from mcp_core.trio.extras import extra
+
+with extra("trio-mcp-server", "auth"):
+    from joserfc.errors import JoseError
+    from joserfc.jwk import JWKRegistry
+    from joserfc.jws import JWSRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_core.errors import McpError
+from mcp_core.errors import McpError, MissingExtra
 from mcp_core.oauth.urls import parse_url
 from mcp_server.host.listeners import listen
 from mcp_server.host.tls import tls_context
@@ -25,8 +25,6 @@ __all__ = ["AuthServerError", "add_options", "serve"]
 
 _ANY_PORT: Final = re.compile(r"(?<=[^/]):0(?=/|$)")
 """Port 0 in a URL, which means that the system chooses the port."""
-
-_EXTRA: Final = 'the authorization server is an extra: install "mcp-server[authorization-server]"'
 
 
 class AuthServerError(Exception):
@@ -83,8 +81,9 @@ def serve(given: argparse.Namespace) -> None:
     """
     try:
         from mcp_server.auth.authorization_server import MemoryStore, SqliteStore  # lazy: an extra
-    except ModuleNotFoundError as error:
-        raise AuthServerError(f"{error}: {_EXTRA}") from error
+    except MissingExtra as missing:
+        whole = MissingExtra(missing.name or "", distribution="trio-mcp-server", extra="authorization-server")
+        raise AuthServerError(str(whole)) from missing
 
     passwords = [(name, _password(name)) for name in given.user]
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Unpack, cast
 
 import trio
 
+from mcp_core.trio.extras import extra
 from mcp_server.host.listeners import BACKLOG
 from mcp_server.host.request_guard import RequestGuard
 from mcp_server.host.timeouts import HostTimeouts
@@ -42,7 +43,7 @@ async def serve_hypercorn(
     task_status: trio.TaskStatus[tuple[str, ...]] = trio.TASK_STATUS_IGNORED,
     **options: Unpack[HttpOptions],
 ) -> None:
-    """Serve clients over HTTP/1.1 and HTTP/2, as `serve_http` does over HTTP/1.1. Requires `mcp-server[hypercorn]`.
+    """Serve clients over HTTP/1.1 and HTTP/2, as `serve_http` does over HTTP/1.1. Requires `trio-mcp-server[hypercorn]`.
 
     For all settings of hypercorn, or for several processes, pass `Server.asgi()` to hypercorn.
 
@@ -56,7 +57,7 @@ async def serve_hypercorn(
         **options: The options, as in `HttpOptions`.
 
     Raises:
-        ModuleNotFoundError: hypercorn is not installed.
+        MissingExtra: hypercorn is not installed.
         TypeError: `allowed_hosts` is a string.
         ValueError: An option is invalid, or other machines can connect and `allowed_hosts` is missing.
         RegistrationError: An option has the wrong type.
@@ -64,12 +65,8 @@ async def serve_hypercorn(
 
     *Closing.* Cancel it. It then closes as `serve_http` does.
     """
-    try:
+    with extra("trio-mcp-server", "hypercorn"):
         import hypercorn.trio  # lazy: an extra
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            'serve_hypercorn requires hypercorn: install the extra "mcp-server[hypercorn]"', name=error.name
-        ) from error
 
     async with server.running():
         plan = await ListenPlan.open(server, bind, options)

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import orjson
 
-from mcp_client.auth.stores.protocol import CredentialStoreError, UnreadableStore
+from mcp_client.auth.stores.protocol import UnreadableStore
+from mcp_core.trio.extras import require
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -69,7 +69,7 @@ class Seal:
 
     Raises:
         ValueError: Both or neither are given, the key has the wrong length, or the passphrase is empty.
-        CredentialStoreError: The package `cryptography` is not installed.
+        MissingExtra: The package `cryptography` is not installed.
     """
 
     def __init__(self, *, key: bytes | None, passphrase: str | None) -> None:
@@ -81,8 +81,7 @@ class Seal:
             )
         if passphrase == "":
             raise ValueError("the passphrase is empty: it would not protect the file")
-        if importlib.util.find_spec("cryptography") is None:
-            raise CredentialStoreError("an encrypted file needs the package cryptography, which is not installed")
+        require("trio-mcp-client", "auth", "cryptography")
         self._key: Final = key
         self._passphrase: Final = passphrase
         self._derived: tuple[_Scrypt, bytes] | None = None

@@ -38,7 +38,7 @@ class FileStore:
     """A store in a file that is encrypted with AES-256-GCM and readable only by its owner.
 
     Several processes may use the file concurrently, also its locks. The lock files are next to it; they are empty, and
-    their names end in `.lock`. The store needs the package `cryptography`.
+    their names end in `.lock`. The store needs `trio-mcp-client[auth]`.
 
     Args:
         path: The file. If its folder does not exist, it is created with access for its owner only.
@@ -47,7 +47,7 @@ class FileStore:
 
     Raises:
         ValueError: Both or neither of `key` and `passphrase` are given, or the one given is not valid.
-        CredentialStoreError: The package `cryptography` is not installed.
+        MissingExtra: The package `cryptography` is not installed.
 
     *Errors*: any method raises `UnreadableStore` if the file cannot be decrypted; the file is then never overwritten.
     Any method raises `CredentialStoreError` if the file or a lock cannot be read or written.

@@ -23,6 +23,7 @@ import trio
 from mcp_client.auth.stores.locks import FileLocks
 from mcp_client.auth.stores.protocol import CredentialStoreError, NoSecureKeyring
 from mcp_client.auth.stores.records import check_client, check_tokens, kept_client, kept_tokens
+from mcp_core.trio.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,12 +65,13 @@ class _Backend(Protocol):
 class KeyringStore:
     """A store in the keyring of the system: Keychain, Credential Manager, Secret Service, KWallet.
 
-    It needs the package `keyring`. The first use searches for the keyring.
+    It needs `trio-mcp-client[keyring]`. The first use searches for the keyring.
 
     Args:
         service: The prefix of the service names: `mcp` for `mcp tokens` and `mcp clients`.
 
     Raises:
+        MissingExtra: The package `keyring` is not installed.
         CredentialStoreError: The user does not have a folder for locks.
 
     *Errors*: any method raises `NoSecureKeyring` if the system does not have a keyring, or only one that stores secrets
@@ -77,6 +79,7 @@ class KeyringStore:
     """
 
     def __init__(self, service: str = "mcp") -> None:
+        require("trio-mcp-client", "keyring", "keyring")
         self.service: Final = service
         """The prefix of the service names."""
         self._locks: Final = FileLocks(state_folder(), "keyring")
@@ -216,11 +219,8 @@ def _parts(document: JsonValue) -> tuple[str, int] | None:
 
 def _secure_backend() -> _Backend:
     """Return the keyring of the system. Raises `NoSecureKeyring`."""
-    try:
-        import keyring  # lazy: an optional dependency, and slow: it looks for plug-ins
-    except ImportError:
-        sentence = f"the package keyring, which gives access to the system keyring, is not installed. {_ALTERNATIVES}"
-        raise NoSecureKeyring(sentence) from None
+    import keyring  # lazy: an optional dependency, and slow: it looks for plug-ins
+
     chosen = keyring.get_keyring()
     is_chain = type(chosen).__module__ == _CHAINER
     # A chain would pass a secret on to the next backend if one fails.
