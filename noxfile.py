@@ -1,7 +1,7 @@
 """The nox sessions of the project: `nox -l` lists them. `./scripts/test` runs most of the checks without nox.
 
-All versions come from `scripts/constraints.txt`. The project's distributions are installed by path or from `dist/`, and
-without dependencies: on the public index their names belong to other projects, so they are never installed by name.
+All versions come from `scripts/constraints.txt`. The project's distributions are installed by path, editable, or from
+`dist/`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import sys
 import tarfile
-import tomllib
 from pathlib import Path
 
 import nox
@@ -22,24 +21,6 @@ ROOT = Path(__file__).parent
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 # Percent of lines and branches together. The core has no I/O, so all of it can be tested, except for its part on trio.
 COVERAGE = {"mcp_core": 100, "mcp_core/trio": 95, "mcp_client": 95, "mcp_server": 95, "mcp_conformance": 95}
-# The sets that `build` installs together; each must work without the other distributions.
-INSTALLATIONS = {
-    "client without server": ("packages/mcp-core", "packages/mcp-client"),
-    "server without client": ("packages/mcp-core", "packages/mcp-server"),
-    "conformance alone": ("packages/mcp-core", "conformance"),
-}
-IMPORT_ALL = """
-import importlib, pkgutil, sys
-name, may_lack = sys.argv[1], sys.argv[2:] == ["--may-lack-extras"]
-package = importlib.import_module(name)
-for module in pkgutil.walk_packages(package.__path__, name + "."):
-    try:
-        importlib.import_module(module.name)
-    except ModuleNotFoundError as lacking:
-        if not may_lack or (lacking.name or "").startswith("mcp_"):
-            raise
-"""
-
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.error_on_missing_interpreters = False
@@ -188,8 +169,8 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build sdists, and wheels from them, into dist/; test the wheels in an environment that has nothing else."""
-    install_tools(session, "build")
+    """Build sdists, and wheels from them, into dist/, and try each way to install them, in clean environments."""
+    install_tools(session, "build", "installation")
     dist = ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     scratch = Path(session.create_tmp()).resolve()
@@ -201,38 +182,14 @@ def build(session: nox.Session) -> None:
             archive.extractall(scratch, filter="data")
         with session.chdir(scratch / sdist.name.removesuffix(".tar.gz")):
             session.run("hatchling", "build", "--target", "wheel", "--directory", str(dist), silent=True)
-    for title, paths in INSTALLATIONS.items():
-        session.log(f"testing: {title}")
-        _try(session, dist, scratch / "empty", paths)
-
-
-def _try(session: nox.Session, dist: Path, place: Path, paths: tuple[str, ...]) -> None:
-    """Install wheels into an empty environment, import all modules without and with the extras, and run the commands."""
-    shutil.rmtree(place, ignore_errors=True)
-    session.run("python", "-m", "venv", str(place))
-    pip = (str(place / "bin" / "pip"), "--disable-pip-version-check")
-    projects = [tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"] for path in paths]
-    modules = [project["name"].replace("-", "_") for project in projects]
-    wheels = [str(*dist.glob(f"{module}-*.whl")) for module in modules]
-    dependencies = requirements(ROOT, paths, (), extras=False)
-    session.run(*pip, "install", "--quiet", "--constraint", CONSTRAINTS, *dependencies, external=True)
-    session.run(*pip, "install", "--quiet", "--no-index", "--no-deps", *wheels, external=True)
-    session.run(*pip, "check", external=True)
-    python = str(place / "bin" / "python")
-    for module in modules:
-        session.run(python, "-c", IMPORT_ALL, module, "--may-lack-extras", external=True)
-    for command in sorted(command for project in projects for command in project.get("scripts", {})):
-        session.run(str(place / "bin" / command), "--version", external=True)
-    extras = requirements(ROOT, paths, (), extras=True)
-    session.run(*pip, "install", "--quiet", "--constraint", CONSTRAINTS, *extras, external=True)
-    for module in modules:
-        session.run(python, "-c", IMPORT_ALL, module, external=True)
+    session.run("twine", "check", "--strict", *(str(each) for each in sorted(dist.iterdir())))
+    session.run("python", "scripts/checks/installation.py", "dist")
 
 
 @nox.session(python=PYTHONS[0], reuse_venv=False)
 def constraints(session: nox.Session) -> None:
     """Write scripts/constraints.txt with the newest versions that are compatible."""
-    session.install("--upgrade", *requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "interop", "release")))
+    session.install("--upgrade", *requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "installation", "interop", "release")))
     frozen = session.run("python", "-m", "pip", "freeze", silent=True)
     heading = (ROOT / CONSTRAINTS).read_text().partition("\n")[0]
     (ROOT / CONSTRAINTS).write_text(f"{heading}\n{frozen}")

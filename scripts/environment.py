@@ -7,9 +7,6 @@ in `.venv`: the four distributions, editable, with their dependencies and those 
 A stamp in `.venv`, written last, identifies the inputs of the environment. If the stamp is missing (after an
 interruption) or differs (another interpreter, or a changed file below), the environment is created again. A lock
 prevents two runs from creating it at the same time.
-
-On the public index, the names mcp-core, mcp-client and mcp-server belong to other projects. The distributions are
-installed by path and without dependencies, and never by name.
 """
 
 from __future__ import annotations
