@@ -54,13 +54,15 @@ def pages_with(language: str) -> list[Path]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working folder, with the commands of this environment first on the path."""
     monkeypatch.chdir(tmp_path)
+    # A program finds the modules beside it.
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     # Do not use the keyring of the user.
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
-        if name.startswith("page_"):
+        if name.startswith("page_") or (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]
 
 
@@ -85,6 +87,21 @@ def test_python_blocks_of_page_run(page: Path, folder: Path) -> None:
     for name, function in list(vars(module).items()):
         if name.startswith("test_"):
             run_test(function)
+
+
+@pytest.mark.parametrize(
+    "number",
+    range(sum(block.language == "python" for block in blocks(ROOT / "README.md"))),
+    ids=lambda number: f"block {number + 1}",
+)
+def test_python_block_of_readme_runs_alone(number: int, folder: Path) -> None:
+    write_files(ROOT / "README.md", folder)
+    block = [block for block in blocks(ROOT / "README.md") if block.language == "python"][number]
+    (folder / "block.py").write_text(block.text)
+    # At the end of its input, the server ends.
+    command = [sys.executable, "block.py"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def run_test(function: types.FunctionType) -> None:
