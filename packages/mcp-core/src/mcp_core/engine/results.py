@@ -55,12 +55,12 @@ def allowed_results(
     return {kind: cls for kind, cls in definition.results(revision).items() if tasks or kind != "task"}
 
 
-def undeclared_need(result: object, revision: Revision, capabilities: ClientCapabilities) -> CapabilityPath | None:
+def undeclared_need(
+    result: CreateExtensionTaskResult | InputRequiredResult, revision: Revision, capabilities: ClientCapabilities
+) -> CapabilityPath | None:
     """Return the first undeclared client capability that a result requires, for an input request or for a task."""
     if isinstance(result, CreateExtensionTaskResult):
         return None if understands_tasks(capabilities) else _TASKS
-    if not isinstance(result, InputRequiredResult):
-        return None
     for input_request in (result.input_requests or {}).values():
         definition = input_requests(revision)[input_request.method]
         missing = missing_client_capability(capabilities, definition.client_capability, input_request.params)
