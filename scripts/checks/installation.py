@@ -94,8 +94,8 @@ def call_a_server(client: Path, *server: str | Path) -> None:
         raise Failed(f"the server answered {answer!r} instead of {ANSWER!r}")
 
 
-class Trial:
-    """The folders of all trials.
+class Installations:
+    """The folders of all installations.
 
     Args:
         dist: The folder with the wheels.
@@ -213,7 +213,7 @@ def normal(name: str) -> str:
 
 
 def extras_of(name: str) -> list[str]:
-    """Return the extras of a distribution of ours."""
+    """Return the extras of a distribution of this project."""
     path = DISTRIBUTIONS[NAMES.index(name)]
     project = tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"]
     return sorted(project.get("optional-dependencies", {}))
@@ -249,7 +249,7 @@ def main() -> int:
     parser.add_argument("dist", type=Path, help="the folder with the wheels and sdists")
     dist: Path = parser.parse_args().dist.resolve()
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(dist, Path(folder))
+        trial = Installations(dist, Path(folder))
         steps = [
             (f"wheels, Python {version}", lambda python=python: trial.wheels(python))
             for version, python in interpreters()

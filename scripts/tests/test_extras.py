@@ -96,7 +96,7 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", DISTRIBUTIONS)
-def test_each_imported_package_is_declared(path: str) -> None:
+def test_imported_packages_declared(path: str) -> None:
     declared = _required(path).union(*_extras(path).values())
     for module in (ROOT / path / "src").rglob("*.py"):
         for package in _imports(module):

@@ -546,7 +546,7 @@ class InsufficientScope(AuthorizationError):
         """The URL where a user can grant the scopes; `None` if unknown."""
 
 
-class MissingExtra(ModuleNotFoundError):
+class MissingExtra(McpError, ModuleNotFoundError):
     """A package of an extra is not installed. The message contains the command that installs it.
 
     Args:
@@ -556,7 +556,8 @@ class MissingExtra(ModuleNotFoundError):
     """
 
     def __init__(self, package: str, *, distribution: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; type: pip install '{distribution}[{extra}]'", name=package)
+        super().__init__(f"{package} is not installed; type: pip install '{distribution}[{extra}]'")
+        self.name = package
         self.distribution: str = distribution
         """The distribution that has the extra."""
         self.extra: str = extra
