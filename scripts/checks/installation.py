@@ -26,14 +26,18 @@ import sys
 import tempfile
 import time
 import tomllib
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 from environment import CONSTRAINTS, DISTRIBUTIONS
 
-NAMES: Final = ("trio-mcp-core", "trio-mcp-client", "trio-mcp-server", "trio-mcp-conformance")
+NAMES: Final[tuple[str, ...]] = ("trio-mcp-core", "trio-mcp-client", "trio-mcp-server", "trio-mcp-conformance")
 PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 SETS: Final = {
     "a client without a server": ("trio-mcp-client",),
@@ -72,26 +76,26 @@ for name in sys.argv[2:]:
 """
 
 
-class Failed(Exception):
+class InstallationFailed(Exception):
     """A command failed, or its output is wrong."""
 
 
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """Run a command and return its output. Raise `Failed` if it fails."""
+    """Run a command and return its output. Raise `InstallationFailed` if it fails."""
     # Neither the environment of this script nor its packages belong to what is tried.
     clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     words = [str(word) for word in command]
     done = subprocess.run(words, cwd=cwd, env={**clean, **(env or {})}, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Failed(f"{' '.join(words)}\n{done.stdout}{done.stderr}exit status {done.returncode}")
+        raise InstallationFailed(f"{' '.join(words)}\n{done.stdout}{done.stderr}exit status {done.returncode}")
     return done.stdout
 
 
 def call_a_server(client: Path, *server: str | Path) -> None:
-    """Call the tool of a server over stdio. Raise `Failed` if it does not answer as it should."""
+    """Call the tool of a server over stdio. Raise `InstallationFailed` if it does not answer as it should."""
     answer = run(client, "call", "forecast", "city=Ghent", "--", *server)
     if answer.strip() != ANSWER:
-        raise Failed(f"the server answered {answer!r} instead of {ANSWER!r}")
+        raise InstallationFailed(f"the server answered {answer!r} instead of {ANSWER!r}")
 
 
 class Installations:
@@ -172,7 +176,7 @@ class Installations:
         client = ("uvx", *links, "trio-mcp-client", "mcp-client", "call", *given, "forecast", "city=Ghent", "--")
         answer = run(*client, *server)
         if answer.strip() != ANSWER:
-            raise Failed(f"uvx: the server answered {answer!r}")
+            raise InstallationFailed(f"uvx: the server answered {answer!r}")
 
     def pipx(self) -> None:
         """Install commands with `pipx install`."""
@@ -195,7 +199,7 @@ class Installations:
         }  # the format: pip, "Installation Report"
         for each in NAMES:
             if each in chosen and not chosen[each]["download_info"]["url"].startswith(self.dist.as_uri()):
-                raise Failed(f"pip would download {each} from an index")
+                raise InstallationFailed(f"pip would download {each} from an index")
         known, waiting = set(NAMES), [each for each in NAMES if each in chosen]
         while waiting:
             for required in chosen[waiting.pop()]["metadata"].get("requires_dist", []):
@@ -204,7 +208,7 @@ class Installations:
                     known.add(found)
                     waiting.append(found)
         if not set(chosen) <= known:
-            raise Failed(f"pip install {requirement} would install {sorted(set(chosen) - known)}")
+            raise InstallationFailed(f"pip install {requirement} would install {sorted(set(chosen) - known)}")
 
 
 def normal(name: str) -> str:
@@ -250,24 +254,21 @@ def main() -> int:
     dist: Path = parser.parse_args().dist.resolve()
     with tempfile.TemporaryDirectory() as folder:
         trial = Installations(dist, Path(folder))
-        steps = [
-            (f"wheels, Python {version}", lambda python=python: trial.wheels(python))
-            for version, python in interpreters()
-        ]
-        steps += [(title, lambda names=names: trial.alone(names)) for title, names in SETS.items()]
-        steps += [
+        steps: list[tuple[str, Callable[[], None]]] = [
+            *((f"wheels, Python {version}", partial(trial.wheels, python)) for version, python in interpreters()),
+            *((title, partial(trial.alone, names)) for title, names in SETS.items()),
             ("folders of a checkout", trial.folders),
             ("uv sync", trial.uv_sync),
             ("uvx", trial.uvx),
             ("pipx", trial.pipx),
+            *((f"pip install --dry-run {name}", partial(trial.dry_run, name)) for name in NAMES),
         ]
-        steps += [(f"pip install --dry-run {name}", lambda name=name: trial.dry_run(name)) for name in NAMES]
         for number, (title, step) in enumerate(steps, 1):
             started = time.monotonic()
             print(f"{number} of {len(steps)}: {title}", end="", flush=True)
             try:
                 step()
-            except Failed as failed:
+            except InstallationFailed as failed:
                 print(": FAILED", failed, sep="\n")
                 return 1
             print(f": {time.monotonic() - started:.0f} s")
