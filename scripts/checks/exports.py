@@ -173,11 +173,13 @@ def _is_private_part(source: str, package: str) -> bool:
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a module, also those under `try` and `if`, except those for type checkers only."""
+    """Yield the statements of a module, also those under `try`, `if` and `with`, except those for type checkers only."""
     for node in body:
         yield node
         if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
             yield from _statements([*node.body, *node.orelse])
+        elif isinstance(node, ast.With):
+            yield from _statements(node.body)
         elif isinstance(node, ast.Try):
             yield from _statements(
                 [*node.body, *(line for handler in node.handlers for line in handler.body), *node.orelse]

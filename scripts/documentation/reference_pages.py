@@ -130,7 +130,9 @@ def _text_below(body: list[ast.stmt], index: int) -> str | None:
 def _imports(source: Source) -> dict[str, tuple[str, str]]:
     """Return the origin of imported names: the module, and the name in it."""
     found: dict[str, tuple[str, str]] = {}
-    for node in source.tree.body:
+    # The imports of an extra are in a `with` block.
+    inside = [each for node in source.tree.body if isinstance(node, ast.With) for each in node.body]
+    for node in [*source.tree.body, *inside]:
         if isinstance(node, ast.ImportFrom) and node.module:
             found.update({alias.asname or alias.name: (node.module, alias.name) for alias in node.names})
     return found
