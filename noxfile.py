@@ -108,9 +108,12 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Generate the reference."""
-    install(session, "test")
-    session.run("python", "scripts/documentation/build.py", *session.posargs)
+    """Build the documentation site in `dist/site`; warnings are errors."""
+    install(session, "docs")
+    shutil.rmtree(ROOT / "dist" / "site", ignore_errors=True)
+    session.run(
+        "sphinx-build", "--fail-on-warning", "--keep-going", "--fresh-env", "docs", "dist/site", *session.posargs
+    )
 
 
 @nox.session

@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DISTRIBUTIONS = ("packages/mcp-core", "packages/mcp-client", "packages/mcp-server", "conformance")
-GROUPS = ("build", "lint", "test", "types")
+GROUPS = ("build", "docs", "lint", "test", "types")
 CONSTRAINTS = "scripts/constraints.txt"
 
 

@@ -1,13 +1,11 @@
-"""The requirements of the specification with the tests that cite them, or the reasons for missing tests.
+"""The tests that cite the requirements of the specification, and the reasons for missing tests.
 
-The catalogues of requirements are not part of this project. Their folder is beside that of the official schemas. Only
-names, levels and places are taken from them, no sentences.
+The requirements are in `mcp_conformance.catalogue`.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import tomllib
 from fnmatch import fnmatchcase
 from functools import cache
@@ -16,41 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from checks.official_schemas import folder
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Citation", "Reasons", "Requirement", "citations", "cited", "reasons", "requirements"]
+__all__ = ["Citation", "citations", "cited", "reason", "reasons"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 UNTESTED: Final = Path(__file__).with_name("requirements_untested.toml")
 _PLACES: Final = ("packages", "conformance", "docs/tests", "scripts/tests")
-
-
-@attrs.frozen(kw_only=True)
-class Requirement:
-    """A row of a catalogue."""
-
-    id: str
-    """The id: an area, a full stop, and a few words."""
-
-    revisions: tuple[str, ...]
-    """The revisions that have the requirement."""
-
-    level: str
-    """`MUST`, `SHOULD NOT` and so on."""
-
-    actor: str
-    """The party that must meet it."""
-
-    place: str
-    """The page and section of the specification."""
-
-    @property
-    def area(self) -> str:
-        """The first part of the id."""
-        return self.id.partition(".")[0]
 
 
 @attrs.frozen
@@ -62,50 +33,6 @@ class Citation:
 
     test: str
     """The function, or the empty string if the mark is on single parameters."""
-
-
-@attrs.frozen(kw_only=True)
-class Reasons:
-    """The reasons for missing tests, by patterns of ids."""
-
-    untestable: Mapping[str, str]
-    """Requirements that no test of this project can prove."""
-
-    later: Mapping[str, str]
-    """Requirements of parts that are not implemented yet."""
-
-    def of(self, name: str) -> str | None:
-        """Return why no test can prove a requirement, or `None`."""
-        return _match(self.untestable, name)
-
-    def delayed(self, name: str) -> str | None:
-        """Return the part that a requirement waits for, or `None`."""
-        return _match(self.later, name)
-
-
-def _match(table: Mapping[str, str], name: str) -> str | None:
-    return next((reason for pattern, reason in table.items() if fnmatchcase(name, pattern)), None)
-
-
-def requirements() -> list[Requirement]:
-    """Return all rows of all catalogues, in order; an empty list without the catalogues."""
-    schemas = folder()
-    files = [] if schemas is None else sorted(schemas.parent.glob("requirements-*.jsonl"))
-    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [_requirement(json.loads(line)) for line in lines]
-
-
-def _requirement(row: Mapping[str, object]) -> Requirement:
-    revisions = row["revisions"]
-    assert isinstance(revisions, list)
-    section = str(row["section"] or "")
-    return Requirement(
-        id=str(row["id"]),
-        revisions=tuple(str(each) for each in revisions),
-        level=str(row["level"]),
-        actor=str(row["actor"]),
-        place=f"{row['page']}: {section}" if section else str(row["page"]),
-    )
 
 
 def cited(source: str) -> dict[str, list[str]]:
@@ -141,18 +68,21 @@ def citations() -> Mapping[str, Sequence[Citation]]:
     return found
 
 
-def reasons(path: Path = UNTESTED) -> Reasons:
-    """Return the reasons.
+def reasons(path: Path = UNTESTED) -> dict[str, str]:
+    """Return the reasons why no test of this project can prove a requirement, by patterns of ids.
 
     Raises:
-        ValueError: An id has two reasons.
+        ValueError: A pattern has two reasons.
     """
-    document = tomllib.loads(path.read_text(encoding="utf-8"))
-    tables: dict[str, dict[str, str]] = {"untestable": {}, "later": {}}
-    for kind, table in tables.items():
-        for entry in document.get(kind, []):
-            for name in entry["ids"]:
-                if any(name in each for each in tables.values()):
-                    raise ValueError(f"{path.name}: {name} has two reasons")
-                table[name] = entry["reason"]
-    return Reasons(untestable=tables["untestable"], later=tables["later"])
+    found: dict[str, str] = {}
+    for entry in tomllib.loads(path.read_text(encoding="utf-8"))["untestable"]:
+        for name in entry["ids"]:
+            if name in found:
+                raise ValueError(f"{path.name}: {name} has two reasons")
+            found[name] = entry["reason"]
+    return found
+
+
+def reason(table: Mapping[str, str], id: str) -> str | None:
+    """Return the reason for a requirement, or `None`."""
+    return next((text for pattern, text in table.items() if fnmatchcase(id, pattern)), None)

@@ -10,13 +10,16 @@ import attrs
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FENCE", "Block", "blocks", "pages"]
+__all__ = ["FENCE", "LINK", "Block", "blocks", "pages"]
 
 FENCE: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A fenced block: its language and its text."""
 
-_MADE: Final = frozenset({"changelog.d", "reference"})
-"""Folders whose pages are no documentation, or generated."""
+LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+"""A link: its target."""
+
+_MADE: Final = frozenset({"modules", "requirements"})
+"""Folders whose pages are generated."""
 
 
 @attrs.frozen

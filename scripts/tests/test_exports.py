@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.exports import MODULES, PUBLIC, ROOT, Face, check_documented, check_exported, load, marks
+from checks.exports import MODULES, PUBLIC, ROOT, Face, check_exported, load
 
 
 def load_modules(tmp_path: Path, files: dict[str, str]) -> list[Face]:
@@ -84,75 +84,6 @@ def test_package_exports_imports_from_private_modules(tmp_path: Path) -> None:
     }
     expected = ["p/__init__.py: Link is public and not in __all__; add it, or begin its name with an underscore"]
     assert check_exported(load_modules(tmp_path, tree)) == expected
-
-
-def test_marks_contain_headings_and_anchors_only() -> None:
-    page = """\
-# mcp_core.errors
-
-Text about Nothing.
-
-## class `McpError`(message: str) {#mcp_core.errors.McpError}
-### `R2024\\_11\\_05`
-<a id="mcp_core.errors.fail"></a>
-
-```python
-# Comment
-```
-"""
-    found = marks(page)
-    assert {"mcp_core.errors", "McpError", "mcp_core.errors.McpError", "R2024_11_05", "mcp_core.errors.fail"} <= found
-    assert not {"Nothing", "Comment"} & found
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "# errors\n## p.errors.McpError\n",
-        "# `p.errors`\n\n## `McpError`\n",
-        '<a id="p.errors.McpError"></a>\n',
-        "# x {#p.errors.McpError}\n",
-    ],
-)
-def test_documented_name_accepted(tmp_path: Path, page: str) -> None:
-    found = load_modules(tmp_path, {"p/errors.py": "__all__ = ['McpError']\nclass McpError: ...\n"})
-    assert check_documented(found, ["# Start\n", page]) == []
-
-
-@pytest.mark.parametrize(
-    "pages",
-    [
-        [],
-        ["McpError of p.errors\n"],
-        ["# p.errors\n", "# McpError\n"],
-        ["# p.errors\n## McpErrors\n"],
-        ["# p.other.McpError\n"],
-    ],
-)
-def test_name_without_reference_entry_found(tmp_path: Path, pages: list[str]) -> None:
-    found = load_modules(
-        tmp_path, {"p/errors.py": "__all__ = ['McpError', '__version__']\n__version__ = ''\nclass McpError: ...\n"}
-    )
-    assert check_documented(found, pages) == ["docs/reference: no heading or anchor for p.errors.McpError"]
-
-
-@pytest.mark.parametrize("home", ["p.types", "p.types.tools"])
-def test_name_exported_by_two_modules_documented_once(tmp_path: Path, home: str) -> None:
-    tree = {
-        "p/types/__init__.py": "from p.types.tools import Tool\n__all__ = ['Tool']\n",
-        "p/types/tools.py": "__all__ = ['Tool']\nclass Tool: ...\n",
-        "p/types/other.py": "__all__ = ['Tool']\nclass Tool: ...\n",
-    }
-    expected = ["docs/reference: no heading or anchor for p.types.other.Tool"]
-    assert check_documented(load_modules(tmp_path, tree), [f"# {home}.Tool\n"]) == expected
-
-
-def test_package_may_export_module(tmp_path: Path) -> None:
-    tree = {
-        "p/types/__init__.py": "from p.types import meta\n__all__ = ['meta']\n",
-        "p/types/meta.py": "__all__ = []\n",
-    }
-    assert check_documented(load_modules(tmp_path, tree), ["# p.types.meta\n"]) == []
 
 
 def test_load_finds_packages() -> None:

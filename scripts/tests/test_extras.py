@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.exports import PUBLIC
+from checks.exports import MODULES, PUBLIC
 from environment import DISTRIBUTIONS, ROOT
 
 NAMES = {
@@ -25,6 +25,9 @@ NAMES = {
     "yaml": "pyyaml",
 }
 """The distribution of a package whose import name differs from it, or that another distribution requires."""
+
+SOURCES = {folder.partition("/src/")[0]: folder for folder in MODULES.values()}
+"""The sources of each distribution, by its folder."""
 
 PUBLIC_MODULES = sorted(module for modules in PUBLIC.values() for module in modules)
 
@@ -105,9 +108,7 @@ def test_imported_packages_declared(path: str) -> None:
 
 @pytest.mark.parametrize("module", PUBLIC_MODULES)
 def test_public_module_without_extras_is_importable_or_names_extra(module: str) -> None:
-    path = {"mcp_core": DISTRIBUTIONS[0], "mcp_client": DISTRIBUTIONS[1], "mcp_server": DISTRIBUTIONS[2]}[
-        module.partition(".")[0]
-    ]
+    path = next(path for path, folder in SOURCES.items() if (ROOT / folder).name == module.partition(".")[0])
     optional = set().union(*(_extras(each)[name] for each in DISTRIBUTIONS for name in _extras(each)))
     missing = {name for name in optional - _required(path) if not name.startswith("trio-mcp-")}
     packages = missing | {package for package, name in NAMES.items() if name in missing}
