@@ -88,6 +88,7 @@ def test_config_repr_hides_secrets() -> None:
 
 def test_config_servers_key_read() -> None:
     assert list(read_config({"servers": {"a": {"command": "x"}}})) == ["a"]
+    assert list(read_config({"context_servers": {"a": {"source": "custom", "command": "x"}}})) == ["a"]
 
 
 @pytest.mark.parametrize(

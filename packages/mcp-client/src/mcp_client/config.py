@@ -4,7 +4,7 @@
                     "notes": {"type": "http", "url": "https://notes.example/mcp"}}}
 
 No specification defines this format. The module reads the variants of Claude Desktop, Claude Code, VS Code, Cursor,
-Gemini CLI and Windsurf, with comments and trailing commas. Unknown members are ignored and listed in
+Gemini CLI, Windsurf and Zed, with comments and trailing commas. Unknown members are ignored and listed in
 `ServerConfig.notes`, so files of other applications can be used.
 
 An entry that cannot be used disables its server only. `ServerConfig.problem` has the reason.
@@ -33,8 +33,9 @@ __all__ = ["AuthConfig", "ConfigError", "ConfigInput", "ServerConfig", "read_con
 
 _log: Final = logging.getLogger("mcp_client")
 
-_ROOTS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"))
-"""Paths to the servers in a file. The second is that of VS Code's `mcp.json`, the third that of its settings."""
+_ROOTS: Final = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
+"""Paths to the servers in a file. The second is that of VS Code's `mcp.json`, the third that of its settings, the last
+that of Zed."""
 
 _STDIO: Final = frozenset({"stdio", "local"})
 _HTTP: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp", "streamable_http", "remote"})
@@ -46,6 +47,7 @@ _KNOWN: Final = frozenset(
     {
         "type",
         "transport",
+        "source",
         "command",
         "args",
         "env",
