@@ -27,7 +27,7 @@ def weather(folder: Path) -> str:
     return str(path)
 
 
-def test_every_host_application_has_a_file() -> None:
+def test_host_application_has_file() -> None:
     headings = [line.removeprefix("## ") for line in PAGE.read_text().splitlines() if line.startswith("## ")]
     assert headings[: len(HOSTS)] == HOSTS
     assert len(FILES) == len(HOSTS)

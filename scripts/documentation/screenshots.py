@@ -1,14 +1,16 @@
-"""The command that takes the screenshots of the documentation: docs/images/authorization/*.png, of the real pages.
+"""The command that takes the screenshots of the documentation.
 
-Run it when the pages change: `python scripts/documentation/screenshots.py`. The images depend on fonts, so no test compares
+They show the pages of the authorization server, and a report of the conformance suite. Run it when these change: `python scripts/documentation/screenshots.py`. The images depend on fonts, so no test compares
 them.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlencode
 
@@ -18,6 +20,7 @@ import trio
 # The folders of scripts import each other.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from documentation.chromium import chromium
+from documentation.markdown_blocks import blocks
 from documentation.small_png import smaller
 from mcp_server.auth.authorization_server import (
     AuthorizationServer,
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "docs" / "images" / "authorization"
+FOLDER = ROOT / "docs" / "images"
 LARGEST = 60_000
 """The greatest size of an image in bytes: images stay in the history of the project forever."""
 PORT = 8765
@@ -136,13 +139,34 @@ def take(browser: Browser, shots: Shots) -> None:
         go(page)
         # The caret would blink.
         page.evaluate("document.activeElement.blur()")
-        picture = smaller(page.screenshot(full_page=True))
+        save(f"authorization/{name}", page.screenshot(full_page=True))
         context.close()
-        path = FOLDER / f"{name}.png"
-        if len(picture) > LARGEST:
-            raise SystemExit(f"{path.relative_to(ROOT)} would have {len(picture)} bytes, more than {LARGEST}")
-        path.write_bytes(picture)
-        print(path.relative_to(ROOT), len(picture))
+
+
+def save(name: str, picture: bytes) -> None:
+    """Save a screenshot, as a small file."""
+    path = FOLDER / f"{name}.png"
+    picture = smaller(picture)
+    if len(picture) > LARGEST:
+        raise SystemExit(f"{path.relative_to(ROOT)} would have {len(picture)} bytes, more than {LARGEST}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(picture)
+    print(path.relative_to(ROOT), len(picture))
+
+
+def take_report() -> None:
+    """Take a screenshot of the report about the server on the documentation's start page."""
+    page = ROOT / "docs" / "index.md"
+    with TemporaryDirectory() as folder:
+        program = next(block.text for block in blocks(page) if block.text.startswith("# weather.py"))
+        (Path(folder) / "weather.py").write_text(program)
+        suite = Path(sys.executable).with_name("mcp-conformance")
+        command = [suite, "server", "--command", "python weather.py", "--html", "report.html", "--allow-untested"]
+        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+        with chromium() as browser:
+            report = browser.new_page(viewport={"width": 1000, "height": 720})
+            report.goto((Path(folder) / "report.html").as_uri())
+            save("conformance/report", report.screenshot())
 
 
 async def show(browse: Callable[[Browser], None], users: Users | Delegation) -> None:
@@ -164,7 +188,7 @@ async def show(browse: Callable[[Browser], None], users: Users | Delegation) -> 
 
 async def main() -> None:
     """Take all screenshots."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    await trio.to_thread.run_sync(take_report)
     await show(partial(take, shots=PASSWORDS), PasswordUsers({"ada": hash_password("lovelace")}))
     await show(partial(take, shots=ELSEWHERE), Delegation("https://login.example", client_id="notes"))
 
