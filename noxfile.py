@@ -108,12 +108,12 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation site in `dist/site`; warnings are errors."""
+    """Build the documentation site in `dist/site`; warnings and broken links are errors."""
     install(session, "docs")
     shutil.rmtree(ROOT / "dist" / "site", ignore_errors=True)
-    session.run(
-        "sphinx-build", "--fail-on-warning", "--keep-going", "--fresh-env", "docs", "dist/site", *session.posargs
-    )
+    site = "dist/site"
+    session.run("sphinx-build", "--fail-on-warning", "--keep-going", "--fresh-env", "docs", site, *session.posargs)
+    session.run("python", "scripts/documentation/check_links.py", site)
 
 
 @nox.session

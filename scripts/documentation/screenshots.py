@@ -161,7 +161,7 @@ def take_report() -> None:
         program = next(block.text for block in blocks(page) if block.text.startswith("# weather.py"))
         (Path(folder) / "weather.py").write_text(program)
         suite = Path(sys.executable).with_name("mcp-conformance")
-        command = [suite, "server", "--command", "python weather.py", "--html", "report.html", "--allow-untested"]
+        command = [str(suite), "server", "--command", "python weather.py", "--html", "report.html", "--allow-untested"]
         subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True)
         with chromium() as browser:
             report = browser.new_page(viewport={"width": 1000, "height": 720})
