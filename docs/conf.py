@@ -25,6 +25,8 @@ exclude_patterns = ["tests", "examples"]
 html_theme = "furo"
 html_title = project
 html_theme_options = {"navigation_with_keys": True}
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False
 

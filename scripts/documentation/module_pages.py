@@ -13,7 +13,7 @@ from functools import cache, partial
 from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sphinx.pycode import ModuleAnalyzer
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["definition", "descriptions", "exported", "module_page", "public_modules"]
+
+
+_LONGEST_VALUE: Final = 60
+"""The greatest length of the value of a constant that is shown, in characters."""
 
 
 def public_modules() -> list[str]:
@@ -37,15 +41,32 @@ def exported(module: str) -> list[str]:
 
 
 @cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(Path(inspect.getfile(importlib.import_module(module))).read_text())
+
+
+@cache
 def _imports(module: str) -> Mapping[str, tuple[str, str]]:
     """Return the origins of imported names: the module, and the name in it."""
     found: dict[str, tuple[str, str]] = {}
-    tree = ast.parse(Path(inspect.getfile(importlib.import_module(module))).read_text())
     # The imports of an extra are in a `with` block.
-    inside = [each for node in tree.body if isinstance(node, ast.With) for each in node.body]
-    for node in [*tree.body, *inside]:
+    inside = [each for node in _tree(module).body if isinstance(node, ast.With) for each in node.body]
+    for node in [*_tree(module).body, *inside]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PUBLIC:
             found.update({alias.asname or alias.name: (node.module or "", alias.name) for alias in node.names})
+    return found
+
+
+@cache
+def _definitions(module: str) -> Mapping[str, ast.stmt]:
+    """Return the statements that define the names of a module."""
+    found: dict[str, ast.stmt] = {}
+    for node in _tree(module).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            found.setdefault(node.name, node)
+        elif isinstance(node, ast.AnnAssign | ast.Assign):
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            found.update({target.id: node for target in targets if isinstance(target, ast.Name)})
     return found
 
 
@@ -101,18 +122,20 @@ def module_page(module: str) -> str:
 
 def _line(defined: str) -> int:
     module, _, name = defined.rpartition(".")
-    return ModuleAnalyzer.for_module(module).find_tags().get(name, ("", 0, 0))[1]
+    node = _definitions(module).get(name)
+    return 0 if node is None else node.lineno
 
 
 def _directive(module: str, name: str) -> list[str]:
     value: object = getattr(importlib.import_module(module), name)
     source, _, original = definition(module, name).rpartition(".")
-    analyzer = ModuleAnalyzer.for_module(source)
     # An alias of a class is data.
-    if analyzer.find_tags().get(original, ("",))[0] not in {"class", "def"}:
+    if isinstance(_definitions(source).get(original), ast.AnnAssign | ast.Assign):
         # Autodoc finds the docstring of a constant only in the module that defines it.
-        text = [] if source == module else analyzer.find_attr_docs().get(("", original), [])
-        return [f".. autodata:: {module}.{name}", "", *(f"   {line}" for line in text)]
+        docstrings = ModuleAnalyzer.for_module(source).find_attr_docs()
+        text = [] if source == module else docstrings.get(("", original), [])
+        hidden = ["   :no-value:"] if len(repr(value)) > _LONGEST_VALUE else []
+        return [f".. autodata:: {module}.{name}", *hidden, "", *(f"   {line}" for line in text)]
     if inspect.isclass(value):
         kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
         inherits = [] if value.__bases__ == (object,) else ["   :show-inheritance:"]
