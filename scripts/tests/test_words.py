@@ -334,7 +334,7 @@ def repository(tmp_path: Path) -> Path:
         "one/a.py": f"# it was {word}\n",
         "one/b.md": f"It was {word}, and {word}.\n",
         "two/c.py": "# clean\n",
-        "docs/reference/d.md": f"It was {word}.\n",
+        "docs/reference/modules/d.md": f"It was {word}.\n",
         "ignored/e.md": f"It was {word}.\n",
         ".gitignore": "ignored\n",
     }.items():
