@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import pathlib
+import re
 import types
 import typing
 from collections import abc
@@ -16,6 +17,8 @@ from mcp_server.errors import RegistrationError
 from mcp_server.schema.annotations import Scope, Unresolvable
 from mcp_server.schema.constraints import annotate, check, constrain
 from mcp_server.schema.containers import any_spec, array_spec, mapping_spec, tuple_spec, union_spec
+from mcp_server.schema.metadata import NotUnderstood, settings
+from mcp_server.schema.models import adopt, is_model, model_spec
 from mcp_server.schema.records import MISSING, Member, dump_members, load_members, plan, record_of
 from mcp_server.schema.references import Ref, embed
 from mcp_server.schema.scalars import SCALARS, choice_spec, enum_pairs, path_spec
@@ -132,13 +135,17 @@ class Compiler:
         return annotate(constrain(self.spec(base, scope), param, self.failure), param)
 
     def param(self, marks: Sequence[object]) -> Param:
-        """Return the combined settings of the metadata of an `Annotated`; later ones take precedence."""
+        """Return the combined settings of the metadata of an `Annotated`; later ones take precedence.
+
+        Raises:
+            RegistrationError: Metadata has no counterpart, or settings contradict each other.
+        """
         said: dict[str, object] = {}
         for mark in marks:
-            if isinstance(mark, str):
-                said["description"] = mark
-            elif isinstance(mark, Param):
-                said.update({name: value for name in _PARAM_FIELDS if (value := getattr(mark, name)) is not None})
+            try:
+                said.update(settings(mark))
+            except NotUnderstood as error:
+                raise self.failure(str(error)) from error
         param = Param(**said)  # type: ignore[arg-type]  # values of the same class, or a string
         return check(param, self.failure)
 
@@ -153,7 +160,27 @@ class Compiler:
             pairs.append((written, value))
         return choice_spec(pairs)
 
+    def _model(self, kind: type, hint: object) -> TypeSpec:
+        def define(schema: JsonObject) -> JsonObject:
+            return adopt(schema, self._free_name, self._definitions)
+
+        known = self._named.get(hint)
+        if known is not None:
+            return known
+        try:
+            spec = model_spec(kind, hint, define, output=self._output)
+        except Exception as error:  # the library calls code of the author
+            raise self.failure(f"the model {kind.__qualname__} has no JSON Schema ({error})") from error
+        if not isinstance(spec.schema, Ref):
+            name = self._free_name(re.sub(r"\W+", "_", kind.__name__).strip("_"))
+            self._definitions[name] = spec.schema
+            spec = attrs.evolve(spec, schema=Ref(name))
+        self._named[hint] = spec
+        return spec
+
     def _class(self, kind: type) -> TypeSpec:
+        if is_model(kind):
+            return self._model(kind, kind)
         if issubclass(kind, enum.Enum):
             pairs = enum_pairs(kind)
             if not pairs:
@@ -188,6 +215,8 @@ class Compiler:
             if key.kinds != {"string"}:
                 raise self.failure(f"the keys of a JSON object are strings, not {key.expected}; use dict[str, ...]")
             return mapping_spec(key, self.spec(arguments[1], scope))
+        if isinstance(origin, type) and is_model(origin):
+            return self._model(origin, hint)
         spec = self._record(origin, hint, arguments) if isinstance(origin, type) else None
         if spec is None:
             raise self._unsupported(hint)
@@ -221,9 +250,8 @@ class Compiler:
                 members = load_members(steps, value, expected)
                 try:
                     return record.make(members)
-                except (ValueError, TypeError) as error:
-                    # Raised by a validator of the class because of the received values.
-                    raise Mismatch.of(f"{expected}: {error}", describe(value)) from error
+                except Exception as error:  # the constructor is code of the author
+                    raise Mismatch.raised(expected, describe(value), error) from error
 
             return TypeSpec(
                 schema=schema,
@@ -283,11 +311,7 @@ class Compiler:
         known = self._named.get(key)
         if known is not None:
             return known
-        unique, number = name, 1
-        while unique in self._definitions:
-            number += 1
-            unique = f"{name}{number}"
-        self._definitions[unique] = {}
+        unique = self._free_name(name)
 
         def load(value: JsonValue) -> object:
             return built.load(value)
@@ -317,6 +341,15 @@ class Compiler:
         entry.expected, entry.tags = built.expected, built.tags
         return entry
 
+    def _free_name(self, name: str) -> str:
+        """Return a name for a definition, and reserve it."""
+        unique, number = name, 1
+        while unique in self._definitions:
+            number += 1
+            unique = f"{name}{number}"
+        self._definitions[unique] = {}
+        return unique
+
     def _of_value(self, value: object) -> TypeSpec:
         """Return the type specification of a value of unknown type."""
         kind = type(value)
@@ -328,9 +361,6 @@ class Compiler:
             except RegistrationError:
                 raise Mismatch.of("a value that JSON can represent", f"a value of type {kind.__qualname__}") from None
         return self._named[kind]
-
-
-_PARAM_FIELDS: Final = tuple(name for name in Param.__annotations__)
 
 
 def _hashable(hint: object) -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
+from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -13,7 +16,7 @@ from mcp_server.schema.type_spec import Mismatch, Param, TypeSpec, describe
 from mcp_server.schema.validation import InvalidSchema, compile_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mcp_core.errors import McpError
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -26,6 +29,21 @@ _LENGTHS: Final = {
     "array": ("minItems", "maxItems", "items"),
     "object": ("minProperties", "maxProperties", "members"),
 }
+
+
+def _is_multiple(value: float, of: float) -> bool:
+    # Exact: in binary, 0.3 would be no multiple of 0.1.
+    return not Fraction(repr(value)) % Fraction(repr(of))
+
+
+_NUMBER_LIMITS: Final[Mapping[str, tuple[str, str, Callable[[float, float], bool]]]] = {
+    "minimum": ("minimum", "at least", operator.ge),
+    "exclusive_minimum": ("exclusiveMinimum", "greater than", operator.gt),
+    "maximum": ("maximum", "at most", operator.le),
+    "exclusive_maximum": ("exclusiveMaximum", "less than", operator.lt),
+    "multiple_of": ("multipleOf", "a multiple of", _is_multiple),
+}
+"""By setting: the keyword, the text of an error, and the comparison with the bound."""
 
 _Check = tuple[str, "Callable[[JsonValue], bool]"]
 
@@ -44,10 +62,12 @@ def check(param: Param, failure: Callable[[str], McpError]) -> Param:
         said: object = getattr(param, name)
         if said is not None and not isinstance(said, str):
             raise failure(f"{name} must be a string, not {said!r}")
-    for name in ("minimum", "maximum"):
+    for name in ("minimum", "maximum", "exclusive_minimum", "exclusive_maximum", "multiple_of"):
         said = getattr(param, name)
         if said is not None and not (type(said) is int or (type(said) is float and math.isfinite(said))):
             raise failure(f"{name} must be a finite number, not {said!r}")
+    if param.multiple_of is not None and param.multiple_of <= 0:
+        raise failure(f"multiple_of must be greater than 0, not {param.multiple_of}")
     for name in ("min_length", "max_length"):
         said = getattr(param, name)
         if said is not None and (type(said) is not int or said < 0):
@@ -57,6 +77,14 @@ def check(param: Param, failure: Callable[[str], McpError]) -> Param:
         high: float | None = getattr(param, most)
         if low is not None and high is not None and low > high:
             raise failure(f"no value can be at least {low} ({least}) and at most {high} ({most})")
+    for least, most in (("exclusive_minimum", "maximum"), ("minimum", "exclusive_maximum")):
+        low, high = getattr(param, least), getattr(param, most)
+        if low is not None and high is not None and low >= high:
+            raise failure(f"no value can be within {low} ({least}) and {high} ({most})")
+    if None not in (low := param.exclusive_minimum, high := param.exclusive_maximum) and not low < high:  # type: ignore[operator]  # neither is None
+        raise failure(
+            f"no value can be greater than {low} (exclusive_minimum) and less than {high} (exclusive_maximum)"
+        )
     return param
 
 
@@ -128,17 +156,17 @@ def constrain(spec: TypeSpec, param: Param, failure: Callable[[str], McpError]) 
 def _limit_numbers(
     spec: TypeSpec, limits: Param, failure: Callable[[str], McpError], keywords: JsonObject, checks: list[_Check]
 ) -> None:
-    minimum, maximum = limits.minimum, limits.maximum
-    if minimum is None and maximum is None:
-        return
-    if not spec.kinds <= _NUMBERS:
-        raise failure(f"minimum and maximum apply to numbers, not to {spec.expected}")
-    if minimum is not None:
-        keywords["minimum"] = minimum
-        checks.append((f"at least {minimum}", lambda value: isinstance(value, int | float) and value >= minimum))
-    if maximum is not None:
-        keywords["maximum"] = maximum
-        checks.append((f"at most {maximum}", lambda value: isinstance(value, int | float) and value <= maximum))
+    given = [(name, bound) for name in _NUMBER_LIMITS if (bound := getattr(limits, name)) is not None]
+    for name, bound in given:
+        if not spec.kinds <= _NUMBERS:
+            raise failure(f"{name} applies to numbers, not to {spec.expected}")
+        keyword, text, holds = _NUMBER_LIMITS[name]
+        keywords[keyword] = bound
+        checks.append((f"{text} {bound}", partial(_holds, holds, bound)))
+
+
+def _holds(holds: Callable[[float, float], bool], bound: float, value: JsonValue) -> bool:
+    return isinstance(value, int | float) and holds(value, bound)
 
 
 def _limit_lengths(

@@ -129,8 +129,8 @@ def _form(members: Sequence[Member], make: Callable[[dict[str, object]], object]
         values = load_members(steps, content, "an object with the fields of the form")
         try:
             return make(values)
-        except (ValueError, TypeError) as error:
-            raise Mismatch.of(f"valid values: {error}", "others") from error
+        except Exception as error:  # the constructor is code of the author
+            raise Mismatch.raised("valid values", "others", error) from error
 
     return Form(
         schema=RequestedSchema(properties={name: field.schema for name, field in fields.items()}, required=required),
@@ -141,6 +141,9 @@ def _form(members: Sequence[Member], make: Callable[[dict[str, object]], object]
 
 def _field(member: Member, compiler: Compiler) -> _Field:
     hint, param = _bare(member, compiler)
+    for name in ("exclusive_minimum", "exclusive_maximum", "multiple_of", "pattern"):
+        if getattr(param, name) is not None and not (name == "pattern" and hint in _TEXTS):
+            raise compiler.failure(f"a form cannot express {name}; {_ADVICE}")
     spec = constrain(compiler.spec(hint, member.scope), param, compiler.failure)
     default: JsonValue = None
     if member.default is not MISSING and member.default is not None:

@@ -12,6 +12,7 @@ import attrs
 
 from mcp_server.schema.annotations import Scope, annotations_of
 from mcp_server.schema.docstring import parse_docstring
+from mcp_server.schema.models import is_model, model_fields
 from mcp_server.schema.type_spec import (
     FAULTS_KEPT,
     Fault,
@@ -119,6 +120,8 @@ def _generated(kind: type) -> bool:
 
 
 def _members(kind: type, *, output: bool) -> tuple[tuple[Member, ...], Callable[[dict[str, object]], object]] | None:
+    if is_model(kind):
+        return _model_members(kind)
     if is_typeddict(kind):
         return _typed_dict_members(kind), dict
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -128,6 +131,22 @@ def _members(kind: type, *, output: bool) -> tuple[tuple[Member, ...], Callable[
     if dataclasses.is_dataclass(kind):
         return _dataclass_members(kind, output=output), lambda values: kind(**values)
     return None
+
+
+def _model_members(kind: type) -> tuple[tuple[Member, ...], Callable[[dict[str, object]], object]]:
+    """Return the fields of a pydantic model or a msgspec Struct, for a form."""
+    fields, make = model_fields(kind)
+    members = tuple(
+        Member(
+            name=field.name,
+            hint=field.hint,
+            scope=Scope({}, {}),
+            required=field.required,
+            default=MISSING if field.required else field.default,
+        )
+        for field in fields
+    )
+    return members, make
 
 
 def _typed_dict_members(kind: type) -> tuple[Member, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, get_args, get_origin
 
 import attrs
@@ -18,16 +19,34 @@ from mcp_server.schema.annotations import Function, Scope, Unresolvable, functio
 from mcp_server.schema.compiler import Compiler
 from mcp_server.schema.depends import Depends
 from mcp_server.schema.docstring import Docstring, parse_docstring
+from mcp_server.schema.metadata import NotUnderstood, field_settings, is_field
 from mcp_server.schema.records import MISSING, Member, load_members, plan
 from mcp_server.schema.type_spec import InvalidArguments, Load, Mismatch, Param, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["InvalidArguments", "Param", "Parameters", "Problem", "label", "parameters"]
+
+
+@attrs.frozen(kw_only=True)
+class Supplied:
+    """The names and defaults of parameters that `pydantic.Field` sets, which Python does not know."""
+
+    aliases: Mapping[str, str]
+    """The parameters by the names of their arguments, where these differ."""
+    defaults: Mapping[str, Callable[[], object]]
+    """By parameter: the function that creates the default."""
+
+    def complete(self, values: dict[str, object]) -> dict[str, object]:
+        """Return the values by parameter, with these defaults."""
+        if not self.aliases and not self.defaults:
+            return values
+        named = {self.aliases.get(name, name): value for name, value in values.items()}
+        return {**{name: make() for name, make in self.defaults.items() if name not in named}, **named}
 
 
 @attrs.frozen(kw_only=True)
@@ -43,6 +62,7 @@ class Parameters:
     injected: Mapping[str, type | Depends]
     """The parameters that the caller provides, with their classes or dependencies. They are not in the schema."""
     _plan: dict[str, tuple[Load, bool, bool]]
+    _supplied: Supplied
 
     def bind(self, arguments: JsonObject) -> dict[str, object]:
         """Convert arguments to the values of the parameters.
@@ -57,7 +77,7 @@ class Parameters:
             InvalidArguments: The arguments do not match the schema. The error lists up to 20 problems.
         """
         try:
-            return load_members(self._plan, arguments, "an object with the arguments")
+            return self._supplied.complete(load_members(self._plan, arguments, "an object with the arguments"))
         except Mismatch as mismatch:
             raise InvalidArguments(mismatch.problems()) from None
         except RecursionError:
@@ -89,6 +109,8 @@ class Signature:
     """The parameters that the caller provides."""
     said: Docstring
     """The parsed docstring."""
+    supplied: Supplied
+    """What changes the arguments before the function is called."""
 
 
 def read_signature(function: Function, injected: Collection[type]) -> Signature:
@@ -102,6 +124,8 @@ def read_signature(function: Function, injected: Collection[type]) -> Signature:
         raise RegistrationError(f"{owner}: cannot read the signature ({error}); wrap it in a function") from error
     said = parse_docstring(inspect.getdoc(function) if inspect.isroutine(function) else None)
     members: list[Member] = []
+    aliases: dict[str, str] = {}
+    defaults: dict[str, Callable[[], object]] = {}
     given: dict[str, type | Depends] = {}
     for name, parameter in signature.parameters.items():
         compiler.at(f"parameter {name!r}")
@@ -110,18 +134,51 @@ def read_signature(function: Function, injected: Collection[type]) -> Signature:
         if kind is not None:
             given[name] = kind
             continue
-        default: object = MISSING if parameter.default is parameter.empty else parameter.default
-        members.append(
-            Member(
-                name=name,
-                hint=parameter.annotation,
-                scope=scope,
-                required=default is MISSING,
-                default=default,
-                description=said.members.get(name),
-            )
-        )
-    return Signature(owner=owner, members=tuple(members), injected=given, said=said)
+        try:
+            member, make_default = _member(name, parameter, scope)
+        except NotUnderstood as error:
+            raise compiler.failure(str(error)) from error
+        if make_default is not None:
+            defaults[name] = make_default
+        if member.name != name:
+            aliases[member.name] = name
+        members.append(attrs.evolve(member, description=said.members.get(name)))
+    supplied = Supplied(aliases=aliases, defaults=defaults)
+    return Signature(owner=owner, members=tuple(members), injected=given, said=said, supplied=supplied)
+
+
+def _member(name: str, parameter: inspect.Parameter, scope: Scope) -> tuple[Member, Callable[[], object] | None]:
+    """Return the member of a parameter, and the function that creates its default if Python does not know it."""
+    default: object = MISSING if parameter.default is parameter.empty else parameter.default
+    hint: object = parameter.annotation
+    member = Member(name=name, hint=hint, scope=scope, required=default is MISSING, default=default)
+    if isinstance(hint, str):
+        try:
+            hint = scope.evaluate(hint)
+        except Unresolvable:
+            return member, None  # the compiler raises the error
+    base, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    fields = [mark for mark in [*marks, default] if is_field(mark)]
+    if not fields:
+        return member, None
+    said = [field_settings(field, missing=MISSING) for field in fields]
+    metadata = (*(mark for mark in marks if not is_field(mark)), *(each.param for each in said))
+    make: Callable[[], object] | None = None
+    if is_field(default):
+        default = MISSING
+    for each in said:
+        if callable(each.make_default):
+            make = each.make_default
+        elif each.default is not MISSING:
+            default, make = each.default, partial(_same, each.default)
+    alias = next((each.alias for each in said if each.alias is not None), name)
+    annotated: object = Annotated[(base, *metadata)]
+    required = default is MISSING and make is None
+    return attrs.evolve(member, name=alias, hint=annotated, required=required, default=default), make
+
+
+def _same(value: object) -> object:
+    return value
 
 
 def _check_kind(compiler: Compiler, parameter: inspect.Parameter) -> None:
@@ -192,6 +249,7 @@ def parameters(function: Function, *, injected: Collection[type] = ()) -> Parame
         description=signature.said.description or None,
         injected=signature.injected,
         plan=plan(specs),
+        supplied=signature.supplied,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from types import NoneType
@@ -41,6 +42,8 @@ __all__ = [
     "describe_object",
     "kind_of",
 ]
+
+_log: Final = logging.getLogger("mcp_server")
 
 JsonScalar: TypeAlias = str | int | float | bool | None
 """A JSON value that is neither an array nor an object."""
@@ -77,7 +80,8 @@ _EXACT_DIGITS: Final = 10**20
 class Param:
     """Settings of a parameter, a field or a result in addition to its type: `Annotated[int, Param(minimum=1)]`.
 
-    A plain string, as in `Annotated[int, "how many"]`, is the same as `Param(description="how many")`.
+    A plain string, as in `Annotated[int, "how many"]`, is the same as `Param(description="how many")`. The metadata of
+    `annotated_types`, `pydantic.Field` and `msgspec.Meta` has the same effect.
     """
 
     description: str | None = None
@@ -88,6 +92,12 @@ class Param:
     """The smallest allowed number."""
     maximum: float | None = None
     """The largest allowed number."""
+    exclusive_minimum: float | None = None
+    """A number that all allowed numbers exceed."""
+    exclusive_maximum: float | None = None
+    """A number that exceeds all allowed numbers."""
+    multiple_of: float | None = None
+    """A number greater than 0 of which all allowed numbers are multiples."""
     min_length: int | None = None
     """The smallest allowed number of characters, items or members."""
     max_length: int | None = None
@@ -174,6 +184,17 @@ class Mismatch(Exception):
     def of(cls, expected: str, got: str) -> Mismatch:
         """Create a mismatch of the whole value."""
         return cls([((), expected, got)])
+
+    @classmethod
+    def raised(cls, expected: str, got: str, error: Exception) -> Mismatch:
+        """Create a mismatch from an exception of a constructor or a validator of the author.
+
+        The message of a `ValueError` or a `TypeError` is for the client. Any other exception is logged.
+        """
+        if isinstance(error, ValueError | TypeError):
+            return cls.of(f"{expected}: {error}", got)
+        _log.warning("a constructor or a validator raised %s", type(error).__qualname__, exc_info=error)
+        return cls.of(f"{expected}, which a validator did not accept", got)
 
     def under(self, step: str | int) -> list[Fault]:
         """Return the faults with a path that starts at the containing value."""
