@@ -172,7 +172,7 @@ async def stop_and_continue(
 
 
 async def change_last(flooding_server: FloodingServer, output: ClientOutput) -> None:
-    """Publish the last change, and again whenever the client listens anew: a stream that could not be resumed lost it."""
+    """Publish the last change, and again whenever the client listens again: a stream that could not be resumed lost it."""
     for times in count(2):
         flooding_server.server.resource_updated(LAST)
         await output.wait_for("listening", times)

@@ -69,7 +69,7 @@ class NotUnderstood(Exception):
 
 @attrs.frozen(kw_only=True)
 class FieldSettings:
-    """What a `pydantic.Field` says in addition to the settings of a `Param`."""
+    """The content of a `pydantic.Field`: the settings of a `Param`, a name and a default."""
 
     param: Param
     """The settings."""

@@ -33,7 +33,7 @@ __all__ = ["InvalidArguments", "Param", "Parameters", "Problem", "label", "param
 
 
 @attrs.frozen(kw_only=True)
-class Supplied:
+class FieldBinding:
     """The names and defaults of parameters that `pydantic.Field` sets, which Python does not know."""
 
     aliases: Mapping[str, str]
@@ -62,7 +62,7 @@ class Parameters:
     injected: Mapping[str, type | Depends]
     """The parameters that the caller provides, with their classes or dependencies. They are not in the schema."""
     _plan: dict[str, tuple[Load, bool, bool]]
-    _supplied: Supplied
+    _binding: FieldBinding
 
     def bind(self, arguments: JsonObject) -> dict[str, object]:
         """Convert arguments to the values of the parameters.
@@ -77,7 +77,7 @@ class Parameters:
             InvalidArguments: The arguments do not match the schema. The error lists up to 20 problems.
         """
         try:
-            return self._supplied.complete(load_members(self._plan, arguments, "an object with the arguments"))
+            return self._binding.complete(load_members(self._plan, arguments, "an object with the arguments"))
         except Mismatch as mismatch:
             raise InvalidArguments(mismatch.problems()) from None
         except RecursionError:
@@ -109,7 +109,7 @@ class Signature:
     """The parameters that the caller provides."""
     said: Docstring
     """The parsed docstring."""
-    supplied: Supplied
+    binding: FieldBinding
     """What changes the arguments before the function is called."""
 
 
@@ -143,8 +143,8 @@ def read_signature(function: Function, injected: Collection[type]) -> Signature:
         if member.name != name:
             aliases[member.name] = name
         members.append(attrs.evolve(member, description=said.members.get(name)))
-    supplied = Supplied(aliases=aliases, defaults=defaults)
-    return Signature(owner=owner, members=tuple(members), injected=given, said=said, supplied=supplied)
+    binding = FieldBinding(aliases=aliases, defaults=defaults)
+    return Signature(owner=owner, members=tuple(members), injected=given, said=said, binding=binding)
 
 
 def _member(name: str, parameter: inspect.Parameter, scope: Scope) -> tuple[Member, Callable[[], object] | None]:
@@ -249,7 +249,7 @@ def parameters(function: Function, *, injected: Collection[type] = ()) -> Parame
         description=signature.said.description or None,
         injected=signature.injected,
         plan=plan(specs),
-        supplied=signature.supplied,
+        binding=signature.binding,
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_server.schema.annotations import Function
     from mcp_server.schema.depends import Depends
-    from mcp_server.schema.signature import Supplied
+    from mcp_server.schema.signature import FieldBinding
 
 __all__ = ["PromptParameters", "prompt_arguments"]
 
@@ -43,7 +43,7 @@ class PromptParameters:
     injected: Mapping[str, type | Depends]
     """The parameters that the caller provides."""
     _plan: dict[str, tuple[Load, bool, bool]]
-    _supplied: Supplied
+    _binding: FieldBinding
 
     def bind(self, arguments: Mapping[str, str]) -> dict[str, object]:
         """Convert arguments to the values of the parameters.
@@ -58,7 +58,7 @@ class PromptParameters:
             InvalidArguments: The arguments do not match the parameters. The error lists up to 20 problems.
         """
         try:
-            return self._supplied.complete(load_members(self._plan, {**arguments}, "an object with the arguments"))
+            return self._binding.complete(load_members(self._plan, {**arguments}, "an object with the arguments"))
         except Mismatch as mismatch:
             raise InvalidArguments(mismatch.problems()) from None
 
@@ -100,7 +100,7 @@ def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> 
         description=signature.said.description or None,
         injected=signature.injected,
         plan=plan(specs),
-        supplied=signature.supplied,
+        binding=signature.binding,
     )
 
 
