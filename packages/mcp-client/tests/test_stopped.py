@@ -138,6 +138,8 @@ async def test_stopped_client_recovers_after_server_drops_streams(
                     with trio.CancelScope(shield=True):
                         await process.wait()
                 nursery.cancel_scope.cancel()
+    except trio.TooSlowError:
+        pytest.fail(f"the client did not end; it wrote {output.lines}, after {drops.count} drops")
     finally:
         log.removeHandler(drops)
     outcomes = {event: detail for event, detail in output.lines if event.startswith("outcome of")}
