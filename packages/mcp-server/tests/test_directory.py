@@ -529,7 +529,11 @@ async def test_add_directory_twice_raises_and_can_be_removed(root: Path) -> None
     server = make_server(root)
     with pytest.raises(RegistrationError, match="there is already a resource 'docs://d/"):
         server.add_directory(root, "docs://d/")
-    server.add_resource(lambda id: id, "x:{id}")
+
+    def by_id(id: str) -> str:
+        return id
+
+    server.add_resource(by_id, "x:{id}")
     with pytest.raises(RegistrationError, match="no resource 'x:' to remove"):
         server.remove_resource("x:")
     async with connected(server, R2026_07_28) as client:

@@ -35,7 +35,9 @@ def parameters_of(hint: object) -> PromptParameters:
 
 
 def test_arguments_from_signature_and_docstring() -> None:
-    def prompt(context: Context, topic, tone: Annotated[str, Param(title="Tone", description="How")] = "dry") -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001  # the tested case
+    def prompt(
+        context: Context, topic: str, tone: Annotated[str, Param(title="Tone", description="How")] = "dry"
+    ) -> str:
         """Write a poem.
 
         Args:

@@ -283,7 +283,7 @@ class Compiler:
             spec = self.spec(member.hint, member.scope)
             written = annotate(spec, Param(description=member.description), over=False).schema
             if member.default is not MISSING and not self._output:
-                written = _with_default(written, spec, member.default)
+                written = self._with_default(written, spec, member.default)
             properties[member.name] = written
             required = (
                 member.required if not self._output or (member.default is MISSING and not member.required) else True
@@ -341,6 +341,14 @@ class Compiler:
         entry.expected, entry.tags = built.expected, built.tags
         return entry
 
+    def _with_default(self, schema: JsonObject, spec: TypeSpec, default: object) -> JsonObject:
+        try:
+            written = spec.dump(default)
+        except Mismatch as mismatch:
+            advice = "; write 'T | None' for a value that may be None" if default is None else ""
+            raise self.failure(f"the default does not match the type: {mismatch.problems()[0]}{advice}") from None
+        return schema.merged({"default": written}) if isinstance(schema, Ref) else {**schema, "default": written}
+
     def _free_name(self, name: str) -> str:
         """Return a name for a definition, and reserve it."""
         unique, number = name, 1
@@ -394,12 +402,3 @@ def _tags(members: Mapping[str, tuple[TypeSpec, bool]]) -> dict[str, frozenset[J
         for name, (spec, required) in members.items()
         if required and spec.choices
     }
-
-
-def _with_default(schema: JsonObject, spec: TypeSpec, default: object) -> JsonObject:
-    """Return a schema with the default, if the default has a JSON representation."""
-    try:
-        written = spec.dump(default)
-    except Mismatch:
-        return schema
-    return schema.merged({"default": written}) if isinstance(schema, Ref) else {**schema, "default": written}

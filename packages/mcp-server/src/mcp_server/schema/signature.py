@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Final, get_args, get_origin
 
 import attrs
 
@@ -47,6 +47,10 @@ class FieldBinding:
             return values
         named = {self.aliases.get(name, name): value for name, value in values.items()}
         return {**{name: make() for name, make in self.defaults.items() if name not in named}, **named}
+
+
+_CONTEXT_NAMES: Final = frozenset({"context", "ctx"})
+"""Usual names of a `Context` parameter, which only its type identifies."""
 
 
 @attrs.frozen(kw_only=True)
@@ -112,6 +116,15 @@ class Signature:
     binding: FieldBinding
     """What changes the arguments before the function is called."""
 
+    def check_types(self, compiler: Compiler) -> None:
+        """Raise `RegistrationError` for a parameter without a type."""
+        for member in self.members:
+            if member.hint is MISSING:
+                compiler.at(f"parameter {member.name!r}")
+                raise compiler.failure(
+                    f"it has no type; write one, such as '{member.name}: str', or JsonValue for any value"
+                )
+
 
 def read_signature(function: Function, injected: Collection[type]) -> Signature:
     """Return the signature of a function. Raises `RegistrationError`."""
@@ -151,6 +164,8 @@ def _member(name: str, parameter: inspect.Parameter, scope: Scope) -> tuple[Memb
     """Return the member of a parameter, and the function that creates its default if Python does not know it."""
     default: object = MISSING if parameter.default is parameter.empty else parameter.default
     hint: object = parameter.annotation
+    if hint is parameter.empty and name in _CONTEXT_NAMES:
+        raise NotUnderstood(f"it has no type; write '{name}: Context', or the type of the argument")
     member = Member(name=name, hint=hint, scope=scope, required=default is MISSING, default=default)
     if isinstance(hint, str):
         try:
@@ -229,18 +244,19 @@ def parameters(function: Function, *, injected: Collection[type] = ()) -> Parame
     """Read the signature and the docstring of a function.
 
     Args:
-        function: A function, a method of an instance, a partial application, or a callable object. A parameter without
-            an annotation accepts any JSON value.
+        function: A function, a method of an instance, a partial application, or a callable object.
         injected: Classes whose values the caller provides, such as `Context`.
 
     Returns:
         The parameters of the function.
 
     Raises:
-        RegistrationError: A parameter has no JSON representation, or an annotation cannot be evaluated.
+        RegistrationError: A parameter has no type or no JSON representation, its default does not match its type, or an
+            annotation cannot be evaluated.
     """
     signature = read_signature(function, injected)
     compiler = Compiler(signature.owner)
+    signature.check_types(compiler)
     schema, specs = compiler.object_schema(signature.members, of="parameter {!r}")
     complete = compiler.finish(schema)
     return Parameters(

@@ -67,17 +67,18 @@ def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> 
     """Read the signature and the docstring of the function of a prompt.
 
     Args:
-        function: The function. A parameter without an annotation accepts any string.
+        function: The function.
         injected: Classes whose values the caller provides, such as `Context`.
 
     Returns:
         The parameters of the function.
 
     Raises:
-        RegistrationError: A parameter cannot be read from a string, or an annotation cannot be evaluated.
+        RegistrationError: A parameter has no type or cannot be read from a string, or an annotation cannot be evaluated.
     """
     signature = read_signature(function, injected)
     compiler = Compiler(signature.owner)
+    signature.check_types(compiler)
     specs: dict[str, tuple[TypeSpec, bool]] = {}
     arguments: list[PromptArgument] = []
     for member in signature.members:
