@@ -82,7 +82,8 @@ class FloodingServer:
         self.holding = trio.Event()
         self.stopped = trio.Event()
         self.release = trio.Event()
-        limits = Limits(log_messages_per_second=1_000_000, watched_resources=PIECES)
+        # With one less, the last change would be reported as a change of the resource above, if all others are pending.
+        limits = Limits(log_messages_per_second=1_000_000, watched_resources=PIECES + 1)
         self.server = server = Server("test", version="1", limits=limits)
 
         @server.resource(WATCHED)
