@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from typing import TYPE_CHECKING, Final
 
+import pytest
 import trio
 
 from documentation.chromium import chromium
@@ -19,6 +20,8 @@ from mcp_server.host.embedded import HttpHost
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+
+pytestmark = pytest.mark.xdist_group("browser")
 
 SCOPES: Final = {"notes:read": "Read your notes", "notes:write": "Change your notes"}
 

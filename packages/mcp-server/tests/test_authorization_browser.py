@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
+pytestmark = pytest.mark.xdist_group("browser")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as started:
