@@ -55,8 +55,8 @@ class DropCounter(logging.Handler):
 class ClientOutput:
     """The lines that the client wrote, and a way to wait for them."""
 
-    def __init__(self, process: trio.Process) -> None:
-        self.lines: list[tuple[str, str]] = []
+    def __init__(self, process: trio.Process, lines: list[tuple[str, str]]) -> None:
+        self._lines = lines
         self._process: Final = process
         self._changed = trio.Event()
 
@@ -65,12 +65,12 @@ class ClientOutput:
         rest = b""
         async for data in self._process.stdout:
             *chunk, rest = (rest + data).split(b"\n")
-            self.lines += [(event, detail) for event, detail in map(json.loads, chunk)]
+            self._lines += [(event, detail) for event, detail in map(json.loads, chunk)]
             self._changed.set()
             self._changed = trio.Event()
 
     async def wait_for(self, event: str, times: int = 1) -> None:
-        while Counter(name for name, _ in self.lines)[event] < times:
+        while Counter(name for name, _ in self._lines)[event] < times:
             await self._changed.wait()
 
 
@@ -116,6 +116,7 @@ async def test_stopped_client_recovers_after_server_drops_streams(
     revision: Revision, caplog: pytest.LogCaptureFixture
 ) -> None:
     flooding_server = FloodingServer()
+    lines: list[tuple[str, str]] = []
     drops = DropCounter()
     log = logging.getLogger("mcp_server")
     caplog.set_level(logging.DEBUG, "mcp_server")
@@ -129,7 +130,7 @@ async def test_stopped_client_recovers_after_server_drops_streams(
                 (url,) = await nursery.start(serve)
                 command = [sys.executable, str(PROGRAM), url, str(revision)]
                 process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
-                output = ClientOutput(process)
+                output = ClientOutput(process, lines)
                 nursery.start_soon(output.read)
                 try:
                     await stop_and_continue(flooding_server, drops, output, process)
@@ -140,11 +141,11 @@ async def test_stopped_client_recovers_after_server_drops_streams(
                         await process.wait()
                 nursery.cancel_scope.cancel()
     except trio.TooSlowError:
-        pytest.fail(f"the client did not end; it wrote {output.lines}, after {drops.count} drops")
+        pytest.fail(f"the client did not end; it wrote {lines}, after {drops.count} drops")
     finally:
         log.removeHandler(drops)
-    outcomes = {event: detail for event, detail in output.lines if event.startswith("outcome of")}
-    assert Counter(event for event, _ in output.lines if event.startswith("outcome of")) == dict.fromkeys(outcomes, 1)
+    outcomes = {event: detail for event, detail in lines if event.startswith("outcome of")}
+    assert Counter(event for event, _ in lines if event.startswith("outcome of")) == dict.fromkeys(outcomes, 1)
     assert outcomes == {
         "outcome of hold 0": "result",
         "outcome of hold 1": "result",
