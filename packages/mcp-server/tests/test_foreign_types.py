@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Generic, TypeVar
@@ -28,6 +29,8 @@ from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2024_11_05, R2025_03_26, REVISIONS, Revision
 from mcp_core.types import TextContent
 from mcp_server import Param, RegistrationError, Server, serve_stream
+from mcp_server.schema.annotations import Scope
+from mcp_server.schema.compiler import Compiler
 from mcp_server.schema.form import form_schema
 from mcp_server.schema.signature import InvalidArguments, parameters
 
@@ -396,6 +399,60 @@ class Receipt:
     customer: Customer
     parcel: Parcel
     at: datetime.datetime
+
+
+# --- containers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "value", "made"),
+    [
+        (deque[int], {"type": "array", "items": {"type": "integer"}}, [1, 2], deque([1, 2])),
+        (
+            dict[int, str],
+            {
+                "type": "object",
+                "additionalProperties": {"type": "string"},
+                "propertyNames": {"pattern": "^(0|-?[1-9][0-9]{0,17})$"},
+            },
+            {"-7": "a", "0": "b"},
+            {-7: "a", 0: "b"},
+        ),
+        (
+            OrderedDict[str, int],
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            {"b": 1, "a": 2},
+            OrderedDict(b=1, a=2),
+        ),
+        (Counter[str], {"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 2}, Counter(a=2)),
+        (
+            defaultdict[str, list[int]],
+            {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "integer"}}},
+            {"a": [1]},
+            defaultdict(list, a=[1]),
+        ),
+        (Counter, {"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 2}, Counter(a=2)),
+    ],
+)
+def test_container_is_read_and_written(kind: object, schema: object, value: object, made: object) -> None:
+    def tool(x: object) -> None: ...
+
+    tool.__annotations__["x"] = kind
+    read = parameters(tool)
+    assert read.schema["properties"] == {"x": schema}
+    got = read.bind({"x": value})["x"]  # type: ignore[dict-item]  # JSON
+    assert got == made
+    assert type(got) is type(made)
+    if isinstance(got, defaultdict):
+        assert got["missing"] == []
+    assert Compiler("test", output=True).spec(kind, Scope({}, {})).dump(made) == value
+
+
+@pytest.mark.parametrize("name", ["a", "01", "-0", "1.0", "1" * 19, ""])
+def test_member_that_is_no_integer_key_rejected(name: str) -> None:
+    def tool(x: dict[int, str]) -> None: ...
+
+    assert len(problems(tool, {"x": {name: "a"}})) == 1
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------

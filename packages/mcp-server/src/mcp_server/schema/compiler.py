@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import pathlib
 import re
@@ -16,7 +17,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_server.errors import RegistrationError
 from mcp_server.schema.annotations import Scope, Unresolvable
 from mcp_server.schema.constraints import annotate, check, constrain
-from mcp_server.schema.containers import any_spec, array_spec, mapping_spec, tuple_spec, union_spec
+from mcp_server.schema.containers import any_spec, array_spec, integer_key_spec, mapping_spec, tuple_spec, union_spec
 from mcp_server.schema.metadata import NotUnderstood, settings
 from mcp_server.schema.models import adopt, is_model, model_spec
 from mcp_server.schema.records import MISSING, Member, dump_members, load_members, plan, record_of
@@ -31,6 +32,7 @@ __all__ = ["Compiler"]
 
 _ARRAYS: Final[dict[object, type]] = {
     list: list,
+    collections.deque: collections.deque,
     set: set,
     frozenset: frozenset,
     abc.Sequence: list,
@@ -40,7 +42,16 @@ _ARRAYS: Final[dict[object, type]] = {
     abc.Set: set,
     abc.MutableSet: set,
 }
-_MAPPINGS: Final = (dict, abc.Mapping, abc.MutableMapping)
+_MAPPINGS: Final = (
+    dict,
+    abc.Mapping,
+    abc.MutableMapping,
+    collections.OrderedDict,
+    collections.Counter,
+    collections.defaultdict,
+)
+_WITH_EMPTY_VALUE: Final = (int, float, str, list, dict, set)
+"""The types of values of a `defaultdict` for which a factory is known."""
 
 
 class Compiler:
@@ -193,7 +204,8 @@ class Compiler:
         if kind is tuple:
             return array_spec(any_spec(self._of_value), tuple)
         if kind in _MAPPINGS:
-            return mapping_spec(SCALARS[str], any_spec(self._of_value))
+            item = SCALARS[int] if kind is collections.Counter else any_spec(self._of_value)
+            return self._mapping(kind, SCALARS[str], item, object)
         spec = self._record(kind, kind, ())
         if spec is None:
             raise self._unsupported(kind)
@@ -210,17 +222,32 @@ class Compiler:
             if len(arguments) == 2 and arguments[1] is Ellipsis:
                 return array_spec(self.spec(arguments[0], scope), tuple)
             return tuple_spec([self.spec(argument, scope) for argument in arguments])
-        if origin in _MAPPINGS:
+        if isinstance(origin, type) and origin in _MAPPINGS:
             key = self.spec(arguments[0], scope)
+            if key is SCALARS[int]:
+                key = integer_key_spec()
             if key.kinds != {"string"}:
                 raise self.failure(f"the keys of a JSON object are strings, not {key.expected}; use dict[str, ...]")
-            return mapping_spec(key, self.spec(arguments[1], scope))
+            values = int if origin is collections.Counter else arguments[1]
+            return self._mapping(origin, key, self.spec(values, scope), values)
         if isinstance(origin, type) and is_model(origin):
             return self._model(origin, hint)
         spec = self._record(origin, hint, arguments) if isinstance(origin, type) else None
         if spec is None:
             raise self._unsupported(hint)
         return spec
+
+    def _mapping(self, kind: type, key: TypeSpec, item: TypeSpec, values: object) -> TypeSpec:
+        if kind is collections.OrderedDict:
+            return mapping_spec(key, item, kind, collections.OrderedDict)
+        if kind is collections.Counter:
+            return mapping_spec(key, item, kind, _counter)
+        if kind is collections.defaultdict:
+            # A missing member has the empty value of its type, such as 0 and [].
+            factory = get_origin(values) or values
+            known = factory if isinstance(factory, type) and factory in _WITH_EMPTY_VALUE else None
+            return mapping_spec(key, item, kind, lambda members: collections.defaultdict(known, members))
+        return mapping_spec(key, item)
 
     def _unsupported(self, hint: object) -> RegistrationError:
         name = hint.__qualname__ if isinstance(hint, type) else repr(hint)
@@ -369,6 +396,10 @@ class Compiler:
             except RegistrationError:
                 raise Mismatch.of("a value that JSON can represent", f"a value of type {kind.__qualname__}") from None
         return self._named[kind]
+
+
+def _counter(members: dict[object, object]) -> object:
+    return collections.Counter({name: count for name, count in members.items() if isinstance(count, int)})
 
 
 def _hashable(hint: object) -> bool:

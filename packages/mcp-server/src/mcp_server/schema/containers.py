@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
 
 from mcp_server.schema.scalars import SCALARS
 from mcp_server.schema.type_spec import (
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_server.schema.type_spec import JsonScalar
 
-__all__ = ["any_spec", "array_spec", "mapping_spec", "tuple_spec", "union_spec"]
+__all__ = ["any_spec", "array_spec", "integer_key_spec", "mapping_spec", "tuple_spec", "union_spec"]
 
 T = TypeVar("T")
 
@@ -33,6 +36,10 @@ _NAME_CHARS: Final = 80
 _COLLISIONS: Final = 1_000
 """Largest number of items of a set whose hash equals that of another item. Integers with equal hashes are easy to find,
 and building a set of them takes quadratic time."""
+
+_INTEGER_KEY: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
+"""An integer as the name of a member, in one form only. Integers of up to 18 digits have different hashes: larger ones with
+equal hashes would take quadratic time."""
 
 _Faults = list[Fault]
 
@@ -67,7 +74,7 @@ def _dump_each(item: TypeSpec, items: Iterable[object]) -> JsonValue:
 
 
 def array_spec(item: TypeSpec, kind: type) -> TypeSpec:
-    """Return the type specification of a list, a set, a frozenset or a tuple of any length."""
+    """Return the type specification of a list, a deque, a set, a frozenset or a tuple of any length."""
     unique = kind in (set, frozenset)
     expected = "an array"
 
@@ -143,8 +150,34 @@ def tuple_spec(items: Sequence[TypeSpec]) -> TypeSpec:
     )
 
 
-def mapping_spec(key: TypeSpec, item: TypeSpec) -> TypeSpec:
-    """Return the type specification of a mapping, whose keys are read from strings."""
+def integer_key_spec() -> TypeSpec:
+    """Return the type specification of an integer that is the name of a member, and so a string in JSON."""
+
+    def load(value: JsonValue) -> object:
+        if type(value) is str and _INTEGER_KEY.fullmatch(value):
+            return int(value)
+        raise Mismatch.of("an integer as the name of a member", describe(value))
+
+    return attrs.evolve(
+        SCALARS[int],
+        schema={"pattern": f"^({_INTEGER_KEY.pattern})$"},
+        expected="an integer as the name of a member",
+        kinds=frozenset({"string"}),
+        load=load,
+    )
+
+
+def mapping_spec(
+    key: TypeSpec, item: TypeSpec, kind: type = dict, make: Callable[[dict[object, object]], object] | None = None
+) -> TypeSpec:
+    """Return the type specification of a mapping, whose keys are read from strings.
+
+    Args:
+        key: The type specification of the keys.
+        item: The type specification of the values.
+        kind: The class.
+        make: Creates a value of the class; `None` for a `dict`.
+    """
     plain = key is SCALARS[str]
 
     def load(value: JsonValue) -> object:
@@ -161,7 +194,7 @@ def mapping_spec(key: TypeSpec, item: TypeSpec) -> TypeSpec:
                     break
         if faults:
             raise Mismatch(faults)
-        return members
+        return members if make is None else make(members)
 
     def dump(value: object) -> JsonValue:
         if not isinstance(value, Mapping):
@@ -188,7 +221,7 @@ def mapping_spec(key: TypeSpec, item: TypeSpec) -> TypeSpec:
         kinds=frozenset({"object"}),
         load=load,
         dump=dump,
-        types=(dict,),
+        types=(kind,),
         hashable=False,
     )
 
