@@ -401,6 +401,36 @@ class Receipt:
     at: datetime.datetime
 
 
+# --- typing_extensions -------------------------------------------------------------------------------------------------
+
+
+class Settings(typing_extensions.TypedDict):
+    name: str
+    size: typing_extensions.NotRequired[int]
+    id: typing_extensions.ReadOnly[int]
+    tag: typing_extensions.NotRequired[typing_extensions.ReadOnly[str]]
+
+
+def test_typed_dict_of_typing_extensions_is_like_that_of_typing() -> None:
+    def tool(settings: Settings) -> None: ...
+
+    read = parameters(tool)
+    assert read.schema["properties"] == {
+        "settings": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "size": {"type": "integer"},
+                "id": {"type": "integer"},
+                "tag": {"type": "string"},
+            },
+            "required": ["name", "id"],
+            "additionalProperties": False,
+        }
+    }
+    assert read.bind({"settings": {"name": "a", "id": 1}}) == {"settings": {"name": "a", "id": 1}}
+
+
 # --- containers --------------------------------------------------------------------------------------------------------
 
 

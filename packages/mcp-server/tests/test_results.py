@@ -326,7 +326,9 @@ def test_large_integer_and_lone_surrogate_results_are_accepted() -> None:
     assert block == TextContent(text='{"result":["\\ud800"]}')
 
 
-@pytest.mark.parametrize("hint", [Path.open, type, complex, set[list[int]], dict[float, int], "Unknown" + "Class", range])
+@pytest.mark.parametrize(
+    "hint", [Path.open, type, complex, set[list[int]], dict[float, int], "Unknown" + "Class", range]
+)
 def test_unsupported_return_annotation_raises(hint: object) -> None:
     with pytest.raises(RegistrationError, match="the return annotation"):
         results(function_returning(hint))

@@ -707,7 +707,7 @@ class Unbound:
         (function_taking(list[complex]), ["complex"]),
         (function_taking(range), ["range"]),
         (function_taking(type[int]), ["type[int]"]),
-        (function_taking(dict[float, str]), ["dict[str, ...]", "an integer"]),
+        (function_taking(dict[float, str]), ["dict[str, ...]", "a number"]),
         (function_taking(set[list[int]]), ["use a list", "an array"]),
         (function_taking(set[Tree]), ["Tree"]),
         (function_taking(TupleEnum), ["TupleEnum", "strings or numbers"]),

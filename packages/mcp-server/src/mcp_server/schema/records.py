@@ -88,7 +88,7 @@ def record_of(kind: type, *, output: bool) -> Record | None:
     members, make = found
     said = parse_docstring(None if _generated(kind) else vars(kind).get("__doc__"))
     members = tuple(attrs.evolve(member, description=said.members.get(member.name)) for member in members)
-    mapping = is_typeddict(kind)
+    mapping = _is_typed_dict(kind)
     return Record(
         members=members,
         make=make,
@@ -122,7 +122,7 @@ def _generated(kind: type) -> bool:
 def _members(kind: type, *, output: bool) -> tuple[tuple[Member, ...], Callable[[dict[str, object]], object]] | None:
     if is_model(kind):
         return _model_members(kind)
-    if is_typeddict(kind):
+    if _is_typed_dict(kind):
         return _typed_dict_members(kind), dict
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return _named_tuple_members(kind), lambda values: kind(**values)
@@ -149,6 +149,20 @@ def _model_members(kind: type) -> tuple[tuple[Member, ...], Callable[[dict[str, 
     return members, make
 
 
+def _is_typed_dict(kind: type) -> bool:
+    # Before Python 3.13, `typing_extensions` has a `TypedDict` of its own.
+    return is_typeddict(kind) or type(kind).__name__ == "_TypedDictMeta"
+
+
+def _qualifier(hint: object) -> str | None:
+    """Return the name of the qualifier of a member of a `TypedDict`, or `None`."""
+    origin = get_origin(hint)
+    if origin in (Required, NotRequired):
+        return "Required" if origin is Required else "NotRequired"
+    name = getattr(origin, "_name", None) or getattr(origin, "__name__", None)
+    return name if name == "ReadOnly" else None
+
+
 def _typed_dict_members(kind: type) -> tuple[Member, ...]:
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     members = []
@@ -156,8 +170,8 @@ def _typed_dict_members(kind: type) -> tuple[Member, ...]:
         # The hint is evaluated here, because `RequiredType` and `NotRequired` decide whether the member is required.
         meaning = scope.evaluate(hint) if isinstance(hint, str | ForwardRef) else hint
         needed = name in required
-        if get_origin(meaning) in (Required, NotRequired):
-            needed = get_origin(meaning) is Required
+        while (qualifier := _qualifier(meaning)) is not None:
+            needed = qualifier == "Required" or (qualifier == "ReadOnly" and needed)
             (meaning,) = get_args(meaning)
         members.append(Member(name=name, hint=meaning, scope=scope, required=needed, may_be_absent=not needed))
     return tuple(members)
