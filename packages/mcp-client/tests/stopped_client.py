@@ -36,6 +36,9 @@ async def watch(client: Client) -> None:
                     if change.uri == LAST:
                         emit("last change")
                         return
+                    if change.uri == WATCHED:
+                        # More changes were unread than the client counts, or some were lost: this one stands for all of them.
+                        emit("listening", "again")
         except ConnectionEnded as error:
             emit("stream lost", type(error).__name__)
 
