@@ -221,6 +221,16 @@ def test_field_as_default_supplies_default_bounds_and_alias() -> None:
     assert read.bind({"in": "Ghent"})["tags"] is not read.bind({"in": "Ghent"})["tags"]
 
 
+def test_default_of_field_is_not_shared_by_calls() -> None:
+    def tool(tags: list[str] = Field(["a"])) -> None: ...  # noqa: B008  # the subject of the test
+
+    read = parameters(tool)
+    first = read.bind({})["tags"]
+    assert isinstance(first, list)
+    first.append("b")
+    assert read.bind({}) == {"tags": ["a"]}
+
+
 def test_field_in_annotated_with_default_of_python() -> None:
     def tool(days: Annotated[int, Field(ge=1, alias="d")] = 3) -> None: ...
 
@@ -254,6 +264,18 @@ def test_pydantic_model_as_parameter_is_validated_by_itself() -> None:
     ]
     assert problems(tool, {"customer": {"name": "Ada"}}) == [
         "customer.address: expected a value, because it is required, got nothing"
+    ]
+
+
+def test_model_with_many_problems_counts_them() -> None:
+    class Numbers(BaseModel):
+        numbers: list[int]
+
+    def tool(numbers: Numbers) -> None: ...
+
+    tool.__annotations__["numbers"] = Numbers
+    assert problems(tool, {"numbers": {"numbers": ["x"] * 50_000}}) == [
+        "numbers: expected an object (Numbers), got a value with 50,000 problems"
     ]
 
 

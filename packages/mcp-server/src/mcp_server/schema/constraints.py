@@ -45,6 +45,25 @@ _NUMBER_LIMITS: Final[Mapping[str, tuple[str, str, Callable[[float, float], bool
 }
 """By setting: the keyword, the text of an error, and the comparison with the bound."""
 
+_RANGES: Final = (
+    ("minimum", "maximum", operator.gt),
+    ("exclusive_minimum", "maximum", operator.ge),
+    ("minimum", "exclusive_maximum", operator.ge),
+    ("exclusive_minimum", "exclusive_maximum", operator.ge),
+    ("min_length", "max_length", operator.gt),
+)
+"""Pairs of a lower and an upper bound, each with the comparison that shows that no value is within them."""
+
+_RANGE_TEXTS: Final = {
+    "minimum": "at least",
+    "exclusive_minimum": "greater than",
+    "min_length": "at least",
+    "maximum": "at most",
+    "exclusive_maximum": "less than",
+    "max_length": "at most",
+}
+"""By setting: the text of an error."""
+
 _Check = tuple[str, "Callable[[JsonValue], bool]"]
 
 
@@ -72,19 +91,12 @@ def check(param: Param, failure: Callable[[str], McpError]) -> Param:
         said = getattr(param, name)
         if said is not None and (type(said) is not int or said < 0):
             raise failure(f"{name} must be a number of characters, items or members, not {said!r}")
-    for least, most in (("minimum", "maximum"), ("min_length", "max_length")):
+    for least, most, is_empty in _RANGES:
         low: float | None = getattr(param, least)
         high: float | None = getattr(param, most)
-        if low is not None and high is not None and low > high:
-            raise failure(f"no value can be at least {low} ({least}) and at most {high} ({most})")
-    for least, most in (("exclusive_minimum", "maximum"), ("minimum", "exclusive_maximum")):
-        low, high = getattr(param, least), getattr(param, most)
-        if low is not None and high is not None and low >= high:
-            raise failure(f"no value can be within {low} ({least}) and {high} ({most})")
-    if None not in (low := param.exclusive_minimum, high := param.exclusive_maximum) and not low < high:  # type: ignore[operator]  # neither is None
-        raise failure(
-            f"no value can be greater than {low} (exclusive_minimum) and less than {high} (exclusive_maximum)"
-        )
+        if low is not None and high is not None and is_empty(low, high):
+            lower, upper = _RANGE_TEXTS[least], _RANGE_TEXTS[most]
+            raise failure(f"no value can be {lower} {low} ({least}) and {upper} {high} ({most})")
     return param
 
 

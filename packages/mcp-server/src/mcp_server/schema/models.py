@@ -27,6 +27,8 @@ _REF: Final = "#/$defs/"
 _SHOULD_BE: Final = "Input should be "
 _PATH: Final = re.compile(r"(.*) - at `\$(.*)`", re.DOTALL)
 _STEP: Final = re.compile(r"\.(\w+)|\[(\d+)\]")
+_DESCRIBED_ERRORS: Final = 1_000
+"""Largest number of problems that are described. The client chooses their number, and pydantic describes all or none."""
 _EXPECTED: Final = re.compile(r"Expected (.*?)(?:, got .*)?", re.DOTALL)
 
 
@@ -99,6 +101,8 @@ def _of_pydantic(
             # In JSON mode, strings are dates, and arrays are tuples and sets.
             loaded: object = adapter.validate_json(json.dumps(value))
         except pydantic.ValidationError as error:
+            if (number := error.error_count()) > _DESCRIBED_ERRORS:
+                raise Mismatch.of(expected, f"a value with {number:,} problems") from None
             found = error.errors(include_url=False, include_context=False)
             raise Mismatch([_pydantic_fault(each, expected) for each in found]) from error
         except Exception as error:  # a validator is code of the author

@@ -6,6 +6,7 @@ arguments are an error: language models invent arguments, and would otherwise no
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from functools import partial
@@ -185,15 +186,11 @@ def _member(name: str, parameter: inspect.Parameter, scope: Scope) -> tuple[Memb
         if callable(each.make_default):
             make = each.make_default
         elif each.default is not MISSING:
-            default, make = each.default, partial(_same, each.default)
+            default, make = each.default, partial(copy.deepcopy, each.default)
     alias = next((each.alias for each in said if each.alias is not None), name)
     annotated: object = Annotated[(base, *metadata)]
     required = default is MISSING and make is None
     return attrs.evolve(member, name=alias, hint=annotated, required=required, default=default), make
-
-
-def _same(value: object) -> object:
-    return value
 
 
 def _check_kind(compiler: Compiler, parameter: inspect.Parameter) -> None:
