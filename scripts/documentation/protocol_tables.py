@@ -99,7 +99,10 @@ def _value(value: object) -> str:
         return _YES if value else _NO
     if isinstance(value, enum.Enum) and not isinstance(value, int):
         return str(value.value)
-    return _NO if value is None else str(int(value)) if isinstance(value, int) else str(value)
+    if value is None:
+        return _NO
+    # An error code is an `IntEnum`: its number is shown.
+    return str(int(value)) if isinstance(value, int) else str(value)
 
 
 def _capabilities() -> list[str]:

@@ -116,13 +116,9 @@ class _Test(pytest.Item):
             self.target.run([each.case for each in selected])
         ending = self.target.ending(self.case)
         if ending.skipped:
-            pytest.skip(
-                ending.text
-            )  # a check that does not apply is reported as skipped, which skips no test of this project
+            pytest.skip(ending.text)  # reports a check that does not apply; skips no test of this project
         if ending.known:
-            pytest.xfail(
-                ending.text
-            )  # a failure that the user's baseline expects, not an expected failure of this project
+            pytest.xfail(ending.text)  # reports a failure that the user's baseline expects
         if ending.text:
             raise _CheckFailed(ending.text)
 

@@ -16,8 +16,8 @@ __all__ = ["BACKLOG", "are_loopback", "listen", "split_bind", "urls"]
 BACKLOG: Final = 65_535
 """Number of connections that can wait to be accepted: as many as the system permits (Linux: `net.core.somaxconn`).
 
-A client whose connection does not fit tries again after a second at the earliest (RFC 6298 section 2.1). With 1,024, a well-behaved
-client waited that long while 3,600 connections were opened."""
+A client whose connection does not fit tries again after a second at the earliest (RFC 6298 section 2.1). With 1,024, a
+well-behaved client waited that long while 3,600 connections were opened."""
 
 _ABSENT: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """Errors for an address family that the system does not have: `localhost` often has an unusable address."""
