@@ -66,6 +66,8 @@ SUBPACKAGES: Final[Mapping[str, frozenset[str]]] = {
     "methods": _names("errors excerpts revisions jsonrpc types"),
     "conversion": _names("errors excerpts limits revisions jsonrpc types methods"),
     "json_schema": _names("errors excerpts revisions jsonrpc types methods conversion"),
+    # Types of the application, which describe arguments, results and forms.
+    "schema": _names("errors excerpts jsonrpc types"),
     # Observation of messages by both sides.
     "middleware": _names("errors excerpts revisions jsonrpc"),
     "telemetry": _names("errors excerpts revisions jsonrpc types methods middleware"),
@@ -174,6 +176,12 @@ PURE_STANDARD: Final = _names(
 
 PURE_PACKAGES: Final = _names("attrs orjson")
 """Other packages that mcp_core may import, with their modules."""
+
+PURE_FOR: Final[Mapping[str, frozenset[str]]] = {
+    # The classes of values: dates, paths and UUIDs. `threading` for a variable of the thread.
+    "schema": _names("builtins dataclasses datetime difflib fractions jsonschema_rs pathlib threading uuid"),
+}
+"""Further modules that one sub-package of mcp_core may import."""
 
 _HEAVY: Final = (
     "authlib", "cryptography", "h11", "hypercorn", "jinja2", "joserfc", "jsonschema_rs", "keyring", "quart", "rich", "yaml",
@@ -347,6 +355,7 @@ def _judge(module: Module, imported: Import) -> Iterator[Finding]:
         and imported.kind is not Kind.TYPES
         and _subpackage_of(module.name) not in IMPURE
         and not _is_pure(imported.target)
+        and imported.target not in PURE_FOR.get(_subpackage_of(module.name), frozenset())
     ):
         text = f"imports {imported.target}, which is not in the lists of what the core may use"
         yield Finding(place, Law.PURE, text)

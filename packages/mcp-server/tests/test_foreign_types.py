@@ -27,11 +27,11 @@ from mcp_client.testing import open_in_memory
 from mcp_core.errors import RequestFailed
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2024_11_05, R2025_03_26, REVISIONS, Revision
+from mcp_core.schema.annotations import Scope
+from mcp_core.schema.compiler import Compiler
+from mcp_core.schema.form import form_schema
 from mcp_core.types import TextContent
 from mcp_server import Param, RegistrationError, Server, serve_stream
-from mcp_server.schema.annotations import Scope
-from mcp_server.schema.compiler import Compiler
-from mcp_server.schema.form import form_schema
 from mcp_server.schema.signature import InvalidArguments, parameters
 
 T = TypeVar("T")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_core.schema.type_spec import InvalidArguments, Param
 from mcp_core.types.prompts import PromptArgument
 from mcp_server.errors import RegistrationError
 from mcp_server.schema.text_arguments import PromptParameters, prompt_arguments
-from mcp_server.schema.type_spec import InvalidArguments, Param
 
 
 class Level(enum.Enum):

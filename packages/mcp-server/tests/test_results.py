@@ -16,6 +16,9 @@ import orjson
 import pytest
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.schema.annotations import Function
+from mcp_core.schema.type_spec import Param
+from mcp_core.schema.validation import compile_schema
 from mcp_core.types.content import (
     AudioContent,
     BlobResourceContents,
@@ -29,9 +32,6 @@ from mcp_core.types.content import (
 from mcp_core.types.tools import CallToolResult
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.results import Audio, File, Image, results
-from mcp_server.schema.annotations import Function
-from mcp_server.schema.type_spec import Param
-from mcp_server.schema.validation import compile_schema
 
 
 class Level(enum.Enum):

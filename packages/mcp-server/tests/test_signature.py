@@ -39,11 +39,11 @@ from hypothesis import strategies as st
 from typing_extensions import TypeAliasType
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.schema.annotations import Function, Scope
+from mcp_core.schema.compiler import Compiler
+from mcp_core.schema.validation import compile_schema
 from mcp_server.errors import RegistrationError
-from mcp_server.schema.annotations import Function, Scope
-from mcp_server.schema.compiler import Compiler
 from mcp_server.schema.signature import InvalidArguments, Param, Parameters, Problem, parameters
-from mcp_server.schema.validation import compile_schema
 
 if TYPE_CHECKING:
     from nowhere import Absent  # type: ignore[import-not-found]  # the tested mistake

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar, Unpack, get_args, overload
 
 from mcp_core.features.apps import app_types, is_app_type, is_app_uri, is_origin, write_meta
+from mcp_core.schema.annotations import Function as AnyFunction
 from mcp_core.types import TextResourceContents
 from mcp_core.types.apps import (
     APP_MIME_TYPE,
@@ -32,7 +33,6 @@ from mcp_core.types.apps import (
     AppVisibility,
 )
 from mcp_server.errors import RegistrationError
-from mcp_server.schema.annotations import Function as AnyFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

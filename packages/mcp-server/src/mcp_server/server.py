@@ -13,6 +13,7 @@ from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
 from mcp_core.middleware import Middleware
 from mcp_core.revisions import REVISIONS, Era, Revision
+from mcp_core.schema.annotations import Function as AnyFunction
 from mcp_core.types import (
     Implementation,
     PromptsCapability,
@@ -35,7 +36,6 @@ from mcp_server.handlers.environment import HandlerEnvironment
 from mcp_server.handlers.middleware import MiddlewareChain
 from mcp_server.lifespan import LifespanRunner
 from mcp_server.options import check_kinds, check_listed, check_text
-from mcp_server.schema.annotations import Function as AnyFunction
 from mcp_server.service import ServerService
 
 if TYPE_CHECKING:

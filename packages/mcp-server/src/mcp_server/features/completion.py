@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.schema.annotations import Function as AnyFunction
     from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.features.prompts import Prompts
     from mcp_server.features.resources import Resources
     from mcp_server.handlers.environment import HandlerEnvironment
-    from mcp_server.schema.annotations import Function as AnyFunction
 
 __all__ = ["Completions"]
 

@@ -8,6 +8,7 @@ import attrs
 
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.methods import PROMPTS_GET, PROMPTS_LIST
+from mcp_core.schema.type_spec import describe_object
 from mcp_core.types import (
     AudioContent,
     EmbeddedResource,
@@ -29,14 +30,13 @@ from mcp_server.handlers.runner import Runner, described, named
 from mcp_server.options import PromptOptions, check_listed, check_options
 from mcp_server.schema.signature import InvalidArguments, label
 from mcp_server.schema.text_arguments import PromptParameters, prompt_arguments
-from mcp_server.schema.type_spec import describe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mcp_core.schema.annotations import Function as AnyFunction
     from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.handlers.environment import HandlerEnvironment
-    from mcp_server.schema.annotations import Function as AnyFunction
 
 __all__ = ["Prompts"]
 

@@ -16,6 +16,9 @@ from mcp_core.methods import (
     RESOURCES_TEMPLATES_LIST,
     RESOURCES_UNSUBSCRIBE,
 )
+from mcp_core.schema.annotations import Scope
+from mcp_core.schema.compiler import Compiler
+from mcp_core.schema.type_spec import Mismatch, TypeSpec
 from mcp_core.types import (
     BlobResourceContents,
     EmptyResult,
@@ -38,10 +41,7 @@ from mcp_server.features.results import Audio, File, Image
 from mcp_server.handlers.context import Context
 from mcp_server.handlers.runner import Runner, described, named
 from mcp_server.options import ResourceOptions, check_listed, check_options, check_text
-from mcp_server.schema.annotations import Scope
-from mcp_server.schema.compiler import Compiler
 from mcp_server.schema.signature import InvalidArguments, Parameters, label, parameters
-from mcp_server.schema.type_spec import Mismatch, TypeSpec
 from mcp_server.uris.template import InvalidTemplate, UriTemplate
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.schema.annotations import Function as AnyFunction
     from mcp_core.types import Icon, ResourceContents
     from mcp_server.cache_hint import CacheHint
     from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.handlers.access import AccessKind
     from mcp_server.handlers.environment import HandlerEnvironment
-    from mcp_server.schema.annotations import Function as AnyFunction
     from mcp_server.uris.matcher import Found
 
 __all__ = ["Resources"]
@@ -181,7 +181,7 @@ class Resources:
         if _SCHEME.match(uri) is None:
             raise RegistrationError(f"{where}: {uri!r} has no scheme; use a URI with one, for example 'notes://today'")
         run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
-        dump = Compiler(where, output=True).spec(object, Scope({}, {}))
+        dump = Compiler(where, output=True, error=RegistrationError).spec(object, Scope({}, {}))
         said = _Said(named(function, options), described(read.description, options), options)
         members, hint = _members(read.schema), options.get("cache")
         if "{" in uri:

@@ -38,6 +38,10 @@ from urllib.parse import quote
 import attrs
 import orjson
 
+from mcp_core.schema.annotations import Function, Scope, Unresolvable, function_scope
+from mcp_core.schema.compiler import Compiler
+from mcp_core.schema.records import MISSING
+from mcp_core.schema.type_spec import Mismatch, TypeSpec
 from mcp_core.types import evolve
 from mcp_core.types.content import (
     AudioContent,
@@ -51,13 +55,9 @@ from mcp_core.types.content import (
     UnknownContent,
 )
 from mcp_core.types.tools import CallToolResult
-from mcp_server.errors import InvalidResult
+from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.handlers.input_required import InputRequired
-from mcp_server.schema.annotations import Function, Scope, Unresolvable, function_scope
-from mcp_server.schema.compiler import Compiler
-from mcp_server.schema.records import MISSING
 from mcp_server.schema.signature import label
-from mcp_server.schema.type_spec import Mismatch, TypeSpec
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -295,7 +295,7 @@ def results(function: Function) -> Results:
     """
     owner = label(function)
     scope = function_scope(function, {})
-    compiler = Compiler(owner, output=True)
+    compiler = Compiler(owner, output=True, error=RegistrationError)
     compiler.at("the return annotation")
     hint = _without_input_required(_return_hint(function, scope, compiler))
     unknown = compiler.spec(object, scope)

@@ -11,6 +11,7 @@ import attrs
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.http.routing_headers import param_mismatch
 from mcp_core.methods import TOOLS_CALL, TOOLS_LIST
+from mcp_core.schema.validation import compile_schema
 from mcp_core.types import (
     ABSENT,
     CallToolRequestParams,
@@ -32,17 +33,16 @@ from mcp_server.handlers.runner import Runner, described, named
 from mcp_server.options import TaskSupport, ToolOptions, check_listed, check_options
 from mcp_server.schema.explicit import GivenParameters, given_parameters
 from mcp_server.schema.signature import InvalidArguments, Parameters, label, parameters
-from mcp_server.schema.validation import compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from mcp_core.http.header_parameters import ParamHeader
+    from mcp_core.schema.annotations import Function as AnyFunction
+    from mcp_core.schema.validation import Validator
     from mcp_server.connection.channel import Handler, RequestContext
     from mcp_server.features.tasks.methods import Tasks
     from mcp_server.handlers.environment import HandlerEnvironment
-    from mcp_server.schema.annotations import Function as AnyFunction
-    from mcp_server.schema.validation import Validator
 
 __all__ = ["Tools"]
 

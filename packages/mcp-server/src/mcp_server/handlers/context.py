@@ -21,6 +21,8 @@ from mcp_core.methods import (
     SAMPLING_CREATE_MESSAGE,
 )
 from mcp_core.revisions import R2025_11_25, between
+from mcp_core.schema.form import Form, form_schema
+from mcp_core.schema.type_spec import InvalidArguments
 from mcp_core.types import (
     LOGGING_LEVELS,
     CreateMessageRequestParams,
@@ -38,7 +40,7 @@ from mcp_core.types import (
 from mcp_core.types.meta import PROGRESS_TOKEN
 from mcp_server.connection.client_requests import client_requests_of
 from mcp_server.connection.throttle import ProgressThrottle
-from mcp_server.errors import InvalidResult
+from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.handlers.access import principal_of
 from mcp_server.handlers.elicitation import (
     ElicitationAccepted,
@@ -47,8 +49,7 @@ from mcp_server.handlers.elicitation import (
     InvalidAnswer,
 )
 from mcp_server.handlers.input_required import definition_of, definitions_by_name
-from mcp_server.schema.form import Form, form_schema
-from mcp_server.schema.type_spec import InvalidArguments
+from mcp_server.schema.signature import log_causes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
@@ -87,7 +88,7 @@ R = TypeVar("R")
 @lru_cache(maxsize=256)
 def _form(kind: Hashable) -> Form:
     """Compile a form, once for each class. The cache is bounded because classes can be created at run time."""
-    return form_schema(kind)
+    return form_schema(kind, RegistrationError)
 
 
 def _check_page(url: str) -> None:
@@ -374,6 +375,7 @@ class Context:
             # `form_schema` returns a form whose `load` makes instances of the class that it was given.
             return ElicitationAccepted(cast("T", compiled.load(outcome.content or {})))
         except InvalidArguments as bad:
+            log_causes(bad)
             problems = "; ".join(str(problem) for problem in bad.problems)
             raise InvalidAnswer(f"the elicitation result does not fit the form: {problems}") from bad
 

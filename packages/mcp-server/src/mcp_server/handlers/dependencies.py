@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
     from contextlib import AsyncExitStack
 
-    from mcp_server.schema.annotations import Function
+    from mcp_core.schema.annotations import Function
 
 __all__ = ["Dependencies", "Provider"]
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_core.revisions import Revision
+    from mcp_core.schema.annotations import Function
     from mcp_core.types import Implementation, ServerCapabilities
     from mcp_server.cache_hint import CacheHint
     from mcp_server.connection.sealer import InputPolicy, KeyRing
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from mcp_server.handlers.middleware import MiddlewareChain
     from mcp_server.lifespan import LifespanRunner
     from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
-    from mcp_server.schema.annotations import Function
 
 __all__ = ["HandlerEnvironment", "HandlerServer"]
 

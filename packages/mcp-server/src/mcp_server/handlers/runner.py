@@ -19,11 +19,11 @@ from mcp_server.schema.signature import label
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
+    from mcp_core.schema.annotations import Function
     from mcp_server.connection.channel import RequestContext
     from mcp_server.handlers.context import Context
     from mcp_server.handlers.environment import HandlerEnvironment
     from mcp_server.options import Options
-    from mcp_server.schema.annotations import Function
     from mcp_server.schema.depends import Depends
 
 __all__ = ["Runner", "described", "is_async", "named"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from mcp_server.schema.annotations import Function
+    from mcp_core.schema.annotations import Function
 
 __all__ = ["Depends"]
 

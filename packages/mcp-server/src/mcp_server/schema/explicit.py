@@ -9,18 +9,18 @@ import attrs
 
 from mcp_core.errors import LimitExceeded
 from mcp_core.http.header_parameters import InvalidParamHeader, param_headers
+from mcp_core.schema.validation import InvalidSchema, compile_schema
 from mcp_server.errors import RegistrationError
 from mcp_server.schema.signature import InvalidArguments, read_signature
-from mcp_server.schema.validation import InvalidSchema, compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_server.schema.annotations import Function
+    from mcp_core.schema.annotations import Function
+    from mcp_core.schema.validation import Validator
     from mcp_server.schema.depends import Depends
-    from mcp_server.schema.validation import Validator
 
 __all__ = ["GivenParameters", "given_parameters"]
 

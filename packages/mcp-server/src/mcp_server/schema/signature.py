@@ -9,20 +9,21 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, get_args, get_origin
 
 import attrs
 
 from mcp_core.http.header_parameters import X_MCP_HEADER, InvalidParamHeader, param_headers
+from mcp_core.schema.annotations import Function, Scope, Unresolvable, function_scope
+from mcp_core.schema.compiler import Compiler
+from mcp_core.schema.docstring import Docstring, parse_docstring
+from mcp_core.schema.metadata import NotUnderstood, field_settings, is_field
+from mcp_core.schema.records import MISSING, Member, load_members, plan
+from mcp_core.schema.type_spec import InvalidArguments, Load, Mismatch, Param, Problem
 from mcp_server.errors import RegistrationError
-from mcp_server.schema.annotations import Function, Scope, Unresolvable, function_scope
-from mcp_server.schema.compiler import Compiler
 from mcp_server.schema.depends import Depends
-from mcp_server.schema.docstring import Docstring, parse_docstring
-from mcp_server.schema.metadata import NotUnderstood, field_settings, is_field
-from mcp_server.schema.records import MISSING, Member, load_members, plan
-from mcp_server.schema.type_spec import InvalidArguments, Load, Mismatch, Param, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -30,7 +31,18 @@ if TYPE_CHECKING:
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["InvalidArguments", "Param", "Parameters", "Problem", "label", "parameters"]
+__all__ = [
+    "InvalidArguments",
+    "Param",
+    "Parameters",
+    "Problem",
+    "invalid_arguments",
+    "label",
+    "log_causes",
+    "parameters",
+]
+
+_log: Final = logging.getLogger("mcp_server")
 
 
 @attrs.frozen(kw_only=True)
@@ -84,9 +96,24 @@ class Parameters:
         try:
             return self._binding.complete(load_members(self._plan, arguments, "an object with the arguments"))
         except Mismatch as mismatch:
-            raise InvalidArguments(mismatch.problems()) from None
+            raise invalid_arguments(mismatch) from None
         except RecursionError:
             raise InvalidArguments([Problem("", "arguments with less nesting", "too many levels")]) from None
+
+
+def invalid_arguments(mismatch: Mismatch) -> InvalidArguments:
+    """Return the error for arguments that do not match. Log what its message does not say to the client."""
+    invalid = InvalidArguments(mismatch.problems())
+    log_causes(invalid)
+    return invalid
+
+
+def log_causes(invalid: InvalidArguments) -> None:
+    """Log the exceptions of constructors and validators whose messages are not for the client."""
+    for problem in invalid.problems:
+        cause = getattr(problem, "cause", None)
+        if cause is not None:
+            _log.warning("a constructor or a validator raised %s", type(cause).__qualname__, exc_info=cause)
 
 
 def label(function: Function) -> str:
@@ -131,7 +158,7 @@ def read_signature(function: Function, injected: Collection[type]) -> Signature:
     """Return the signature of a function. Raises `RegistrationError`."""
     owner = label(function)
     scope = function_scope(function, {kind.__name__: kind for kind in injected})
-    compiler = Compiler(owner)
+    compiler = Compiler(owner, error=RegistrationError)
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError) as error:
@@ -252,7 +279,7 @@ def parameters(function: Function, *, injected: Collection[type] = ()) -> Parame
             annotation cannot be evaluated.
     """
     signature = read_signature(function, injected)
-    compiler = Compiler(signature.owner)
+    compiler = Compiler(signature.owner, error=RegistrationError)
     signature.check_types(compiler)
     schema, specs = compiler.object_schema(signature.members, of="parameter {!r}")
     complete = compiler.finish(schema)

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.schema.compiler import Compiler
+from mcp_core.schema.records import load_members, plan
+from mcp_core.schema.type_spec import Load, Mismatch, TypeSpec, describe
 from mcp_core.types.prompts import PromptArgument
-from mcp_server.schema.compiler import Compiler
-from mcp_server.schema.records import load_members, plan
-from mcp_server.schema.signature import read_signature
-from mcp_server.schema.type_spec import InvalidArguments, Load, Mismatch, TypeSpec, describe
+from mcp_server.errors import RegistrationError
+from mcp_server.schema.signature import invalid_arguments, read_signature
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from mcp_core.jsonrpc.messages import JsonValue
-    from mcp_server.schema.annotations import Function
+    from mcp_core.schema.annotations import Function
     from mcp_server.schema.depends import Depends
     from mcp_server.schema.signature import FieldBinding
 
@@ -60,7 +61,7 @@ class PromptParameters:
         try:
             return self._binding.complete(load_members(self._plan, {**arguments}, "an object with the arguments"))
         except Mismatch as mismatch:
-            raise InvalidArguments(mismatch.problems()) from None
+            raise invalid_arguments(mismatch) from None
 
 
 def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> PromptParameters:
@@ -77,7 +78,7 @@ def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> 
         RegistrationError: A parameter has no type or cannot be read from a string, or an annotation cannot be evaluated.
     """
     signature = read_signature(function, injected)
-    compiler = Compiler(signature.owner)
+    compiler = Compiler(signature.owner, error=RegistrationError)
     signature.check_types(compiler)
     specs: dict[str, tuple[TypeSpec, bool]] = {}
     arguments: list[PromptArgument] = []

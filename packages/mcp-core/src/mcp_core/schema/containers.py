@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
-from mcp_server.schema.scalars import SCALARS
-from mcp_server.schema.type_spec import (
+from mcp_core.schema.scalars import SCALARS
+from mcp_core.schema.type_spec import (
     ALL_KINDS,
     FAULTS_KEPT,
     Fault,
@@ -24,7 +24,7 @@ from mcp_server.schema.type_spec import (
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_server.schema.type_spec import JsonScalar
+    from mcp_core.schema.type_spec import JsonScalar
 
 __all__ = ["any_spec", "array_spec", "integer_key_spec", "mapping_spec", "tuple_spec", "union_spec"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.schema.docstring import parse_docstring
+from mcp_core.schema.docstring import parse_docstring
 
 GOOGLE = """Finds things.
 

@@ -14,19 +14,20 @@ from typing import Annotated, Final, ForwardRef, Literal, TypeVar, Union, get_ar
 import attrs
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_server.errors import RegistrationError
-from mcp_server.schema.annotations import Scope, Unresolvable
-from mcp_server.schema.constraints import annotate, check, constrain
-from mcp_server.schema.containers import any_spec, array_spec, integer_key_spec, mapping_spec, tuple_spec, union_spec
-from mcp_server.schema.metadata import NotUnderstood, settings
-from mcp_server.schema.models import adopt, is_model, model_spec
-from mcp_server.schema.records import MISSING, Member, dump_members, load_members, plan, record_of
-from mcp_server.schema.references import Ref, embed
-from mcp_server.schema.scalars import SCALARS, choice_spec, enum_pairs, path_spec
-from mcp_server.schema.type_spec import ALL_KINDS, JsonScalar, Mismatch, Param, TypeSpec, describe
+from mcp_core.schema.annotations import Scope, Unresolvable
+from mcp_core.schema.constraints import annotate, check, constrain
+from mcp_core.schema.containers import any_spec, array_spec, integer_key_spec, mapping_spec, tuple_spec, union_spec
+from mcp_core.schema.metadata import NotUnderstood, settings
+from mcp_core.schema.models import adopt, is_model, model_spec
+from mcp_core.schema.records import MISSING, Member, dump_members, load_members, plan, record_of
+from mcp_core.schema.references import Ref, embed
+from mcp_core.schema.scalars import SCALARS, choice_spec, enum_pairs, path_spec
+from mcp_core.schema.type_spec import ALL_KINDS, JsonScalar, Mismatch, Param, TypeSpec, UnsupportedType, describe
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from mcp_core.errors import McpError
 
 __all__ = ["Compiler"]
 
@@ -58,12 +59,14 @@ class Compiler:
     """A compiler of the types of one function or class.
 
     Args:
-        owner: The name, file and line of the registered object, for errors.
+        owner: The name of the object with these types, for errors; of a function with its file and line.
         output: Whether the values are written, not read.
+        error: The class of the errors.
     """
 
-    def __init__(self, owner: str, *, output: bool = False) -> None:
+    def __init__(self, owner: str, *, output: bool = False, error: type[McpError] = UnsupportedType) -> None:
         self._owner = owner
+        self._error = error
         self._output = output
         self._place = ""
         self._named: dict[object, TypeSpec] = {}
@@ -73,10 +76,10 @@ class Compiler:
         """Set the location of the next type for errors, for example `parameter 'x'`."""
         self._place = place
 
-    def failure(self, problem: str) -> RegistrationError:
+    def failure(self, problem: str) -> McpError:
         """Return an error for the current location."""
         where = f", {self._place}" if self._place else ""
-        return RegistrationError(f"{self._owner}{where}: {problem}")
+        return self._error(f"{self._owner}{where}: {problem}")
 
     def finish(self, schema: JsonObject) -> JsonObject:
         """Return a schema of these types with the definitions that it refers to."""
@@ -90,7 +93,7 @@ class Compiler:
             scope: The names that are visible to the annotation.
 
         Raises:
-            RegistrationError: The type has no JSON representation, or the annotation cannot be evaluated.
+            McpError: The error of this compiler: the type has no JSON representation, or the annotation cannot be evaluated.
         """
         if isinstance(hint, str | ForwardRef):
             return self._forward(hint, scope)
@@ -149,7 +152,7 @@ class Compiler:
         """Return the combined settings of the metadata of an `Annotated`; later ones take precedence.
 
         Raises:
-            RegistrationError: Metadata has no counterpart, or settings contradict each other.
+            McpError: The error of this compiler: metadata has no counterpart, or settings contradict each other.
         """
         said: dict[str, object] = {}
         for mark in marks:
@@ -249,7 +252,7 @@ class Compiler:
             return mapping_spec(key, item, kind, lambda members: collections.defaultdict(known, members))
         return mapping_spec(key, item)
 
-    def _unsupported(self, hint: object) -> RegistrationError:
+    def _unsupported(self, hint: object) -> McpError:
         name = hint.__qualname__ if isinstance(hint, type) else repr(hint)
         return self.failure(
             f"the type {name} has no JSON representation; use a dataclass, an attrs class, a TypedDict or "
@@ -393,7 +396,7 @@ class Compiler:
         if kind not in self._named:
             try:
                 self._named[kind] = SCALARS.get(kind) or Compiler(self._owner, output=True).spec(kind, Scope({}, {}))
-            except RegistrationError:
+            except UnsupportedType:
                 raise Mismatch.of("a value that JSON can represent", f"a value of type {kind.__qualname__}") from None
         return self._named[kind]
 

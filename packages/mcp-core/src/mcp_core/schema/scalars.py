@@ -12,7 +12,7 @@ import uuid
 from types import NoneType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from mcp_server.schema.type_spec import Mismatch, TypeSpec, describe, describe_object
+from mcp_core.schema.type_spec import Mismatch, TypeSpec, describe, describe_object
 
 if TYPE_CHECKING:
     import enum

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import attrs
 
-from mcp_server.schema.metadata import field_settings
-from mcp_server.schema.references import Ref
-from mcp_server.schema.type_spec import Fault, Mismatch, TypeSpec, describe, describe_object
+from mcp_core.schema.metadata import field_settings
+from mcp_core.schema.references import Ref
+from mcp_core.schema.type_spec import Fault, Mismatch, TypeSpec, describe, describe_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,6 +14,8 @@ from mcp_core.conversion.converter import converter
 from mcp_core.errors import LocalProtocolError
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_06_18
+from mcp_core.schema.form import form_schema
+from mcp_core.schema.type_spec import InvalidArguments, Param, UnsupportedType
 from mcp_core.types.elicitation import (
     BooleanSchema,
     ElicitRequestFormParams,
@@ -29,9 +31,6 @@ from mcp_core.types.elicitation import (
     UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
 )
-from mcp_server.errors import RegistrationError
-from mcp_server.schema.form import form_schema
-from mcp_server.schema.type_spec import InvalidArguments, Param
 
 if TYPE_CHECKING:
     from nowhere import Absent  # type: ignore[import-not-found]  # the tested mistake
@@ -214,7 +213,7 @@ class Numbers(enum.Enum):
     ],
 )
 def test_form_not_flat_raises(kind: type, words: str) -> None:
-    with pytest.raises(RegistrationError, match="form With, field 'x'") as caught:
+    with pytest.raises(UnsupportedType, match="form With, field 'x'") as caught:
         form_schema(kind)
     assert words in str(caught.value)
 
@@ -224,5 +223,5 @@ class Unknown(TypedDict):
 
 
 def test_form_unresolved_annotation_raises() -> None:
-    with pytest.raises(RegistrationError, match="Absent"):
+    with pytest.raises(UnsupportedType, match="Absent"):
         form_schema(Unknown)

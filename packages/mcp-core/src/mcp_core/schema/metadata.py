@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_server.schema.type_spec import Param
+from mcp_core.schema.type_spec import Param
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ _FIELD_DEFAULTS: Final = frozenset({"default", "default_factory", "annotation"})
 
 
 class NotUnderstood(Exception):
-    """Metadata that has no meaning here. Internal: it becomes `RegistrationError`."""
+    """Metadata that has no meaning here. Internal: it becomes an error that names the place."""
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import logging
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from types import NoneType
@@ -23,7 +22,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_server.schema.validation import SchemaProblem
+    from mcp_core.schema.validation import SchemaProblem
 
 __all__ = [
     "ALL_KINDS",
@@ -36,14 +35,14 @@ __all__ = [
     "Mismatch",
     "Param",
     "Problem",
+    "Raised",
     "TypeSpec",
     "UnknownName",
+    "UnsupportedType",
     "describe",
     "describe_object",
     "kind_of",
 ]
-
-_log: Final = logging.getLogger("mcp_server")
 
 JsonScalar: TypeAlias = str | int | float | bool | None
 """A JSON value that is neither an array nor an object."""
@@ -122,6 +121,8 @@ class Problem:
     """A description of the expected value."""
     got: str
     """A description of the actual value."""
+    cause: Exception | None = attrs.field(default=None, eq=False, repr=False)
+    """The exception of a constructor or a validator whose message is not for the peer."""
 
     def __str__(self) -> str:
         return (
@@ -129,6 +130,10 @@ class Problem:
             if self.path
             else f"expected {self.expected}, got {self.got}"
         )
+
+
+class UnsupportedType(McpError):
+    """A type has no JSON representation, or its annotation cannot be evaluated. The message says what to write instead."""
 
 
 class InvalidArguments(McpError):
@@ -166,7 +171,17 @@ class UnknownName:
         return f"one of the names {', '.join(self.known)}" if self.known else "no members at all"
 
 
-Fault: TypeAlias = tuple[tuple[str | int, ...], str | UnknownName, str]
+@attrs.frozen(eq=False)
+class Raised:
+    """The expectation of a constructor or a validator that raised an exception whose message is not for the peer."""
+
+    expected: str
+    """A description of the expected value."""
+    error: Exception
+    """The exception."""
+
+
+Fault: TypeAlias = tuple[tuple[str | int, ...], str | UnknownName | Raised, str]
 """A fault in a value: its path, the expected value, and the actual value."""
 
 FAULTS_KEPT: Final = _SHOWN_PROBLEMS + 1
@@ -174,7 +189,7 @@ FAULTS_KEPT: Final = _SHOWN_PROBLEMS + 1
 
 
 class Mismatch(Exception):
-    """A value does not match its type specification. Internal: it becomes `InvalidArguments` or `InvalidResult`."""
+    """A value does not match its type specification. Internal: it becomes an error with these problems."""
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__()
@@ -189,12 +204,11 @@ class Mismatch(Exception):
     def raised(cls, expected: str, got: str, error: Exception) -> Mismatch:
         """Create a mismatch from an exception of a constructor or a validator of the author.
 
-        The message of a `ValueError` or a `TypeError` is for the client. Any other exception is logged.
+        The message of a `ValueError` or a `TypeError` is for the peer. Any other exception is the `cause` of the problem.
         """
         if isinstance(error, ValueError | TypeError):
             return cls.of(f"{expected}: {error}", got)
-        _log.warning("a constructor or a validator raised %s", type(error).__qualname__, exc_info=error)
-        return cls.of(f"{expected}, which a validator did not accept", got)
+        return cls([((), Raised(expected, error), got)])
 
     def under(self, step: str | int) -> list[Fault]:
         """Return the faults with a path that starts at the containing value."""
@@ -205,10 +219,16 @@ class Mismatch(Exception):
         found: list[Problem] = []
         suggestions = 0
         for path, expected, got in self.faults:
-            if isinstance(expected, UnknownName):
-                suggestions += 1
-                expected = expected.describe(suggest=suggestions <= _SUGGESTIONS)  # noqa: PLW2901  # the same as text
-            found.append(Problem(_path(path), expected, got))
+            cause: Exception | None = None
+            match expected:
+                case UnknownName():
+                    suggestions += 1
+                    text = expected.describe(suggest=suggestions <= _SUGGESTIONS)
+                case Raised():
+                    text, cause = f"{expected.expected}, which a validator did not accept", expected.error
+                case _:
+                    text = expected
+            found.append(Problem(_path(path), text, got, cause))
         return found
 
 

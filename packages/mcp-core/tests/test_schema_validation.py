@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded
-from mcp_server.schema.validation import (
+from mcp_core.schema.validation import (
     DIALECTS,
     InvalidSchema,
     NonLocalReference,
@@ -315,6 +315,6 @@ def test_const_allows_only_equal_value(value: JsonValue) -> None:
 
 
 def test_validator_library_is_loaded_lazily() -> None:
-    code = "import sys, mcp_server.schema.validation; print('jsonschema_rs' in sys.modules)"
+    code = "import sys, mcp_core.schema.validation; print('jsonschema_rs' in sys.modules)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "False"

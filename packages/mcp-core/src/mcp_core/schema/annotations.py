@@ -23,7 +23,7 @@ Function: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]  # a s
 
 
 class Unresolvable(Exception):
-    """An annotation cannot be evaluated. Internal: it becomes `RegistrationError`."""
+    """An annotation cannot be evaluated. Internal: it becomes an error that names the place."""
 
 
 @attrs.frozen

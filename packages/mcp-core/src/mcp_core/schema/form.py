@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Final, ForwardRef, Literal, TypeAli
 
 import attrs
 
+from mcp_core.schema.annotations import Scope, Unresolvable
+from mcp_core.schema.compiler import Compiler
+from mcp_core.schema.constraints import constrain
+from mcp_core.schema.records import MISSING, Member, load_members, plan, record_of
+from mcp_core.schema.type_spec import InvalidArguments, Mismatch, Param, TypeSpec, UnsupportedType
 from mcp_core.types.elicitation import (
     BooleanSchema,
     EnumItems,
@@ -29,13 +34,9 @@ from mcp_core.types.elicitation import (
     UntitledMultiSelectEnumSchema,
     UntitledSingleSelectEnumSchema,
 )
-from mcp_server.schema.annotations import Scope, Unresolvable
-from mcp_server.schema.compiler import Compiler
-from mcp_server.schema.constraints import constrain
-from mcp_server.schema.records import MISSING, Member, load_members, plan, record_of
-from mcp_server.schema.type_spec import InvalidArguments, Mismatch, Param, TypeSpec
 
 if TYPE_CHECKING:
+    from mcp_core.errors import McpError
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["Form", "form_schema"]
@@ -86,27 +87,28 @@ class _Field:
     legacy: PrimitiveSchemaDefinition | None
 
 
-def form_schema(kind: object) -> Form:
+def form_schema(kind: object, error: type[McpError] = UnsupportedType) -> Form:
     """Compile a class into a form.
 
     Args:
         kind: A dataclass, an attrs class, a `TypedDict` or a `NamedTuple` with flat fields, or the type of a single
             field.
+        error: The class of the errors.
 
     Returns:
         The form.
 
     Raises:
-        RegistrationError: A field is not flat, or its annotation cannot be evaluated.
+        McpError: The given error: a field is not flat, or its annotation cannot be evaluated.
     """
     name = kind.__qualname__ if isinstance(kind, type) else repr(kind)
-    compiler = Compiler(f"form {name}")
+    compiler = Compiler(f"form {name}", error=error)
     record = None
     if isinstance(kind, type):
         try:
             record = record_of(kind, output=False)
-        except Unresolvable as error:
-            raise compiler.failure(f"the annotation {error}") from error
+        except Unresolvable as unresolvable:
+            raise compiler.failure(f"the annotation {unresolvable}") from unresolvable
     if record is None:
         return _form(
             [Member(name="value", hint=kind, scope=Scope({}, {}), required=True)],

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, ForwardRef, NotRequired, Required, get_
 
 import attrs
 
-from mcp_server.schema.annotations import Scope, annotations_of
-from mcp_server.schema.docstring import parse_docstring
-from mcp_server.schema.models import is_model, model_fields
-from mcp_server.schema.type_spec import (
+from mcp_core.schema.annotations import Scope, annotations_of
+from mcp_core.schema.docstring import parse_docstring
+from mcp_core.schema.models import is_model, model_fields
+from mcp_core.schema.type_spec import (
     FAULTS_KEPT,
     Fault,
     Load,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_server.schema.containers import union_spec
-from mcp_server.schema.references import Ref
-from mcp_server.schema.type_spec import Mismatch, Param, TypeSpec, describe
-from mcp_server.schema.validation import InvalidSchema, compile_schema
+from mcp_core.schema.containers import union_spec
+from mcp_core.schema.references import Ref
+from mcp_core.schema.type_spec import Mismatch, Param, TypeSpec, describe
+from mcp_core.schema.validation import InvalidSchema, compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

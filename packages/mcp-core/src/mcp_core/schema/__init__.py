@@ -1,0 +1,1 @@
+"""Python types as JSON Schemas: a schema, and values that are checked and converted with it."""
