@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from mcp_client import open_stdio
+from mcp_client import ToolResult, open_stdio
 from mcp_core.errors import RequestFailed, ResourceNotFound
-from mcp_core.types import CallToolResult, TextContent
+from mcp_core.jsonrpc.messages import JsonValue
+from mcp_core.types import TextContent
 
 NOTEBOOK = Path(__file__).resolve().parents[1] / "examples" / "notebook"
 sys.path.insert(0, str(NOTEBOOK))
@@ -150,7 +151,7 @@ async def test_notebook_server_serves_documentation() -> None:
 
 async def test_wait_for_change_reports_written_note(folder: Folder) -> None:
     async with open_stdio([sys.executable, str(NOTEBOOK / "server.py"), str(folder.path)]) as client:
-        results: list[CallToolResult] = []
+        results: list[ToolResult[JsonValue]] = []
 
         async def wait() -> None:
             results.append(await client.call_tool("wait_for_change", {"name": "one"}))

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pytest
 import trio
 
-from mcp_client import ChangeKind, Client, Connector, Handlers, open_http, open_stdio
+from mcp_client import ChangeKind, Client, Connector, Handlers, ToolResult, open_http, open_stdio
 from mcp_core.errors import RequestFailed
 from mcp_core.revisions import REVISIONS, Revision
 from mcp_core.types import (
@@ -25,9 +25,6 @@ from mcp_core.types import (
     TextContent,
     TextResourceContents,
 )
-
-if TYPE_CHECKING:
-    from mcp_core.types import CallToolResult, ProgressNotificationParams
 
 SERVER = [sys.executable, str(Path(__file__).parent / "official_server.py")]
 
@@ -45,7 +42,7 @@ async def say_hello(params: CreateMessageRequestParams) -> CreateMessageResult:
 HANDLERS = Handlers(elicit=paint_it_red, sample=say_hello, roots=[Root(uri="file:///tmp", name="tmp")])
 
 
-def text(result: CallToolResult) -> str:
+def text(result: ToolResult[object]) -> str:
     """Return the text of a result."""
     block = result.content[0]
     assert isinstance(block, TextContent)
@@ -108,8 +105,8 @@ async def _tools(client: Client) -> None:
     assert (await client.call_tool("fail")).is_error
     seen: list[float] = []
 
-    def show(progress: ProgressNotificationParams) -> None:
-        seen.append(progress.progress)
+    def show(progress: float, *_: object) -> None:
+        seen.append(progress)
 
     assert text(await client.call_tool("steps", {"count": 3}, on_progress=show)) == "3 steps"
     assert seen[-1] == 3
@@ -178,7 +175,7 @@ async def test_connection_survives_cancelled_call(opening: Open) -> None:
         async with opening() as client:
             with trio.CancelScope() as scope:
 
-                def stop(_: ProgressNotificationParams) -> None:
+                def stop(*_: object) -> None:
                     scope.cancel()
 
                 await client.call_tool("steps", {"count": 100_000}, on_progress=stop)

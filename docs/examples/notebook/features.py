@@ -244,7 +244,9 @@ async def completion(session: Session) -> str:
 @feature("progress")
 async def progress(session: Session) -> str:
     values: list[float] = []
-    total = await session.client.call_tool("reindex", on_progress=lambda report: values.append(report.progress))
+    total = await session.client.call_tool(
+        "reindex", on_progress=lambda progress, _total, _message: values.append(progress)
+    )
     assert values, "no progress notification arrived"
     assert values == sorted(set(values)), values
     return f"{values} of {text_of(total, failed=False)}"

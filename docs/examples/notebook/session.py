@@ -15,10 +15,9 @@ from pathlib import Path
 
 import trio
 
-from mcp_client import Client, Handlers, open_http, open_stdio
+from mcp_client import Client, Handlers, ToolResult, open_http, open_stdio
 from mcp_core.revisions import Revision
 from mcp_core.types import (
-    CallToolResult,
     CreateMessageRequestParams,
     CreateMessageResult,
     ElicitRequestFormParams,
@@ -168,7 +167,7 @@ class Feature:
     """A predicate: whether a revision has the feature."""
 
 
-def text_of(result: CallToolResult, *, failed: bool) -> str:
+def text_of(result: ToolResult[object], *, failed: bool) -> str:
     """Return the text of a result, which must be a failure or a success."""
     text = "".join(block.text for block in result.content if isinstance(block, TextContent))
     assert bool(result.is_error) is failed, f"is_error is {result.is_error}: {text}"

@@ -11,10 +11,10 @@ from collections.abc import Awaitable
 
 import trio
 
-from mcp_client import Client, Handlers, open_http
+from mcp_client import Client, Handlers, ToolResult, open_http
 from mcp_core.errors import ConnectionEnded, McpError
 from mcp_core.revisions import REVISIONS
-from mcp_core.types import CallToolResult, LoggingMessageNotificationParams
+from mcp_core.types import LoggingMessageNotificationParams
 
 WATCHED = "test://watched"
 LAST = WATCHED + "/last"
@@ -43,7 +43,7 @@ async def watch(client: Client) -> None:
             emit("stream lost", type(error).__name__)
 
 
-async def outcome_of(name: str, call: Awaitable[CallToolResult]) -> None:
+async def outcome_of(name: str, call: Awaitable[ToolResult[object]]) -> None:
     """Wait for a call, and write its outcome."""
     try:
         result = await call

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Client, Deadlines, Handlers
+from mcp_client import Client, Deadlines, Handlers, ToolResult
 from mcp_client.testing import Faults, ScriptedPeer, Transcript, open_in_memory, scripted
 from mcp_core.errors import (
     ConnectionEnded,
@@ -27,10 +27,8 @@ from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
 from mcp_core.revisions import LEGACY, R2025_03_26, R2026_07_28
 from mcp_core.types import (
-    CallToolResult,
     ElicitRequestFormParams,
     ElicitResult,
-    ProgressNotificationParams,
     RootsListChangedNotificationParams,
     TextContent,
 )
@@ -46,7 +44,7 @@ def progress(request: JsonObject, value: float, total: float | None = None) -> J
     return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
 
 
-def text_of(result: CallToolResult) -> str:
+def text_of(result: ToolResult[object]) -> str:
     (block,) = result.content
     assert isinstance(block, TextContent)
     return block.text
@@ -80,7 +78,7 @@ async def test_progress_before_response_handled_before_call_returns(
 
     shown: list[float] = []
     async with open_in_memory(scripted(script)) as client:
-        result = await client.call_tool("slow", on_progress=lambda params: shown.append(params.progress))
+        result = await client.call_tool("slow", on_progress=lambda progress, _total, _message: shown.append(progress))
     assert shown == [1, 2, 2.5, 3]
     assert text_of(result) == "ok"
 
@@ -90,7 +88,7 @@ async def test_progress_handler_async_runs_in_task_of_caller(
 ) -> None:
     tasks: list[trio.lowlevel.Task] = []
 
-    async def show(params: ProgressNotificationParams) -> None:
+    async def show(_progress: float, _total: float | None, message: str | None) -> None:
         await trio.sleep(1000)
         tasks.append(trio.lowlevel.current_task())
 
@@ -117,7 +115,7 @@ async def test_progress_handler_error_raised_and_request_cancelled(
         await peer.send(progress(await peer.receive("tools/call"), 1))
         await peer.receive("notifications/cancelled")
 
-    def show(_: ProgressNotificationParams) -> None:
+    def show(*_: object) -> None:
         raise ZeroDivisionError
 
     async with open_in_memory(scripted(script)) as client:
@@ -514,7 +512,7 @@ async def test_batch_answered_in_one_batch(
     shown: list[float] = []
     handlers = Handlers(roots=[])
     async with open_in_memory(scripted(script), revisions=[R2025_03_26], handlers=handlers) as client:
-        await client.call_tool("a", on_progress=lambda params: shown.append(params.progress))
+        await client.call_tool("a", on_progress=lambda progress, _total, _message: shown.append(progress))
         await trio.testing.wait_all_tasks_blocked()
     assert shown == [1]
 

@@ -43,7 +43,6 @@ from mcp_core.revisions import LEGACY, R2025_11_25
 from mcp_core.types import (
     ElicitRequestFormParams,
     ElicitResult,
-    ProgressNotificationParams,
     RootsListChangedNotificationParams,
 )
 
@@ -60,10 +59,10 @@ async def test_progress_handler_error_raised_unchanged(
         await reply.event(progress(request, 1), id="a")
         await reply.hang()
 
-    async def fail_later(_: ProgressNotificationParams) -> None:
+    async def fail_later(*_: object) -> None:
         raise error
 
-    def fail(_: ProgressNotificationParams) -> None:
+    def fail(*_: object) -> None:
         raise error
 
     async with serving(legacy(calls)) as server, open_http(server.url) as client:
@@ -87,7 +86,7 @@ async def test_progress_handler_error_raised_despite_response() -> None:
 
     error = ConnectionEnded("mine")
 
-    def fail(_: ProgressNotificationParams) -> None:
+    def fail(*_: object) -> None:
         raise error
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:

@@ -38,7 +38,6 @@ from mcp_core.types import (
     CreateMessageResult,
     ElicitRequestFormParams,
     ElicitResult,
-    ProgressNotificationParams,
     Root,
     RootsListChangedNotificationParams,
     TextContent,
@@ -337,7 +336,7 @@ async def test_response_stream_resumed_by_get_after_retry(
 
     shown: list[float] = []
     async with serving(legacy(calls, get=get)) as server, open_http(server.url) as client:
-        await client.call_tool("slow", on_progress=lambda params: shown.append(params.progress))
+        await client.call_tool("slow", on_progress=lambda progress, _total, _message: shown.append(progress))
         resumed = [request.headers["last-event-id"] for request in server.of("GET")[1:]]
     assert resumed == ["p2", "p3"]
     assert times[1] - times[0] >= 0.5
@@ -385,7 +384,7 @@ async def test_response_stream_without_event_ids_not_resumed(autojump_clock: tri
 
     async with serving(legacy(calls)) as server, open_http(server.url) as client:
         with pytest.raises(ConnectionEnded, match="stream ended before the response"):
-            await client.call_tool("slow", on_progress=lambda _: None)
+            await client.call_tool("slow", on_progress=lambda *_: None)
         # A lost call is not cancelled: it may still run.
         assert server.rpcs()[-1] == "tools/call"
 
@@ -421,9 +420,9 @@ async def test_response_on_other_stream_awaits_progress_handler(
     streams: list[Reply] = []
     shown: list[float] = []
 
-    async def handle_progress(params: ProgressNotificationParams) -> None:
+    async def handle_progress(progress: float, *_: object) -> None:
         await trio.sleep(500)
-        shown.append(params.progress)
+        shown.append(progress)
 
     async def get(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()

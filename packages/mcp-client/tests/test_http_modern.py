@@ -34,7 +34,6 @@ from mcp_core.types import (
     CancelledNotificationParams,
     ElicitRequestFormParams,
     ElicitResult,
-    ProgressNotificationParams,
     Tool,
 )
 
@@ -127,7 +126,7 @@ async def test_response_stream_with_comments_and_progress() -> None:
     shown: list[float] = []
     async with serving(modern(calls)) as server, open_http(server.url) as client:
         for _ in range(3):
-            await client.call_tool("echo", on_progress=lambda params: shown.append(params.progress))
+            await client.call_tool("echo", on_progress=lambda progress, _total, _message: shown.append(progress))
     assert shown == [1, 2] * 3
     assert server.connections == 1
 
@@ -136,7 +135,7 @@ async def test_progress_handler_runs_in_task_of_caller() -> None:
     tasks: list[trio.lowlevel.Task] = []
     shown = trio.Event()
 
-    async def show(_: ProgressNotificationParams) -> None:
+    async def show(*_: object) -> None:
         await trio.lowlevel.checkpoint()
         tasks.append(trio.lowlevel.current_task())
         shown.set()
@@ -158,10 +157,10 @@ async def test_progress_before_response_handled_before_call_returns(
 ) -> None:
     shown: list[float] = []
 
-    async def show(params: ProgressNotificationParams) -> None:
+    async def show(progress: float, *_: object) -> None:
         # Longer than any deadline; the received response is not lost.
         await trio.sleep(1_000)
-        shown.append(params.progress)
+        shown.append(progress)
 
     async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
@@ -289,7 +288,7 @@ async def test_response_stream_broken_raises_without_retry(how: str) -> None:
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
         with pytest.raises(ConnectionEnded, match="the stream ended before the response"):
-            await client.call_tool("echo", on_progress=lambda _: None)
+            await client.call_tool("echo", on_progress=lambda *_: None)
         assert not client._channel.connection.outbound_requests
         assert not client._channel._calls
     assert server.rpcs() == ["server/discover", "tools/call"]
@@ -353,7 +352,7 @@ async def test_deadlines_close_stream_and_progress_extends_idle(
             await client.call_tool("silent")
         assert trio.current_time() - start == pytest.approx(10)
         with pytest.raises(RequestTimeout, match="total deadline of 100 s"):
-            await client.call_tool("busy", on_progress=lambda _: None)
+            await client.call_tool("busy", on_progress=lambda *_: None)
         assert trio.current_time() - start == pytest.approx(110)
         assert not client._channel.connection.outbound_requests
 
@@ -393,7 +392,7 @@ async def test_client_closed_in_progress_handler(
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
 
-        async def show(_: ProgressNotificationParams) -> None:
+        async def show(*_: object) -> None:
             await client.aclose()
 
         with pytest.raises(ConnectionEnded):

@@ -134,7 +134,7 @@ KINDS: dict[str, Callable[[], Responder]] = {
 
 async def call(client: Client, outcomes: list[str]) -> None:
     try:
-        await client.call_tool("echo", on_progress=lambda _: None)
+        await client.call_tool("echo", on_progress=lambda *_: None)
         outcomes.append("result")
     except (TransportError, RemoteProtocolError, RequestTimeout) as error:
         outcomes.append(type(error).__name__)
@@ -236,7 +236,7 @@ async def run_steps(era: str, steps: list[Step], close_at: float | None) -> None
         outcome = "cancelled"
         with trio.move_on_after(step.cancel_after):
             try:
-                await client.call_tool(str(number), on_progress=lambda _: None)
+                await client.call_tool(str(number), on_progress=lambda *_: None)
                 outcome = "result"
             except McpError as error:
                 outcome = type(error).__name__

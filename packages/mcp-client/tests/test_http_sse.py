@@ -10,7 +10,7 @@ from fake_http_server import HttpSseServer, ReceivedRequest, Reply, serving, wai
 from mcp_client import ChangeKind, Client, Deadlines, Handlers, open_http
 from mcp_core.errors import AccessDenied, ConnectionEnded, HttpFailure, McpError, RemoteProtocolError, RequestTimeout
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.types import ElicitRequestFormParams, ElicitResult, ProgressNotificationParams
+from mcp_core.types import ElicitRequestFormParams, ElicitResult
 
 
 @pytest.mark.spec(
@@ -76,9 +76,9 @@ async def test_stream_delivers_progress_requests_and_changes(autojump_clock: tri
     shown: list[float] = []
     tasks: list[trio.lowlevel.Task] = []
 
-    async def show(params: ProgressNotificationParams) -> None:
+    async def show(progress: float, *_: object) -> None:
         tasks.append(trio.lowlevel.current_task())
-        shown.append(params.progress)
+        shown.append(progress)
 
     async def elicit(_: ElicitRequestFormParams) -> ElicitResult:
         return ElicitResult(action="decline")

@@ -391,8 +391,8 @@ def test_handlers_invalid_rejected(case: str) -> None:
 
 
 ARGUMENTS: Final[dict[str, Callable[[Client], Awaitable[object]]]] = {
-    "a tool that is a number": lambda client: client.call_tool(5),  # type: ignore[arg-type]  # likewise
-    "arguments in a list": lambda client: client.call_tool("dice", [1]),  # type: ignore[arg-type]  # likewise
+    "a tool that is a number": lambda client: client.call_tool(5),  # type: ignore[call-overload]  # likewise
+    "arguments in a list": lambda client: client.call_tool("dice", [1]),  # type: ignore[call-overload]  # likewise
     "arguments without names": lambda client: client.call_tool("dice", {5: 1}),  # type: ignore[dict-item]  # likewise
     "arguments of objects": lambda client: client.call_tool("dice", {"a": object()}),  # type: ignore[dict-item]  # likewise
     "arguments with a NaN": lambda client: client.call_tool("dice", {"a": float("nan")}),

@@ -15,7 +15,7 @@ from fake_http_server import OK, modern, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client import ChangeKind, Handlers, open_http, open_stdio
+from mcp_client import ChangeKind, Handlers, ToolResult, open_http, open_stdio
 from mcp_client.testing import ScriptedPeer, Transcript, open_in_memory, scripted
 from mcp_core.errors import LocalProtocolError, RequestFailed
 from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
@@ -91,7 +91,7 @@ async def elicit(params: ElicitRequestFormParams) -> ElicitResult:
     return ElicitResult(action="accept", content={"name": "Ada"})
 
 
-def text(result: CallToolResult) -> str:
+def text(result: ToolResult[object]) -> str:
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
@@ -112,7 +112,7 @@ async def test_middleware_receives_all_but_connection_messages(
         if revision.server_requests:
             await client.ping()
         await client.list_tools()
-        assert text(await client.call_tool("greet", on_progress=lambda _: None)) == "Hello Ada"
+        assert text(await client.call_tool("greet", on_progress=lambda *_: None)) == "Hello Ada"
         async with client.listen(tools=True, uris=["a:b"]) as changes:
             server.remove_tool("greet")
             server.resource_updated("a:b")
@@ -201,7 +201,10 @@ async def test_middleware_changes_and_drops_messages(
     ) as client:
         client._channel.listeners.subscribe(lambda event: methods.append(event.method))
         assert text(await client.call_tool("add", {"a": 1, "b": 1})) == "42"
-        assert text(await client.call_tool("greet", on_progress=lambda p: shown.append(p.progress))) == "Hello Grace"
+        assert (
+            text(await client.call_tool("greet", on_progress=lambda progress, _total, _message: shown.append(progress)))
+            == "Hello Grace"
+        )
         if revision.server_requests:
             server.remove_tool("add")
             await trio.testing.wait_all_tasks_blocked()
@@ -365,7 +368,10 @@ async def test_middleware_notification_failure_drops_and_logs(
         middleware=[FailingMiddleware()],
     ) as client:
         with caplog.at_level(logging.ERROR, "mcp_client"):
-            assert text(await client.call_tool("greet", on_progress=logged.append)) == "Hello Ada"
+            assert (
+                text(await client.call_tool("greet", on_progress=lambda *progress: logged.append(progress)))
+                == "Hello Ada"
+            )
     assert logged == []
     assert "middleware failed, notification dropped: method=notifications/progress" in caplog.text
 
@@ -415,7 +421,9 @@ def test_middleware_passing_everything_changes_nothing(steps: list[str], revisio
                     "call": lambda: client.call_tool("add", {"a": 1, "b": 2}),
                     "fail": lambda: client.call_tool("add", {}),
                     "read": lambda: client.read_resource("a:b"),
-                    "greet": lambda: client.call_tool("greet", on_progress=lambda p: outcomes.append(repr(p))),
+                    "greet": lambda: client.call_tool(
+                        "greet", on_progress=lambda *progress: outcomes.append(repr(progress))
+                    ),
                     "nothing": lambda: client.get_prompt("none"),
                 }
                 for step in steps:

@@ -87,7 +87,7 @@ async def run_steps(steps: list[Step], end_at: float, end: str) -> None:
         await trio.sleep(1)
         return ElicitResult(action="decline")
 
-    async def handle_progress(_: object) -> None:
+    async def handle_progress(*_: object) -> None:
         await trio.sleep(1)
 
     async def call(client: Client, number: int, step: Step) -> None:
@@ -95,7 +95,7 @@ async def run_steps(steps: list[Step], end_at: float, end: str) -> None:
         outcome = "cancelled"
         with trio.move_on_after(step.cancel_after):
             try:
-                await client.call_tool(str(number), on_progress=handle_progress if number % 2 else lambda _: None)
+                await client.call_tool(str(number), on_progress=handle_progress if number % 2 else lambda *_: None)
                 outcome = "result"
             except McpError as error:
                 outcome = type(error).__name__

@@ -56,8 +56,8 @@ class RecordingCallback:
     def __init__(self) -> None:
         self.steps: list[tuple[float, str | None]] = []
 
-    def __call__(self, params: ProgressNotificationParams) -> None:
-        self.steps.append((params.progress, params.message))
+    def __call__(self, progress: float, _total: float | None, message: str | None) -> None:
+        self.steps.append((progress, message))
 
 
 # --- over a pipe -----------------------------------------------------------------------------------------------------
@@ -87,9 +87,9 @@ async def test_progress_during_callback_delivered_before_call_returns(
         await peer.initialize(tools={})
         await peer.send(*steps(await peer.receive("tools/call"), 20, answered=True))
 
-    async def slow_callback(params: ProgressNotificationParams) -> None:
+    async def slow_callback(progress: float, _total: float | None, message: str | None) -> None:
         await trio.sleep(10)
-        shown(params)
+        shown(progress, None, message)
 
     async with open_in_memory(scripted(script)) as client:
         await client.call_tool("slow", on_progress=slow_callback)
@@ -110,9 +110,9 @@ async def test_progress_over_limit_drops_oldest(
         await trio.testing.wait_all_tasks_blocked()
         await peer.send(*rest)
 
-    async def slow_callback(params: ProgressNotificationParams) -> None:
-        shown(params)
-        if params.progress == 1:
+    async def slow_callback(progress: float, _total: float | None, message: str | None) -> None:
+        shown(progress, None, message)
+        if progress == 1:
             await trio.sleep(1)
 
     async with open_in_memory(scripted(script)) as client:
@@ -140,7 +140,7 @@ async def test_progress_before_connection_end_delivered_before_error(
 HANGING = Deadlines(idle=10, total=60)
 
 
-async def hang(_: ProgressNotificationParams) -> None:
+async def hang(*_: object) -> None:
     await trio.sleep_forever()
 
 
@@ -166,8 +166,8 @@ async def test_callback_hanging_after_response_ends_at_total_deadline(
         await peer.initialize(tools={})
         await peer.send(*steps(await peer.receive("tools/call"), 5, answered=True))
 
-    async def hanging_callback(params: ProgressNotificationParams) -> None:
-        begun.append(params.progress)
+    async def hanging_callback(progress: float, *_: object) -> None:
+        begun.append(progress)
         await trio.sleep_forever()
 
     async with open_in_memory(scripted(script)) as client:
@@ -226,8 +226,8 @@ async def test_callback_hanging_over_http_ends_at_total_deadline(
     async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await in_one_chunk(reply, steps(request.message, 5, answered=True))
 
-    async def hanging_callback(params: ProgressNotificationParams) -> None:
-        begun.append(params.progress)
+    async def hanging_callback(progress: float, *_: object) -> None:
+        begun.append(progress)
         await trio.sleep_forever()
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:
@@ -247,8 +247,8 @@ async def test_callback_hanging_over_http_idle_deadline_passes(
             await reply.event(each)
         await reply.hang()
 
-    async def hanging_callback(params: ProgressNotificationParams) -> None:
-        begun.append(params.progress)
+    async def hanging_callback(progress: float, *_: object) -> None:
+        begun.append(progress)
         await trio.sleep_forever()
 
     async with serving(modern(calls)) as server, open_http(server.url) as client:

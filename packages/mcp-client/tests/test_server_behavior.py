@@ -151,9 +151,9 @@ async def test_progress_and_log_messages_optional(modern: bool, autojump_clock: 
 
     shown: list[tuple[float, float | None]] = []
     async with open_in_memory(scripted(script)) as client:
-        await client.call_tool("a", on_progress=lambda params: shown.append((params.progress, params.total)))
+        await client.call_tool("a", on_progress=lambda progress, total, _message: shown.append((progress, total)))
         assert shown == []
-        await client.call_tool("a", on_progress=lambda params: shown.append((params.progress, params.total)))
+        await client.call_tool("a", on_progress=lambda progress, total, _message: shown.append((progress, total)))
     assert shown == [(0.5, None)]
 
 

@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Client, Deadlines, Handlers, TaskCancelled, open_http, open_stdio
+from mcp_client import Client, Deadlines, Handlers, TaskCancelled, ToolResult, open_http, open_stdio
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import LocalProtocolError, McpError, RequestFailed, RequestTimeout
 from mcp_core.jsonrpc.messages import JsonObject
@@ -29,7 +29,6 @@ from mcp_core.methods import (
 from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import R2025_06_18, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types import (
-    CallToolResult,
     CancelTaskRequestParams,
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -39,7 +38,6 @@ from mcp_core.types import (
     GetTaskPayloadRequestParams,
     GetTaskRequestParams,
     ListTasksRequestParams,
-    ProgressNotificationParams,
     RequestedSchema,
     SamplingMessage,
     SubscriptionFilter,
@@ -140,7 +138,7 @@ async def connected(
             yield client
 
 
-def text_of(result: CallToolResult) -> str:
+def text_of(result: ToolResult[object]) -> str:
     (block,) = result.content
     assert isinstance(block, TextContent)
     return block.text
@@ -157,8 +155,8 @@ def text_of(result: CallToolResult) -> str:
 async def test_call_of_task_tool_returns_result(revision: Revision, autojump_clock: trio.testing.MockClock) -> None:
     shown: list[str | None] = []
 
-    def record_progress(progress: ProgressNotificationParams) -> None:
-        shown.append(progress.message)
+    def record_progress(_progress: float, _total: float | None, message: str | None) -> None:
+        shown.append(message)
 
     async with connected(revision) as client:
         # In 2025-11-25 the tool list states how a tool must be called; the client reads it after an error.
@@ -331,9 +329,9 @@ async def test_immediate_result_gives_completed_handle() -> None:
 async def test_task_async_progress_handler_called(autojump_clock: trio.testing.MockClock) -> None:
     shown: list[float] = []
 
-    async def record_progress(progress: ProgressNotificationParams) -> None:
+    async def record_progress(progress: float, *_: object) -> None:
         await trio.lowlevel.checkpoint()
-        shown.append(progress.progress)
+        shown.append(progress)
 
     async with connected(R2026_07_28) as client:
         await client.call_tool("must", on_progress=record_progress)

@@ -116,7 +116,7 @@ async def test_client_features_every_revision_and_transport(revision: Revision, 
         started = trio.Event()
         with trio.CancelScope() as scope:
 
-            def cancel(_: object) -> None:
+            def cancel(*_: object) -> None:
                 started.set()
                 scope.cancel()
 

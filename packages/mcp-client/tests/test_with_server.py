@@ -124,7 +124,7 @@ async def test_progress_and_log_messages_every_revision(
         logged.append(params.data)
 
     async with connected(make_server(), revision, Handlers(log=log)) as client:
-        result = await client.call_tool("slow", on_progress=lambda params: shown.append(params.progress))
+        result = await client.call_tool("slow", on_progress=lambda progress, _total, _message: shown.append(progress))
     assert text(result.content[0]) == "done"
     assert shown[-1] == 3
     assert logged == ["nearly"]

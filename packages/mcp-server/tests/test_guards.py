@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from mcp_client import Client, Handlers, TaskHandle
+from mcp_client import Client, Handlers, TaskHandle, ToolResult
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.middleware import Middleware
 from mcp_core.revisions import LEGACY, R2026_07_28, Revision
-from mcp_core.types import CallToolResult, PromptReference, TextContent
+from mcp_core.types import PromptReference, TextContent
 from mcp_server import Context, Server, serve_stream
 from mcp_server.guards import ConcurrencyLimit, Rate, RateLimit, SizeLimit, TimeLimit
 
@@ -60,7 +60,7 @@ async def guarded(*guards: Middleware, revision: Revision = R2026_07_28) -> Asyn
         events["go"].set()
 
 
-def text_of(result: CallToolResult) -> str:
+def text_of(result: ToolResult[object]) -> str:
     (block,) = result.content
     assert isinstance(block, TextContent)
     return block.text

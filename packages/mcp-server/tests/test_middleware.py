@@ -127,7 +127,9 @@ async def test_middleware_changes_and_drops_messages() -> None:
         revisions=[R2025_11_25],
         log_level="debug",
     ) as client:
-        result = await client.call_tool("talk", {"word": "hi"}, on_progress=lambda each: progress.append(each.progress))
+        result = await client.call_tool(
+            "talk", {"word": "hi"}, on_progress=lambda value, _total, _message: progress.append(value)
+        )
     assert result.content == (TextContent(text="HI 0"),)
     assert received == ["CAREFUL"]
     assert progress == []
@@ -176,7 +178,9 @@ async def test_middleware_error_is_hidden_from_client(caplog: pytest.LogCaptureF
             await client.list_tools()
         await client.roots_changed()
         await client.ping()
-        result = await client.call_tool("talk", {"word": "hi"}, on_progress=progress.append)
+        result = await client.call_tool(
+            "talk", {"word": "hi"}, raise_on_error=False, on_progress=lambda *each: progress.append(each)
+        )
         assert result.is_error
         assert "hunter2" not in repr(result)
     assert "hunter2" in caplog.text

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import ChangeKind, Client, Handlers
+from mcp_client import ChangeKind, Client, Handlers, ToolResult
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import ErrorCode, RequestFailed, ResourceNotFound
 from mcp_core.jsonrpc.messages import JsonObject
@@ -20,7 +20,6 @@ from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import LEGACY, R2026_07_28, Revision
 from mcp_core.types import (
     CallToolRequestParams,
-    CallToolResult,
     PromptReference,
     ResourceTemplateReference,
     TextContent,
@@ -81,7 +80,7 @@ def make_house_server() -> Server:
     return server
 
 
-def text_of(result: CallToolResult) -> str:
+def text_of(result: ToolResult[object]) -> str:
     (block,) = result.content
     assert isinstance(block, TextContent)
     return block.text
@@ -130,7 +129,7 @@ async def test_mounted_server_is_listed_and_called(revision: Revision, mount_kin
         progress: list[float] = []
         assert text_of(await client.call_tool("search", {"query": "x"})) == "house found x"
         result = await client.call_tool(
-            "notes_search", {"query": "x"}, on_progress=lambda each: progress.append(each.progress)
+            "notes_search", {"query": "x"}, on_progress=lambda value, _total, _message: progress.append(value)
         )
         assert text_of(result) == "notes found x"
         assert progress == [1]
@@ -213,7 +212,7 @@ async def test_remote_server_unknown_members_forwarded() -> None:
             assert tool.input_schema == {"type": "object", "x-odd": [1.5, None]}
             assert tool.extra == {"strange": {"deep": [True]}}
             result = await client.call_tool("odd_odd")
-            assert result.extra["stranger"] == {"a": None}
+            assert result.result.extra["stranger"] == {"a": None}
             assert result.content[0].extra == {"strange": 1}
 
 
@@ -423,7 +422,7 @@ async def test_trace_and_extension_metadata_forwarded_to_remote_server(revision:
     async with open_in_memory(lambda stream: serve_stream(remote_client, stream), revisions=[revision]) as open_remote:
         server.mount_remote(open_remote, prefix="b")
         async with open_in_memory(lambda stream: serve_stream(server, stream), revisions=[revision]) as client:
-            await client.with_meta(meta_sent).call_tool("b_listen", on_progress=lambda _: None)
+            await client.with_meta(meta_sent).call_tool("b_listen", on_progress=lambda *_: None)
             definition, params = TOOLS_CALL, CallToolRequestParams(name="b_listen", meta={"traceparent": "nonsense"})
             await client.request(definition, params)
     forwarded = [{key: value for key, value in meta.items() if key in meta_sent} for meta in received]

@@ -75,7 +75,7 @@ class Party:
 
     async def call_by_tool(self, name: str, **arguments: JsonValue) -> JsonValue:
         """Call a function of the server by a tool, which can send client requests in every revision."""
-        return _json(await self.client.call_tool("do", {"name": name, "arguments": arguments}))
+        return _json((await self.client.call_tool("do", {"name": name, "arguments": arguments})).result)
 
     async def server_received(self) -> list[str]:
         """Return the messages that the server received since the last call."""

@@ -157,7 +157,7 @@ async def directory_read(party: Party) -> None:
 
 async def cancel(party: Party) -> None:
     with trio.CancelScope() as scope:
-        await party.client.call_tool("hang", on_progress=lambda _: scope.cancel())
+        await party.client.call_tool("hang", on_progress=lambda *_: scope.cancel())
     assert scope.cancelled_caught
     assert await party.call("until_cancelled")
 
@@ -221,7 +221,9 @@ async def cancel_of_server(party: Party) -> None:
 
 async def progress(party: Party) -> None:
     progress_values: list[float] = []
-    await party.client.call_tool("reports", on_progress=lambda params: progress_values.append(params.progress))
+    await party.client.call_tool(
+        "reports", on_progress=lambda progress, _total, _message: progress_values.append(progress)
+    )
     assert progress_values == [1]
 
 

@@ -21,6 +21,7 @@ from mcp_client.deadlines import Deadlines
 from mcp_client.features.changes import Change, ChangeKind, Changes
 from mcp_client.features.output_schema import InvalidToolOutput, OutputPolicy
 from mcp_client.features.tasks import TaskCancelled, TaskHandle
+from mcp_client.features.tool_result import ToolFailed, ToolResult
 from mcp_client.group.client_group import ClientGroup, GroupListing, Member, Restart, ServerItem, configured, open_group
 from mcp_client.group.names import NameCollision, Naming
 from mcp_client.handlers import Handlers
@@ -56,6 +57,8 @@ __all__ = [
     "TaskCancelled",
     "TaskHandle",
     "Tls",
+    "ToolFailed",
+    "ToolResult",
     "configured",
     "open_group",
     "open_http",

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 import attrs
 
 from mcp_client.connection.request_headers import checked
 from mcp_client.connection.request_options import NOTHING
-from mcp_client.features.output_schema import InvalidToolOutput
 from mcp_client.features.pagination import all_pages
 from mcp_client.features.subscriptions import Subscriptions
 from mcp_client.features.tasks import TaskHandle, check_task_offered, waited
+from mcp_client.features.tool_result import ToolResultReader
 from mcp_core.engine.capabilities import declared
 from mcp_core.engine.mrtr import InputRequiredRetries
 from mcp_core.errors import (
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from mcp_client.features.changes import Changes
     from mcp_client.features.output_schema import OutputSchemas
     from mcp_client.features.pagination import ListParams, PageT, ParamsOf
+    from mcp_client.features.tool_result import ToolResult
     from mcp_core.engine.events import NotificationReceived, ServerPeer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import NotificationMethod, RequestMethod
@@ -101,6 +102,7 @@ __all__ = ["Client"]
 
 _log: Final = logging.getLogger("mcp_client")
 
+T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
 V = TypeVar("V")
@@ -125,6 +127,7 @@ class Client:
     def __init__(self, channel: ClientChannel, outputs: OutputSchemas) -> None:
         self._channel: Final = channel
         self._outputs: Final = outputs
+        self._results: Final = ToolResultReader(channel, outputs)
         self._options: RequestOptions = NOTHING
         self._task_tools: Final[set[str]] = set()
         self._subscriptions: Final = Subscriptions(channel)
@@ -225,15 +228,52 @@ class Client:
         )
         return tools
 
+    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, JsonValue] | None = None,
         *,
+        returns: type[T],
+        raise_on_error: bool = True,
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
-    ) -> CallToolResult:
+    ) -> ToolResult[T]: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        returns: None = None,
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[JsonValue]: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        returns: object,
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[object]: ...
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        returns: object = None,
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[object]:
         """Call a tool.
+
+            hits = (await client.call_tool("search", {"query": "tea"}, returns=list[Hit])).data
 
         If the server responds with a task, this method waits for the task, the handlers respond to its input requests,
         and `on_progress` is called with its status messages. Cancellation or a deadline of the call cancels the task.
@@ -242,29 +282,29 @@ class Client:
         Args:
             name: The name of the tool.
             arguments: The arguments, according to the input schema of the tool.
+            returns: The type of `ToolResult.data`: a dataclass, an attrs class, a `TypedDict`, a pydantic model, a
+                msgspec Struct, a list of these, or any other type that a tool of `mcp_server` can return. `None` for
+                plain JSON.
+            raise_on_error: Whether a failed tool raises `ToolFailed`. If not, `ToolResult.is_error` states it.
             on_progress: Called with each progress notification of the tool, in order and before this method returns; a
                 plain or asynchronous function. See `ProgressHandler` for a function that is slower than the server.
             deadlines: The deadlines of the call; `None` for those of the connection.
 
         Returns:
-            The result of the tool. `is_error` states whether the tool failed; a failed tool does not raise.
+            The result of the tool.
 
         Raises:
+            ToolFailed: The tool failed; the message has the text of the result.
             TaskCancelled: The call ran as a task, which was cancelled.
-            InvalidToolOutput: The structured result violates the output schema that `list_tools` returned, and
-                `validate_output` is `raise`.
+            InvalidToolOutput: The data does not match `returns`; or the structured result violates the output schema
+                that `list_tools` returned, and `validate_output` is `raise`.
+            UnsupportedType: `returns` has no JSON representation.
             McpError: The exceptions of `Client.request`.
         """
         result = await self._call(name, arguments, None, on_progress=on_progress, deadlines=deadlines)
         if isinstance(result, TaskHandle):
             result = await waited(result, self._channel, on_progress=on_progress, deadlines=deadlines)
-        try:
-            if name in self._outputs.schemas:
-                self._outputs.check(name, result)
-        except InvalidToolOutput as invalid:
-            self._channel.explain(invalid, method=TOOLS_CALL.name, phase=Phase.REQUEST)
-            raise
-        return result
+        return self._results.read(name, result, returns, raise_on_error=raise_on_error)
 
     # --- tools as tasks --------------------------------------------------------------------------------------------
 
@@ -300,7 +340,7 @@ class Client:
         result = await self._call(name, arguments, task, on_progress=None, deadlines=deadlines)
         if isinstance(result, TaskHandle):
             return result
-        return TaskHandle(self._channel, self._options, None, result=result)
+        return TaskHandle(self._channel, self._options, self._results, name, None, result=result)
 
     def task(self, id: str) -> TaskHandle:
         """Return a handle of an existing task, of this or another connection.
@@ -314,7 +354,7 @@ class Client:
             LocalProtocolError: The revision does not support tasks.
         """
         check_task_offered(self._channel)
-        return TaskHandle(self._channel, self._options, id)
+        return TaskHandle(self._channel, self._options, self._results, None, id)
 
     async def _call(
         self,
@@ -355,9 +395,9 @@ class Client:
                     raise
                 params = evolve(params, task=TaskMetadata())
         if isinstance(result, CreateTaskResult):
-            return TaskHandle(self._channel, self._options, result.task.task_id, task=result.task)
+            return TaskHandle(self._channel, self._options, self._results, name, result.task.task_id, task=result.task)
         if isinstance(result, CreateExtensionTaskResult):
-            return TaskHandle(self._channel, self._options, result.task_id, task=result)
+            return TaskHandle(self._channel, self._options, self._results, name, result.task_id, task=result)
         return result  # type: ignore[return-value]  # the only other result class
 
     async def _request_with_input(

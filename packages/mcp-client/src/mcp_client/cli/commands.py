@@ -13,7 +13,7 @@ from mcp_client.cli.arguments import UsageError, closest, json_object, pairs, ty
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import InvalidValue
 from mcp_core.types import (
-    Absent,
+    ABSENT,
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,
@@ -184,13 +184,14 @@ async def _call(run: Invocation) -> int:
         raise UsageError(f"the server has no tool {options.name!r}{closest(options.name, tools)}")
     if words:
         arguments = typed(words, tools[options.name].input_schema)
-    result = await client.call_tool(options.name, arguments, on_progress=run.screen.progress)
+    called = await client.call_tool(options.name, arguments, raise_on_error=False, on_progress=run.screen.progress)
+    result = called.result
     if run.screen.json:
         run.screen.data(converter(client.revision).unstructure(result))
     else:
         for block in result.content:
             run.screen.text(_described(block))
-        if not result.content and not isinstance(result.structured_content, Absent):
+        if not result.content and result.structured_content is not ABSENT:
             run.screen.text(orjson.dumps(result.structured_content, option=orjson.OPT_INDENT_2).decode())
     if result.is_error and not run.screen.json:
         run.screen.note(f"The tool {options.name!r} reports an error.")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mcp_core.jsonrpc.messages import JsonValue
-    from mcp_core.types import ProgressNotificationParams
 
 __all__ = ["Screen", "harmless", "one_line"]
 
@@ -121,17 +120,17 @@ class Screen:
         self._err.write(harmless(text) + "\n")
         self._err.flush()
 
-    def progress(self, progress: ProgressNotificationParams) -> None:
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Show the progress of a request as a bar, on a terminal only."""
         if not self._err.isatty():
             return
-        message = one_line(progress.message or "")
-        if progress.total:
-            share = max(0.0, min(1.0, progress.progress / progress.total))
+        text = one_line(message or "")
+        if total:
+            share = max(0.0, min(1.0, progress / total))
             done = round(share * _BAR)
-            line = f"[{'#' * done}{'.' * (_BAR - done)}] {share:4.0%} {message}"
+            line = f"[{'#' * done}{'.' * (_BAR - done)}] {share:4.0%} {text}"
         else:
-            line = f"{progress.progress:g} {message}"
+            line = f"{progress:g} {text}"
         self._err.write(f"\r\x1b[K{line}")
         self._err.flush()
         self._bar = True

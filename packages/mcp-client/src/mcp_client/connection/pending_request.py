@@ -20,7 +20,6 @@ import trio
 from mcp_client.connection.progress import ProgressQueue
 from mcp_core.errors import McpError, RemoteProtocolError, RequestTimeout
 from mcp_core.jsonrpc.messages import Request
-from mcp_core.types import ProgressNotificationParams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,11 +27,15 @@ if TYPE_CHECKING:
     from mcp_client.deadlines import Deadlines
     from mcp_core.engine.events import ErrorReceived, ResultReceived
     from mcp_core.jsonrpc.messages import RequestId
+    from mcp_core.types import ProgressNotificationParams
 
 __all__ = ["DeadlineWatcher", "PendingRequest", "Perform", "ProgressHandler", "ProgressHandlerFailed"]
 
-ProgressHandler: TypeAlias = Callable[[ProgressNotificationParams], Awaitable[None] | None]
-"""A plain or asynchronous function that shows progress.
+ProgressHandler: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""A plain or asynchronous function that shows progress. It receives the progress, the total and a message; the total and the
+message are `None` if unknown. The message is untrusted text of the server.
+
+Spec: basic/utilities/progress
 
 The task of the caller calls the function once for each notification, in order. All notifications that arrived before
 the response are shown before the request returns. While an asynchronous function runs, up to 1,000 notifications are
@@ -186,7 +189,7 @@ class PendingRequest:
         if self._on_progress is None:
             return
         try:
-            shown = self._on_progress(progress)
+            shown = self._on_progress(progress.progress, progress.total, progress.message)
             if inspect.isawaitable(shown):
                 await self._wait_for(shown)
         except McpError as error:

@@ -57,14 +57,13 @@ class OutputSchemas:
             raise ValueError(f"validate_output must be 'raise', 'warn' or 'off', not {policy!r}")
         self._policy: Final = policy
         self.schemas: Final[dict[str, JsonObject]] = {}
-        """The known schemas by tool. Only results of these tools are validated."""
+        """The known schemas by tool."""
         self._compiled: dict[str, Validator | str] = {}
 
     def learn(self, tools: Iterable[Tool]) -> None:
         """Replace the schemas by those of the listed tools."""
         self.forget()
-        if self._policy != "off":
-            self.schemas.update({tool.name: tool.output_schema for tool in tools if tool.output_schema is not None})
+        self.schemas.update({tool.name: tool.output_schema for tool in tools if tool.output_schema is not None})
 
     def forget(self) -> None:
         """Remove all schemas: the tools have changed."""
@@ -80,7 +79,7 @@ class OutputSchemas:
         Raises:
             InvalidToolOutput: The result violates the schema or cannot be validated, and the policy is `raise`.
         """
-        if tool not in self.schemas or result.is_error:
+        if self._policy == "off" or tool not in self.schemas or result.is_error:
             return
         if tool not in self._compiled:
             self._compiled[tool] = _compiled(self.schemas[tool])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
 
 import trio
 
@@ -50,7 +50,6 @@ from mcp_core.types import (
     GetExtensionTaskResult,
     GetTaskPayloadRequestParams,
     GetTaskRequestParams,
-    ProgressNotificationParams,
     SubscriptionFilter,
     SubscriptionsListenRequestParams,
     TaskStatusNotificationParams,
@@ -63,11 +62,14 @@ if TYPE_CHECKING:
     from mcp_client.connection.channel import ClientChannel
     from mcp_client.connection.pending_request import ProgressHandler
     from mcp_client.connection.request_options import RequestOptions
+    from mcp_client.features.tool_result import ToolResult, ToolResultReader
     from mcp_core.engine.events import NotificationReceived
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import ExtensionTask, GetTaskResult, InputRequest, Task, TaskStatus
 
 __all__ = ["TaskCancelled", "TaskHandle", "check_task_offered", "waited"]
+
+T = TypeVar("T")
 
 _log: Final = logging.getLogger("mcp_client")
 
@@ -101,6 +103,8 @@ class TaskHandle:
         self,
         channel: ClientChannel,
         options: RequestOptions,
+        results: ToolResultReader,
+        tool: str | None,
         id: str | None,
         *,
         task: Task | ExtensionTask | None = None,
@@ -117,6 +121,8 @@ class TaskHandle:
         """The time to live after the creation of the task, in seconds; `None` if unknown or unlimited."""
         self._channel: Final = channel
         self._options: Final = options
+        self._results: Final = results
+        self._tool: Final = tool
         self._interval = _INTERVAL
         self._reported: tuple[TaskStatus, str | None, str] | None = None
         self._input_requests: Mapping[str, InputRequest] = {}
@@ -154,14 +160,48 @@ class TaskHandle:
             self._take_outcome(got)
         return self.status
 
+    @overload
     async def wait(
-        self, *, on_progress: ProgressHandler | None = None, deadlines: Deadlines | None = None
-    ) -> CallToolResult:
+        self,
+        *,
+        returns: type[T],
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[T]: ...
+    @overload
+    async def wait(
+        self,
+        *,
+        returns: None = None,
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[JsonValue]: ...
+    @overload
+    async def wait(
+        self,
+        *,
+        returns: object,
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[object]: ...
+    async def wait(
+        self,
+        *,
+        returns: object = None,
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[object]:
         """Wait until the task has ended. Meanwhile the handlers respond to its input requests.
 
         This method can be called again. Cancelling the caller does not cancel the task.
 
         Args:
+            returns: The type of `ToolResult.data`, as in `Client.call_tool`; `None` for plain JSON.
+            raise_on_error: Whether a failed tool raises `ToolFailed`.
             on_progress: Called when the status or its message has changed; the message has the new one.
             deadlines: `total` limits the whole wait; `None` for the deadlines of the connection. Each poll uses the
                 deadlines of the connection.
@@ -170,11 +210,19 @@ class TaskHandle:
             The result of the tool.
 
         Raises:
+            ToolFailed: The tool failed; the message has the text of the result.
+            InvalidToolOutput: The data does not match `returns`.
+            UnsupportedType: `returns` has no JSON representation.
             RequestFailed: The call failed with an error, or the task does not exist or has expired.
             TaskCancelled: The task was cancelled.
             RequestTimeout: The total deadline passed; the task continues.
             McpError: The other exceptions of `Client.request`.
         """
+        result = await self._wait(on_progress, deadlines)
+        return self._results.read(self._tool, result, returns, raise_on_error=raise_on_error)
+
+    async def _wait(self, on_progress: ProgressHandler | None, deadlines: Deadlines | None) -> CallToolResult:
+        """Wait until the task has ended and return its result as received."""
         deadlines = deadlines or self._channel.deadlines
         with trio.move_on_after(deadlines.total):
             stop = self._channel.listeners.subscribe(self._hear)
@@ -256,10 +304,7 @@ class TaskHandle:
             self._news.set()
 
     async def _show(self, on_progress: ProgressHandler, steps: int) -> None:
-        token = cast("str", self.id)  # a polled task has an id
-        shown = on_progress(
-            ProgressNotificationParams(progress_token=token, progress=steps, message=self.message or self.status)
-        )
+        shown = on_progress(steps, None, self.message or self.status)
         if inspect.isawaitable(shown):
             await shown
 
@@ -343,7 +388,7 @@ async def waited(
 ) -> CallToolResult:
     """Return the result of a task. Cancel the task if the wait fails or is cancelled."""
     try:
-        return await handle.wait(on_progress=on_progress, deadlines=deadlines)
+        return await handle._wait(on_progress, deadlines)  # noqa: SLF001  # one module
     except BaseException:
         if handle.status not in TERMINAL_STATUSES and channel.ended is None:
             with trio.move_on_after(_POLITENESS, shield=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Literal, TypedDict, TypeVar, overload
 
 import attrs
 import trio
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mcp_client.config import ServerConfig
     from mcp_client.connection.pending_request import ProgressHandler
     from mcp_client.deadlines import Deadlines
+    from mcp_client.features.tool_result import ToolResult
     from mcp_client.group.member import MakeConnector
     from mcp_client.group.names import Naming
     from mcp_client.handlers import Handlers
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
-    from mcp_core.types import CallToolResult, GetPromptResult, Implementation, Prompt, Resource, ResourceTemplate, Tool
+    from mcp_core.types import GetPromptResult, Implementation, Prompt, Resource, ResourceTemplate, Tool
 
 __all__ = ["ClientGroup", "GroupListing", "Member", "Restart", "ServerItem", "configured", "open_group"]
 
@@ -182,19 +183,56 @@ class ClientGroup:
 
     # --- requests --------------------------------------------------------------------------------------------------
 
+    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, JsonValue] | None = None,
         *,
+        returns: type[T],
+        raise_on_error: bool = True,
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
-    ) -> CallToolResult:
+    ) -> ToolResult[T]: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        returns: None = None,
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[JsonValue]: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        returns: object,
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[object]: ...
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        returns: object = None,
+        raise_on_error: bool = True,
+        on_progress: ProgressHandler | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> ToolResult[object]:
         """Call a tool of one of the servers.
 
         Args:
             name: The name of the tool in the group, from `list_tools`.
             arguments: The arguments, as in `Client.call_tool`.
+            returns: The type of `ToolResult.data`, as in `Client.call_tool`; `None` for plain JSON.
+            raise_on_error: Whether a failed tool raises `ToolFailed`.
             on_progress: Called with each progress notification, as in `Client.call_tool`.
             deadlines: The deadlines of the call; `None` for those of the connection.
 
@@ -202,13 +240,21 @@ class ClientGroup:
             The result of the tool.
 
         Raises:
+            ToolFailed: The tool failed; the message has the text of the result.
             LocalProtocolError: No server offers a tool with this name.
             ConnectionEnded: The server is not connected.
             McpError: The other exceptions of `Client.call_tool`.
         """
         server, own = await self._find("tool", name)
         client = await self[server].connected()
-        return await client.call_tool(own, arguments, on_progress=on_progress, deadlines=deadlines)
+        return await client.call_tool(
+            own,
+            arguments,
+            returns=returns,
+            raise_on_error=raise_on_error,
+            on_progress=on_progress,
+            deadlines=deadlines,
+        )
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
         """Get a prompt of one of the servers.

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_client.client import Client
+    from mcp_client.features.tool_result import ToolResult
     from mcp_client.testing import _Stream
     from mcp_client.testing.transport_checks import OpenTransport, ServedStream
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
-    from mcp_core.types import CallToolResult, ProgressNotificationParams
 
 __all__ = [
     "call_can_be_cancelled",
@@ -51,15 +51,15 @@ async def calls_work_in_each_revision(open_transport: OpenTransport) -> None:
     async def talk(client: Client) -> None:
         seen: list[float] = []
 
-        def progress(progress_params: ProgressNotificationParams) -> None:
-            seen.append(progress_params.progress)
+        def progress(value: float, _total: float | None, _message: str | None) -> None:
+            seen.append(value)
 
         tools = await client.list_tools()
         true([tool.name for tool in tools] == ["echo"], f"the listed tools arrived as {tools!r}")
         result = await client.call_tool("echo", {"text": _TEXT}, on_progress=progress)
         _same_text(result, _TEXT)
         true(seen == [1], f"one progress notification arrived as {seen!r}")
-        result = await client.call_tool("echo", {"text": ""})
+        result = await client.call_tool("echo", {"text": ""}, raise_on_error=False)
         true(result.is_error, "the tool error did not arrive")
 
     await _in_each_revision(open_transport, script, talk)
@@ -146,7 +146,7 @@ def _text(revision: Revision, text: JsonValue) -> JsonObject:
     return {"content": [{"type": "text", "text": text}], **_completely(revision)}
 
 
-def _same_text(result: CallToolResult, wanted: str) -> None:
+def _same_text(result: ToolResult[object], wanted: str) -> None:
     found = [getattr(content, "text", None) for content in result.content]
     true(found == [wanted], f"the result of a call arrived as {str(found)[:120]}, but was sent as {wanted[:120]!r}")
 

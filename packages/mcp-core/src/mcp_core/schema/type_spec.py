@@ -35,10 +35,10 @@ __all__ = [
     "Mismatch",
     "Param",
     "Problem",
-    "Raised",
     "TypeSpec",
     "UnknownName",
     "UnsupportedType",
+    "ValidatorFailure",
     "describe",
     "describe_object",
     "kind_of",
@@ -172,7 +172,7 @@ class UnknownName:
 
 
 @attrs.frozen(eq=False)
-class Raised:
+class ValidatorFailure:
     """The expectation of a constructor or a validator that raised an exception whose message is not for the peer."""
 
     expected: str
@@ -181,7 +181,7 @@ class Raised:
     """The exception."""
 
 
-Fault: TypeAlias = tuple[tuple[str | int, ...], str | UnknownName | Raised, str]
+Fault: TypeAlias = tuple[tuple[str | int, ...], str | UnknownName | ValidatorFailure, str]
 """A fault in a value: its path, the expected value, and the actual value."""
 
 FAULTS_KEPT: Final = _SHOWN_PROBLEMS + 1
@@ -208,7 +208,7 @@ class Mismatch(Exception):
         """
         if isinstance(error, ValueError | TypeError):
             return cls.of(f"{expected}: {error}", got)
-        return cls([((), Raised(expected, error), got)])
+        return cls([((), ValidatorFailure(expected, error), got)])
 
     def under(self, step: str | int) -> list[Fault]:
         """Return the faults with a path that starts at the containing value."""
@@ -224,7 +224,7 @@ class Mismatch(Exception):
                 case UnknownName():
                     suggestions += 1
                     text = expected.describe(suggest=suggestions <= _SUGGESTIONS)
-                case Raised():
+                case ValidatorFailure():
                     text, cause = f"{expected.expected}, which a validator did not accept", expected.error
                 case _:
                     text = expected

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 
 import trio
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         CallToolResult,
         Completion,
         GetPromptResult,
-        ProgressNotificationParams,
         Prompt,
         PromptReference,
         ReadResourceResult,
@@ -60,6 +59,15 @@ _LISTS: Final = frozenset({"tools", "prompts", "resources"})
 """The kinds of changes that are forwarded."""
 
 _TRIPLET: Final = re.compile("%([0-9A-Fa-f]{2})")
+
+
+_ProgressHandler: TypeAlias = "Callable[[float, float | None, str | None], Awaitable[None] | None]"
+
+
+class _ToolResult(Protocol):
+    @property
+    def result(self) -> CallToolResult:
+        """The result as the server sent it."""
 
 
 class _Kind(Protocol):
@@ -107,13 +115,12 @@ class RemoteServer(Protocol):
         name: str,
         arguments: Mapping[str, JsonValue] | None = None,
         *,
-        on_progress: Callable[[ProgressNotificationParams], Awaitable[None] | None] | None = None,
-    ) -> CallToolResult:
+        raise_on_error: bool,
+        on_progress: _ProgressHandler | None = None,
+    ) -> _ToolResult:
         """Call a tool."""
 
-    async def read_resource(
-        self, uri: str, *, on_progress: Callable[[ProgressNotificationParams], Awaitable[None] | None] | None = None
-    ) -> ReadResourceResult:
+    async def read_resource(self, uri: str, *, on_progress: _ProgressHandler | None = None) -> ReadResourceResult:
         """Read a resource."""
 
     async def get_prompt(
@@ -121,7 +128,7 @@ class RemoteServer(Protocol):
         name: str,
         arguments: Mapping[str, str] | None = None,
         *,
-        on_progress: Callable[[ProgressNotificationParams], Awaitable[None] | None] | None = None,
+        on_progress: _ProgressHandler | None = None,
     ) -> GetPromptResult:
         """Return a prompt."""
 
@@ -263,21 +270,23 @@ class ProxiedServer:
             context._end()  # noqa: SLF001  # one package
 
     async def _request(self, call: RequestContext, context: Context) -> object:
-        async def on_progress(progress: ProgressNotificationParams) -> None:
-            await context.progress(progress.progress, progress.total, progress.message)
-
         params, members = call.request.params, _members(context.meta)
         remote = self._remote.with_meta(members) if members else self._remote
         if call.request.definition is TOOLS_CALL:
             tool = cast("CallToolRequestParams", params)  # converted by the engine to the method's class
-            return await remote.call_tool(tool.name, tool.arguments, on_progress=on_progress)
+            called = await remote.call_tool(
+                tool.name, tool.arguments, raise_on_error=False, on_progress=context.progress
+            )
+            return called.result
         if call.request.definition is PROMPTS_GET:
             prompt = cast("GetPromptRequestParams", params)  # likewise
-            return await remote.get_prompt(prompt.name, prompt.arguments, on_progress=on_progress)
+            return await remote.get_prompt(prompt.name, prompt.arguments, on_progress=context.progress)
         if call.request.definition is RESOURCES_READ:
             if remote.capabilities.resources is None:
                 raise ResourceNotFound.of(cast("ReadResourceRequestParams", params).uri)
-            return await remote.read_resource(cast("ReadResourceRequestParams", params).uri, on_progress=on_progress)
+            return await remote.read_resource(
+                cast("ReadResourceRequestParams", params).uri, on_progress=context.progress
+            )
         completion = cast("CompleteRequestParams", params)  # no other methods are forwarded
         known = None if completion.context is None else completion.context.arguments
         found = await remote.complete(completion.ref, completion.argument.name, completion.argument.value, known=known)
