@@ -113,7 +113,7 @@ async def structured_output(session: Session) -> str:
 
 @feature("an error for the model")
 async def tool_error(session: Session) -> str:
-    text = text_of(await session.client.call_tool("search", {"query": 'roof "'}), failed=True)
+    text = text_of(await session.client.call_tool("search", {"query": 'roof "'}, raise_on_error=False), failed=True)
     assert "quotes" in text, text
     return text
 
@@ -121,7 +121,10 @@ async def tool_error(session: Session) -> str:
 @feature("invalid arguments")
 async def wrong_arguments(session: Session) -> str:
     try:
-        text = text_of(await session.client.call_tool("search", {"query": "roof", "limit": 1000}), failed=True)
+        text = text_of(
+            await session.client.call_tool("search", {"query": "roof", "limit": 1000}, raise_on_error=False),
+            failed=True,
+        )
     except RequestFailed as error:
         assert not session.revision.bad_arguments_in_result, error
         text = error.message
@@ -293,7 +296,9 @@ async def elicit_accepted(session: Session) -> str:
 @feature("elicitation, declined", has(ELICITATION_CREATE))
 async def elicit_declined(session: Session) -> str:
     session.elicit_result = ElicitResult(action="decline")
-    result = await session.client.call_tool("add_note", {"title": "The shed", "text": "Paint it."})
+    result = await session.client.call_tool(
+        "add_note", {"title": "The shed", "text": "Paint it."}, raise_on_error=False
+    )
     assert not (session.folder / "the-shed.md").exists(), "the note was written"
     return text_of(result, failed=True)
 

@@ -15,7 +15,7 @@ from fake_http_server import OK, modern, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client import ChangeKind, Handlers, ToolResult, open_http, open_stdio
+from mcp_client import ChangeKind, Handlers, ToolFailed, ToolResult, open_http, open_stdio
 from mcp_client.testing import ScriptedPeer, Transcript, open_in_memory, scripted
 from mcp_core.errors import LocalProtocolError, RequestFailed
 from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
@@ -429,7 +429,7 @@ def test_middleware_passing_everything_changes_nothing(steps: list[str], revisio
                 for step in steps:
                     try:
                         outcomes.append(repr(await actions[step]()))
-                    except (RequestFailed, LocalProtocolError) as error:
+                    except (RequestFailed, LocalProtocolError, ToolFailed) as error:
                         outcomes.append(repr(error))
 
         trio.run(conversation, clock=trio.testing.MockClock(autojump_threshold=0))

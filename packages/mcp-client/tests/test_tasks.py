@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Client, Deadlines, Handlers, TaskCancelled, ToolResult, open_http, open_stdio
+from mcp_client import Client, Deadlines, Handlers, TaskCancelled, ToolFailed, ToolResult, open_http, open_stdio
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import LocalProtocolError, McpError, RequestFailed, RequestTimeout
 from mcp_core.jsonrpc.messages import JsonObject
@@ -209,9 +209,16 @@ async def test_task_failure_returns_error_result_or_raises(
     revision: Revision, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with connected(revision) as client:
-        result = await client.call_tool("fails", {"how": "tool"})
+        result = await client.call_tool("fails", {"how": "tool"}, raise_on_error=False)
         assert result.is_error is True
         assert text_of(result) == "it cannot be done"
+        with pytest.raises(ToolFailed, match=r"^the tool 'fails' failed: it cannot be done$") as raised:
+            await client.call_tool("fails", {"how": "tool"})
+        assert raised.value.result.is_error
+        task = await client.start_task("fails", {"how": "tool"})
+        with pytest.raises(ToolFailed, match="the tool 'fails' failed: it cannot be done"):
+            await task.wait()
+        assert (await task.wait(raise_on_error=False)).is_error
         with pytest.raises(RequestFailed, match="no") as failed:
             await client.call_tool("fails", {"how": "protocol"})
         assert (failed.value.code, failed.value.data) == (-32000, [1])

@@ -193,7 +193,7 @@ async def test_failure_span_has_type_without_message(revision: Revision) -> None
     async with open_in_memory(
         lambda stream: serve_stream(make_server(recorder), stream), revisions=[revision], middleware=[recorder.client()]
     ) as client:
-        assert (await client.call_tool("broken")).is_error
+        assert (await client.call_tool("broken", raise_on_error=False)).is_error
         with pytest.raises(RequestFailed):
             await client.get_prompt("no such prompt")
         await client.get_prompt("poem")

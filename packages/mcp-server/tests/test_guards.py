@@ -180,7 +180,7 @@ async def test_time_limit_exceeded_returns_tool_error(
 ) -> None:
     async with guarded(TimeLimit(5, tools={"wait": 2}), revision=revision) as client:
         began = trio.current_time()
-        result = await client.call_tool("wait")
+        result = await client.call_tool("wait", raise_on_error=False)
         assert result.is_error
         assert "took longer than 2 seconds; the setting is TimeLimit.tools" in text_of(result)
         assert trio.current_time() - began == pytest.approx(2)
@@ -205,7 +205,7 @@ async def test_size_limit_of_arguments_and_results(revision: Revision) -> None:
             await client.call_tool("echo", {"text": "a" * 30})
         assert caught.value.code == ErrorCode.INVALID_PARAMS
     async with guarded(SizeLimit(output_bytes=120), revision=revision) as client:
-        result = await client.call_tool("echo", {"text": "b" * 100})
+        result = await client.call_tool("echo", {"text": "b" * 100}, raise_on_error=False)
         assert result.is_error
         assert "120 are allowed. Ask for less. The setting is SizeLimit.output_bytes." in text_of(result)
         assert "bbb" not in text_of(result)

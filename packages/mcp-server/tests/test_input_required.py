@@ -58,7 +58,7 @@ async def run_ask(server: Server, revision: Revision, **arguments: str) -> str:
 
 
 async def text_of(client: Client, tool: str, **arguments: str) -> str:
-    result = await client.call_tool(tool, arguments)
+    result = await client.call_tool(tool, arguments, raise_on_error=False)
     (block,) = result.content
     assert isinstance(block, TextContent)
     return block.text

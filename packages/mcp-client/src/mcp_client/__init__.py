@@ -1,7 +1,7 @@
 """A client of the Model Context Protocol, for trio.
 
     async with open_stdio(["weather-server"]) as client:
-        print(await client.call_tool("forecast", {"city": "Ghent"}))
+        print((await client.call_tool("forecast", {"city": "Ghent"})).text)
 
 `open_stdio` starts a server process and connects to it, `open_http` connects to a server by its URL, and `open_stream`
 connects over an existing byte stream.

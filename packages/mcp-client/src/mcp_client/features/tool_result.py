@@ -17,7 +17,7 @@ import attrs
 from mcp_client.features.output_schema import InvalidToolOutput
 from mcp_core.errors import LimitExceeded, McpError, Phase
 from mcp_core.methods import TOOLS_CALL
-from mcp_core.types import ABSENT, Absent, CallToolResult, TextContent
+from mcp_core.types import ABSENT, CallToolResult, TextContent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ class ToolResult(Generic[T_co]):
 
     result: CallToolResult
     """The result as the server sent it."""
-    _data: T_co | None = None
+    _data: T_co | None = attrs.field(default=None, repr=False)
 
     @property
     def data(self) -> T_co:
@@ -166,20 +166,20 @@ class ToolResultReader:
 
     def _data(self, name: str, result: CallToolResult, returns: object, schema: JsonObject | None) -> object:
         content = result.structured_content
-        inner = content[_WRAPPED] if isinstance(content, dict) and set(content) == {_WRAPPED} else ABSENT
-        wrapped = is_wrapped(schema) and inner is not ABSENT
         if returns is None:
-            found = inner if wrapped else content
-            return None if found is ABSENT else found
+            return None if content is ABSENT else _unwrapped(content) if is_wrapped(schema) else content
         spec = _spec(returns)
-        if content is ABSENT:
-            return _load_text(name, result, spec, self._channel.connection.limits)
-        if wrapped:
-            return _load(name, result, inner, spec)
-        if schema is None and inner is not ABSENT and not _accepts(spec, content):
-            # The tools were not listed, so it is unknown whether the value is wrapped. It is not the object itself.
-            return _load(name, result, inner, spec)
-        return _load(name, result, content, spec)
+        value = _json_text(name, result, spec, self._channel.connection.limits) if content is ABSENT else content
+        inner = _unwrapped(value)
+        # Without a schema it is unknown whether the value is wrapped. It is if it is not of the type itself.
+        if is_wrapped(schema) or (schema is None and inner is not value and not _accepts(spec, value)):
+            value = inner
+        return _load(name, result, value, spec)
+
+
+def _unwrapped(value: JsonValue) -> JsonValue:
+    """Return the value in an object with the only member `result`; any other value unchanged."""
+    return value[_WRAPPED] if isinstance(value, dict) and set(value) == {_WRAPPED} else value
 
 
 def _accepts(spec: TypeSpec, value: JsonValue) -> bool:
@@ -192,17 +192,17 @@ def _accepts(spec: TypeSpec, value: JsonValue) -> bool:
     return True
 
 
-def _load(name: str, result: CallToolResult, value: JsonValue | Absent, spec: TypeSpec) -> object:
+def _load(name: str, result: CallToolResult, value: JsonValue, spec: TypeSpec) -> object:
     from mcp_core.schema.type_spec import Mismatch  # lazy: likewise
 
     try:
-        return spec.load(cast("JsonValue", value))  # the caller excludes ABSENT
+        return spec.load(value)
     except Mismatch as mismatch:
         raise _invalid(name, result, mismatch) from None
 
 
-def _load_text(name: str, result: CallToolResult, spec: TypeSpec, limits: Limits) -> object:
-    """Read the data from the text of a server without structured content."""
+def _json_text(name: str, result: CallToolResult, spec: TypeSpec, limits: Limits) -> JsonValue:
+    """Return the JSON in the text of a result without structured content; for a string type the text itself."""
     from mcp_core.json_text import read  # lazy: likewise
     from mcp_core.schema.type_spec import Mismatch  # lazy: likewise
 
@@ -210,15 +210,14 @@ def _load_text(name: str, result: CallToolResult, spec: TypeSpec, limits: Limits
     if not texts:
         raise _invalid(name, result, Mismatch.of(spec.expected, "no text and no structured content"))
     if spec.kinds <= {"string", "null"}:
-        value: JsonValue = "\n".join(texts)
-    else:
-        try:
-            value, excess, _ = read(texts[0].encode(), limits)
-        except ValueError:
-            raise _invalid(name, result, Mismatch.of(spec.expected, "text that is not JSON")) from None
-        if excess is not None:
-            raise excess
-    return _load(name, result, value, spec)
+        return "\n".join(texts)
+    try:
+        value, excess, _ = read(texts[0].encode(), limits)
+    except ValueError:
+        raise _invalid(name, result, Mismatch.of(spec.expected, "text that is not JSON")) from None
+    if excess is not None:
+        raise excess
+    return value
 
 
 def _spec(returns: object) -> TypeSpec:
