@@ -47,7 +47,7 @@ PUBLIC: Final[Mapping[str, frozenset[str]]] = {
         "engine engine.batch engine.capabilities engine.client engine.connection engine.events",
         "engine.lifecycle engine.mrtr engine.negotiation engine.request_meta engine.results engine.server",
         "engine.subscriptions",
-        "features features.apps features.meta features.sampling features.skills features.tasks",
+        "features features.apps features.elicitation features.meta features.sampling features.skills features.tasks",
         "framing framing.lines framing.sse",
         "http http.client http.endpoint_policy http.event_log http.failures http.fallback",
         "http.header_parameters http.media_types http.messages http.origin",

@@ -1,15 +1,27 @@
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import enum
+from functools import partial
+from typing import Final
+
+import attrs
 import jsonschema_rs
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_client import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined, Handlers
 from mcp_client.connection.elicitation import why_unfit
+from mcp_client.testing import open_in_memory
 from mcp_core.conversion.converter import converter
+from mcp_core.errors import LocalProtocolError
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.revisions import LATEST
+from mcp_core.revisions import LATEST, R2025_11_25, R2026_07_28, Revision
 from mcp_core.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult, RequestedSchema
+from mcp_server import Context, Server, serve_stream
 
 FIELDS: dict[str, JsonObject] = {
     "text": {"type": "string", "minLength": 2, "maxLength": 4},
@@ -112,3 +124,117 @@ def test_content_check_agrees_with_json_schema(name: str, value: JsonValue) -> N
     given_value = tuple(value) if isinstance(value, list) else value
     is_valid = why_unfit(form(name), accepted(**{name: given_value})) is None
     assert is_valid == jsonschema_rs.is_valid(FIELDS[name], value)
+
+
+# --- return values of handlers ---------------------------------------------------------------------------------------
+
+
+class Color(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+@dataclasses.dataclass
+class Booking:
+    name: str
+    on: datetime.date
+    color: Color = Color.GREEN
+    extras: list[Color] = dataclasses.field(default_factory=list)
+    note: str | None = None
+
+
+@attrs.frozen
+class AttrsBooking:
+    name: str
+    on: datetime.date
+    note: str | None = None
+
+
+class ModelBooking(pydantic.BaseModel):  # type: ignore[explicit-any]  # pydantic's own annotations
+    name: str
+    on: datetime.date
+
+
+DAY: Final = datetime.date(2026, 7, 28)
+BOOKED: Final = "Booking(name='Ada', on=datetime.date(2026, 7, 28), color=<Color.GREEN: 'green'>, extras=[], note=None)"
+BOTH_ERAS: Final = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
+
+server = Server("bookings", version="1.0")
+
+
+@server.tool
+async def book(context: Context) -> str:
+    outcome = await context.elicit(Booking, "When?")
+    return repr(outcome.value) if isinstance(outcome, ElicitationAccepted) else repr(outcome)
+
+
+@server.tool
+async def name(context: Context) -> str:
+    return repr(await context.elicit(str, "Who?"))
+
+
+@server.tool
+async def visit(context: Context) -> str:
+    return repr(await context.elicit_url("https://example.com/", "There?"))
+
+
+async def text_after(answer: object, tool: str, revision: Revision) -> str:
+    """Return the text of a tool whose elicitation a handler answers with this value."""
+
+    async def handler(_: object) -> object:
+        return answer
+
+    handlers = Handlers(elicit=handler, elicit_url=handler)  # type: ignore[arg-type]  # tests return anything
+    async with open_in_memory(partial(serve_stream, server), revisions=[revision], handlers=handlers) as client:
+        return (await client.call_tool(tool)).text
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize(
+    ("answer", "received"),
+    [
+        ({"name": "Ada", "on": "2026-07-28"}, BOOKED),
+        ({"name": "Ada", "on": DAY, "color": Color.GREEN, "extras": []}, BOOKED),
+        (ElicitationAccepted({"name": "Ada", "on": "2026-07-28"}), BOOKED),
+        (ElicitationAccepted(Booking("Ada", DAY)), BOOKED),
+        (ElicitationAccepted(AttrsBooking("Ada", DAY)), BOOKED),
+        (ElicitationAccepted(ModelBooking(name="Ada", on=DAY)), BOOKED),
+        (ElicitResult(action="accept", content={"name": "Ada", "on": "2026-07-28"}), BOOKED),
+        (
+            ElicitationAccepted(Booking("Ada", DAY, Color.RED, [Color.RED, Color.GREEN], "late")),
+            "Booking(name='Ada', on=datetime.date(2026, 7, 28), color=<Color.RED: 'red'>, extras=[<Color.RED: 'red'>,"
+            " <Color.GREEN: 'green'>], note='late')",
+        ),
+        (ElicitationDeclined(), "ElicitationDeclined()"),
+        (ElicitationCancelled(), "ElicitationCancelled()"),
+        (ElicitResult(action="decline"), "ElicitationDeclined()"),
+    ],
+    ids=repr,
+)
+async def test_answer_of_handler_reaches_form(revision: Revision, answer: object, received: str) -> None:
+    assert await text_after(answer, "book", revision) == received
+
+
+@BOTH_ERAS
+async def test_answer_with_single_value_reaches_form_and_page(revision: Revision) -> None:
+    assert await text_after(ElicitationAccepted("Ada"), "name", revision) == "ElicitationAccepted(value='Ada')"
+    assert await text_after({"value": "Ada"}, "name", revision) == "ElicitationAccepted(value='Ada')"
+    assert await text_after(ElicitationAccepted(None), "visit", revision) == "ElicitationAccepted(value=None)"
+    assert await text_after(ElicitationDeclined(), "visit", revision) == "ElicitationDeclined()"
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "message"),
+    [
+        (True, TypeError, "must return ElicitationAccepted, ElicitationDeclined, .*, not bool"),
+        ("accept", TypeError, "not str"),
+        ({"name": "Ada"}, LocalProtocolError, "the elicitation result is invalid: on is missing"),
+        (ElicitationAccepted(object()), LocalProtocolError, "the elicitation result is invalid: .*a bare object"),
+        (ElicitationAccepted(5), LocalProtocolError, "the elicitation result is invalid: name is missing"),
+        ({"name": "Ada", "on": complex(1)}, LocalProtocolError, r"invalid: on: .*complex"),
+    ],
+    ids=["bool", "string", "missing field", "object", "single value", "complex"],
+)
+async def test_answer_of_handler_invalid_raises(answer: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        await text_after(answer, "book", R2026_07_28)

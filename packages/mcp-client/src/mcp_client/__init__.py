@@ -27,6 +27,7 @@ from mcp_client.group.names import NameCollision, Naming
 from mcp_client.handlers import Handlers
 from mcp_client.transports.stdio.command import Grace
 from mcp_client.transports.stdio.stream import ByteStream
+from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
 from mcp_core.trio.http_client.tls import Tls
 
 __all__ = [
@@ -41,6 +42,9 @@ __all__ = [
     "ConfigInput",
     "Connector",
     "Deadlines",
+    "ElicitationAccepted",
+    "ElicitationCancelled",
+    "ElicitationDeclined",
     "Grace",
     "GroupListing",
     "Handlers",

@@ -18,6 +18,7 @@ import attrs
 
 from mcp_core.engine.connection import Extensions
 from mcp_core.errors import LocalProtocolError
+from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
 from mcp_core.features.meta import IDENTIFIER
 from mcp_core.methods import METHODS, NOTIFICATIONS
 from mcp_core.types import (
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod, RequestMethod
 
 __all__ = [
+    "ElicitAnswer",
     "ElicitHandler",
     "ElicitUrlHandler",
     "Handlers",
@@ -55,10 +57,18 @@ __all__ = [
     "check_roots",
 ]
 
-ElicitHandler: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]
-"""A function that shows a form to the user and returns the elicitation result: accept, decline or cancel."""
+ElicitAnswer: TypeAlias = (
+    ElicitationAccepted[object] | ElicitationDeclined | ElicitationCancelled | Mapping[str, object] | ElicitResult
+)
+"""The decision of the user. A mapping is the content of an accepted form, with a value for each field.
 
-ElicitUrlHandler: TypeAlias = Callable[[ElicitRequestURLParams], Awaitable[ElicitResult]]
+The value of `ElicitationAccepted` is such a mapping, or an instance of a class with a member for each field; for a page it
+is `None`. `ElicitResult` is the same on the level of the protocol."""
+
+ElicitHandler: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitAnswer]]
+"""A function that shows a form to the user and returns the decision."""
+
+ElicitUrlHandler: TypeAlias = Callable[[ElicitRequestURLParams], Awaitable[ElicitAnswer]]
 """A function that asks the user for consent to visit a page, and opens the page. It must not open or fetch the page
 without consent."""
 

@@ -13,6 +13,7 @@ Register functions on a `Server`, then serve it with `serve_stdio` or `serve_htt
 from __future__ import annotations
 
 from mcp_core.errors import AccessDenied, RequestFailed, ResourceNotFound
+from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_server.cache_hint import CacheHint
 from mcp_server.connection.sealer import InputPolicy
@@ -23,12 +24,7 @@ from mcp_server.features.tasks.client_tasks import request_as_task
 from mcp_server.features.tasks.policy import TaskPolicy
 from mcp_server.handlers.access import Access, AccessKind, AccessRequest
 from mcp_server.handlers.context import Context
-from mcp_server.handlers.elicitation import (
-    ElicitationAccepted,
-    ElicitationCancelled,
-    ElicitationDeclined,
-    InvalidAnswer,
-)
+from mcp_server.handlers.elicitation import InvalidAnswer
 from mcp_server.handlers.input_required import Answer, ClientRequestParams, InputRequired
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions

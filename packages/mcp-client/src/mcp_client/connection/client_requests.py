@@ -10,7 +10,7 @@ import re
 import reprlib
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from mcp_client.connection.elicitation import why_unfit
+from mcp_client.connection.elicitation import elicit_result, why_unfit
 from mcp_client.handlers import check_roots
 from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
 from mcp_core.excerpts import shown
@@ -121,10 +121,10 @@ class ClientRequestHandler:
                 return ListRootsResult(roots=check_roots(await handlers.roots()))
             return ListRootsResult(roots=tuple(handlers.roots))
         if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
-            return _fitting(params, _checked(await handlers.elicit(params), ElicitResult))
+            return _fitting(params, elicit_result(await handlers.elicit(params)))
         if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
             _check_page(params.url)
-            return _fitting(params, _checked(await handlers.elicit_url(params), ElicitResult))
+            return _fitting(params, elicit_result(await handlers.elicit_url(params)))
         if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
             return await self._sample(handlers.sample, params)
         # The engine rejects client requests without a declared capability, so this line is a safeguard.

@@ -1,15 +1,19 @@
-"""Validation of elicitation results against the requested schema, before they are sent.
+"""Elicitation results of the application: their form on the wire, and their validation against the requested schema.
 
 Spec: client/elicitation#requested-schema, client/elicitation#response-actions
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
+from mcp_core.errors import LocalProtocolError
+from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
 from mcp_core.types import (
     BooleanSchema,
     ElicitRequestURLParams,
+    ElicitResult,
     NumberSchema,
     StringSchema,
     TitledMultiSelectEnumSchema,
@@ -18,9 +22,57 @@ from mcp_core.types import (
 )
 
 if TYPE_CHECKING:
-    from mcp_core.types import ElicitRequestFormParams, ElicitResult, ElicitValue, PrimitiveSchemaDefinition
+    from mcp_core.types import ElicitRequestFormParams, ElicitValue, PrimitiveSchemaDefinition
 
-__all__ = ["why_unfit"]
+__all__ = ["elicit_result", "why_unfit"]
+
+_EXPECTED: Final = "ElicitationAccepted, ElicitationDeclined, ElicitationCancelled or a mapping"
+
+
+def elicit_result(answer: object) -> ElicitResult:
+    """Return the result to send for the return value of an elicitation handler.
+
+    Args:
+        answer: The return value. A mapping is the content of an accepted form. The value of `ElicitationAccepted` can be
+            an instance of a class with a member for each field; a single value is the field `value`, as in the form that
+            a server makes of a type that is not a class; `None` is a page that the user agreed to visit.
+
+    Raises:
+        TypeError: The return value has another type.
+        LocalProtocolError: JSON cannot represent the value.
+    """
+    match answer:
+        case ElicitResult():
+            return answer
+        case ElicitationDeclined():
+            return ElicitResult(action="decline")
+        case ElicitationCancelled():
+            return ElicitResult(action="cancel")
+        case ElicitationAccepted(None):
+            return ElicitResult(action="accept")
+        case ElicitationAccepted(value):
+            return ElicitResult(action="accept", content=_content(value))
+        case Mapping():
+            return ElicitResult(action="accept", content=_content(answer))
+    raise TypeError(f"an elicitation handler must return {_EXPECTED}, not {type(answer).__name__}")
+
+
+def _content(value: object) -> dict[str, ElicitValue]:
+    from mcp_core.schema.annotations import Scope  # lazy: most clients do not have forms
+    from mcp_core.schema.compiler import Compiler  # lazy: likewise
+    from mcp_core.schema.type_spec import Mismatch  # lazy: likewise
+
+    try:
+        written = Compiler("the elicitation result", output=True).spec(object, Scope({}, {})).dump(value)
+    except Mismatch as mismatch:
+        raise LocalProtocolError(
+            f"the elicitation result is invalid: {mismatch.problems()[0]}", anchor="client/elicitation"
+        ) from None
+    if not isinstance(written, dict):
+        written = {"value": written}
+    # An optional field without a value is absent. The fields are checked against the requested schema.
+    found = {name: tuple(item) if isinstance(item, list) else item for name, item in written.items()}
+    return {name: item for name, item in found.items() if item is not None}  # type: ignore[misc]  # see above
 
 
 def why_unfit(params: ElicitRequestFormParams | ElicitRequestURLParams, result: ElicitResult) -> str | None:

@@ -12,6 +12,7 @@ import attrs
 import orjson
 import trio
 
+from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
 from mcp_core.features.sampling import why_no_conversation
 from mcp_core.methods import (
     ELICITATION_CREATE,
@@ -42,12 +43,7 @@ from mcp_server.connection.client_requests import client_requests_of
 from mcp_server.connection.throttle import ProgressThrottle
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.handlers.access import principal_of
-from mcp_server.handlers.elicitation import (
-    ElicitationAccepted,
-    ElicitationCancelled,
-    ElicitationDeclined,
-    InvalidAnswer,
-)
+from mcp_server.handlers.elicitation import InvalidAnswer
 from mcp_server.handlers.input_required import definition_of, definitions_by_name
 from mcp_server.schema.signature import log_causes
 

@@ -1,34 +1,10 @@
-"""Results of an elicitation."""
+"""The error of an elicitation result that does not fit its form."""
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
-
-import attrs
-
 from mcp_core.errors import InvalidValue
 
-__all__ = ["ElicitationAccepted", "ElicitationCancelled", "ElicitationDeclined", "InvalidAnswer"]
-
-T = TypeVar("T")
-
-
-@attrs.frozen
-class ElicitationAccepted(Generic[T]):
-    """The user submitted the form, or agreed to visit the page."""
-
-    value: T
-    """The content of the form; `None` for a page."""
-
-
-@attrs.frozen
-class ElicitationDeclined:
-    """The user declined."""
-
-
-@attrs.frozen
-class ElicitationCancelled:
-    """The user closed the form or page without a decision (elicitation action `cancel`)."""
+__all__ = ["InvalidAnswer"]
 
 
 class InvalidAnswer(InvalidValue):
