@@ -16,7 +16,7 @@ import trustme
 from auth_testbed import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, protected
 from fake_http_server import ReceivedRequest, Reply, Responder, modern
 
-from mcp_client import Client, Restart, ServerConfig, configured, open_group, open_http, read_config
+from mcp_client import Client, HttpOptions, Restart, ServerConfig, configured, open_group, open_http, read_config
 from mcp_client.auth import MemoryStore, Receiver, configured_auth
 from mcp_client.group.member import MakeConnector
 from mcp_core.errors import (
@@ -300,7 +300,7 @@ async def test_login_over_tls() -> None:
     authority.configure_trust(trusting)
     async with protected(testbed, tls=context) as server:
         assert server.url.startswith("https://localhost:")
-        async with open_http(server.url, auth=oauth(testbed), tls=trusting) as client:
+        async with open_http(server.url, auth=oauth(testbed), http=HttpOptions(tls=trusting)) as client:
             await call(client)
     assert testbed.issuer.startswith("https://")
 

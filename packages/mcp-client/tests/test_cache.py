@@ -13,7 +13,7 @@ from fake_http_server import ELICIT, LIST_FIELDS, ReceivedRequest, Reply, Respon
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client import Client, Handlers, ResponseCache, open_http
+from mcp_client import Client, ClientOptions, Handlers, ResponseCache, open_http
 from mcp_client.connection.response_cache import _Key, _Store
 from mcp_client.guards import ToolFilter
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
@@ -85,7 +85,9 @@ class CacheableServer:
 
     @asynccontextmanager
     async def client(self, **options: bool) -> AsyncIterator[Client]:
-        async with open_in_memory(scripted(self.script), cache=options.get("cache", True)) as client:
+        async with open_in_memory(
+            scripted(self.script), options=ClientOptions(cache=options.get("cache", True))
+        ) as client:
             yield client
 
 
@@ -377,9 +379,9 @@ async def test_shared_cache_shares_public_results_of_same_url() -> None:
     shared = ResponseCache()
     async with serving(numbered("public")) as server, serving(numbered("private")) as other:
         async with (
-            open_http(server.url, cache=shared, headers={"authorization": "ada"}) as ada,
-            open_http(server.url, cache=shared, headers={"authorization": "bob"}) as bob,
-            open_http(server.url + "?x", cache=shared) as elsewhere,
+            open_http(server.url, options=ClientOptions(cache=shared), headers={"authorization": "ada"}) as ada,
+            open_http(server.url, options=ClientOptions(cache=shared), headers={"authorization": "bob"}) as bob,
+            open_http(server.url + "?x", options=ClientOptions(cache=shared)) as elsewhere,
             open_http(server.url) as alone,
         ):
             assert await name_of_tool(ada) == await name_of_tool(bob) == "1"
@@ -391,12 +393,12 @@ async def test_shared_cache_shares_public_results_of_same_url() -> None:
             shared.clear()
             assert await name_of_tool(ada) == "5"
         async with (
-            open_http(other.url, cache=shared, headers={"authorization": "ada"}) as ada,
-            open_http(other.url, cache=shared, headers={"authorization": "bob"}) as bob,
+            open_http(other.url, options=ClientOptions(cache=shared), headers={"authorization": "ada"}) as ada,
+            open_http(other.url, options=ClientOptions(cache=shared), headers={"authorization": "bob"}) as bob,
         ):
             assert [await name_of_tool(each) for each in (ada, bob, ada)] == ["1", "2", "1"]
         assert len(shared) == 1
-        async with open_http(other.url, cache=False) as client:
+        async with open_http(other.url, options=ClientOptions(cache=False)) as client:
             assert [await name_of_tool(client), await name_of_tool(client)] == ["3", "4"]
 
 
@@ -484,7 +486,7 @@ async def test_cache_keeps_integers_over_64_bits() -> None:
 
     server = Server("large", version="1", cache=CacheHint(60), middleware=[Counting()])
     server.add_tool(lambda: "", name="one", meta={"com.example/count": 2**70})
-    async with open_in_memory(lambda stream: serve_stream(server, stream), cache=True) as client:
+    async with open_in_memory(lambda stream: serve_stream(server, stream), options=ClientOptions(cache=True)) as client:
         for _ in range(2):
             (tool,) = await client.list_tools()
             assert tool.meta == {"com.example/count": 2**70}
@@ -498,7 +500,9 @@ async def test_shared_cache_results_pass_middleware_of_each_client() -> None:
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(lambda task_status: serve_http(server, "127.0.0.1:0", task_status=task_status))
         for deny, names in (["delete"], ["read"]), ([], ["read", "delete"]), (["read"], ["delete"]):
-            async with open_http(url, cache=shared, middleware=[ToolFilter(deny=deny)]) as client:
+            async with open_http(
+                url, options=ClientOptions(cache=shared), middleware=[ToolFilter(deny=deny)]
+            ) as client:
                 assert [tool.name for tool in await client.list_tools()] == names
                 assert [tool.name for tool in await client.list_tools()] == names
         nursery.cancel_scope.cancel()

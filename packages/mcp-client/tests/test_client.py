@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, InvalidToolOutput
+from mcp_client import Change, ChangeKind, Client, ClientOptions, Deadlines, Handlers, InvalidToolOutput
 from mcp_client.testing import ScriptedPeer, Transcript, open_in_memory, scripted
 from mcp_core.errors import (
     ConnectionEnded,
@@ -388,7 +388,10 @@ async def test_handler_wrong_result_type_logged_and_rejected(
 
     async with open_in_memory(scripted(script), handlers=Handlers(elicit=wrong_result)):
         await trio.testing.wait_all_tasks_blocked()
-    assert "a handler must return ElicitResult, not str" in caplog.text
+    assert (
+        "an elicitation handler must return ElicitationAccepted, ElicitationDeclined, ElicitationCancelled or a mapping, not str"
+        in caplog.text
+    )
 
 
 @pytest.mark.spec("cancellation.no-response")
@@ -460,7 +463,9 @@ async def test_client_requests_over_limit_rejected(autojump_clock: trio.testing.
         release.set()
         assert {(await peer.receive())["id"], (await peer.receive())["id"]} == {0, 1}
 
-    async with open_in_memory(scripted(script), handlers=Handlers(roots=slow), limits=Limits(running_requests=2)):
+    async with open_in_memory(
+        scripted(script), handlers=Handlers(roots=slow), options=ClientOptions(limits=Limits(running_requests=2))
+    ):
         await release.wait()
         await trio.testing.wait_all_tasks_blocked()
 
@@ -633,7 +638,9 @@ async def tools_with_invalid_output(peer: ScriptedPeer) -> None:
 async def test_output_schema_violation_raises_when_configured(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with open_in_memory(scripted(tools_with_invalid_output), validate_output="raise") as client:
+    async with open_in_memory(
+        scripted(tools_with_invalid_output), options=ClientOptions(validate_output="raise")
+    ) as client:
         await client.list_tools()
         with pytest.raises(InvalidToolOutput, match=r"\$\.n: .*tools/call") as caught:
             await client.call_tool("a")
@@ -732,7 +739,9 @@ async def test_changes_below_watched_resource_over_limit_merged(
         await peer.answer(await peer.receive("resources/unsubscribe"), {})
 
     async with (
-        open_in_memory(scripted(script), limits=Limits(watched_resources=2, uri_chars=40)) as client,
+        open_in_memory(
+            scripted(script), options=ClientOptions(limits=Limits(watched_resources=2, uri_chars=40))
+        ) as client,
         client.listen(tools=True, uris=["a:b"]) as changes,
     ):
         await sent.wait()

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Client, Deadlines, Handlers, ToolResult
+from mcp_client import Client, ClientOptions, Deadlines, Handlers, ToolResult
 from mcp_client.testing import Faults, ScriptedPeer, Transcript, open_in_memory, scripted
 from mcp_core.errors import (
     ConnectionEnded,
@@ -385,7 +385,7 @@ async def test_response_over_limit_raises(
         await peer.answer(requests[1], OK)
 
     limits = attrs.evolve(CLIENT_LIMITS, message_bytes=1000, event_bytes=1000)
-    async with open_in_memory(scripted(script), limits=limits) as client:
+    async with open_in_memory(scripted(script), options=ClientOptions(limits=limits)) as client:
         with pytest.raises(LimitExceeded, match=r"Limits\.message_bytes"):
             await client.call_tool("a")
         async with trio.open_nursery() as nursery:

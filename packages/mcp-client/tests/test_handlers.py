@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Handlers
+from mcp_client import ClientOptions, Handlers
 from mcp_client.testing import ScriptedPeer, Transcript, open_in_memory, scripted
 from mcp_core.engine.connection import Extensions
 from mcp_core.errors import LocalProtocolError, RequestFailed
@@ -74,7 +74,9 @@ async def declared_and_response(
         done.set()
 
     done = trio.Event()
-    async with open_in_memory(scripted(script), handlers=handlers, extensions=extensions, revisions=[R2025_11_25]):
+    async with open_in_memory(
+        scripted(script), handlers=handlers, options=ClientOptions(extensions=extensions), revisions=[R2025_11_25]
+    ):
         await done.wait()
     return messages[0], messages[1]
 

@@ -26,7 +26,7 @@ from fake_http_server import (
     wait_until,
 )
 
-from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, open_http
+from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, HttpOptions, open_http
 from mcp_client.transports.http.session import Session
 from mcp_client.transports.http.transport import HttpTransport
 from mcp_core.errors import (
@@ -547,7 +547,10 @@ async def test_standalone_stream_resume_session_lost_opens_session(
 
     losing_server = SessionLosingServer(get=get)
     lost = trio.Event()
-    async with serving(losing_server.answer) as server, open_http(server.url, on_session_lost=lost.set):
+    async with (
+        serving(losing_server.answer) as server,
+        open_http(server.url, http=HttpOptions(on_session_lost=lost.set)),
+    ):
         with trio.fail_after(60):
             await lost.wait()
         await trio.sleep(1)

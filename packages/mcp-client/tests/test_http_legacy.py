@@ -20,7 +20,7 @@ from fake_http_server import (
     wait_until,
 )
 
-from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, open_http
+from mcp_client import Change, ChangeKind, Client, Deadlines, Handlers, HttpOptions, open_http
 from mcp_client.transports.http.transport import HttpTransport
 from mcp_core.errors import (
     AccessDenied,
@@ -588,7 +588,7 @@ async def test_session_lost_replaced_and_request_retried(status: int) -> None:
     lost: list[str] = []
     async with (
         serving(losing_server.answer) as server,
-        open_http(server.url, on_session_lost=lambda: lost.append("lost")) as client,
+        open_http(server.url, http=HttpOptions(on_session_lost=lambda: lost.append("lost"))) as client,
     ):
         await client.call_tool("a")
         losing_server.alive = False
@@ -733,7 +733,7 @@ async def test_session_lost_detected_by_standalone_stream_404(
         else:
             await silent_stream(request, reply)
 
-    async with serving(answer) as server, open_http(server.url, on_session_lost=lost.set) as client:
+    async with serving(answer) as server, open_http(server.url, http=HttpOptions(on_session_lost=lost.set)) as client:
         with trio.fail_after(60):
             await lost.wait()
         await trio.sleep(1)
@@ -747,7 +747,10 @@ async def test_on_session_lost_failure_logged(caplog: pytest.LogCaptureFixture) 
     def fail() -> None:
         raise ZeroDivisionError
 
-    async with serving(losing_server.answer) as server, open_http(server.url, on_session_lost=fail) as client:
+    async with (
+        serving(losing_server.answer) as server,
+        open_http(server.url, http=HttpOptions(on_session_lost=fail)) as client,
+    ):
         losing_server.alive = False
         await client.ping()
     assert "ZeroDivisionError" in caplog.text

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from fake_http_server import ELICIT, LIST_FIELDS, OK, ReceivedRequest, Reply, decline, modern, progress, serving
 
-from mcp_client import ChangeKind, Client, Deadlines, Handlers, open_http
+from mcp_client import ChangeKind, Client, ClientOptions, Deadlines, Handlers, HttpOptions, open_http
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
 from mcp_client.transports.http.header_parameters import ToolHeaders
 from mcp_core.engine.connection import Extensions
@@ -94,7 +94,7 @@ async def test_known_server_not_discovered_again() -> None:
     async with serving(modern()) as server:
         async with open_http(server.url) as first:
             known = first.server
-        async with open_http(server.url, server=known) as second:
+        async with open_http(server.url, http=HttpOptions(server=known)) as second:
             await second.call_tool("echo")
             assert second.server_info == known.implementation
     assert server.rpcs() == ["server/discover", "tools/call"]
@@ -107,7 +107,7 @@ async def test_known_legacy_server_rejected() -> None:
     async with open_in_memory(scripted(handshake)) as client:
         known = client.server
     with pytest.raises(LocalProtocolError, match="opened by initialize"):
-        open_http("http://127.0.0.1/mcp", server=known)
+        open_http("http://127.0.0.1/mcp", http=HttpOptions(server=known))
 
 
 # --- responses -------------------------------------------------------------------------------------------------------
@@ -239,7 +239,10 @@ async def test_response_over_limit_raises_and_connection_stays_usable() -> None:
             await reply.event_result({"content": [{"type": "text", "text": "x" * 90_000}], "resultType": "complete"})
             await reply.end()
 
-    async with serving(modern(calls)) as server, open_http(server.url, limits=Limits(message_bytes=2_000)) as client:
+    async with (
+        serving(modern(calls)) as server,
+        open_http(server.url, options=ClientOptions(limits=Limits(message_bytes=2_000))) as client,
+    ):
         with pytest.raises(LimitExceeded, match=r"Limits\.message_bytes"):
             await client.call_tool("json")
         with pytest.raises(LimitExceeded, match=r"Limits\.event_bytes"):
@@ -772,7 +775,10 @@ async def test_extension_notification_posted_with_headers() -> None:
         await reply.body(answers.pop(0))
 
     extensions = Extensions(notifications={definition.name: definition})
-    async with serving(modern(calls)) as server, open_http(server.url, extensions=extensions) as client:
+    async with (
+        serving(modern(calls)) as server,
+        open_http(server.url, options=ClientOptions(extensions=extensions)) as client,
+    ):
         await client.with_headers({"x-a": "b"}).notify(definition, CancelledNotificationParams(request_id=1))
         (notification_request,) = server.of(definition.name)
         assert notification_request.headers["x-a"] == "b"

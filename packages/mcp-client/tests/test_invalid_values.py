@@ -19,7 +19,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Client, Handlers
+from mcp_client import Client, ClientOptions, Handlers
 from mcp_client.testing import ScriptedPeer, open_in_memory, scripted
 from mcp_core import types as t
 from mcp_core.errors import LocalProtocolError, McpError, RemoteProtocolError
@@ -193,7 +193,9 @@ class Server:
 async def connected(revision: Revision, handlers: Handlers | None = None) -> AsyncIterator[tuple[Client, Server]]:
     server = Server(revision)
     options = Handlers() if handlers is None else handlers
-    async with open_in_memory(scripted(server.follow), revisions=[revision], handlers=options, cache=False) as client:
+    async with open_in_memory(
+        scripted(server.follow), revisions=[revision], handlers=options, options=ClientOptions(cache=False)
+    ) as client:
         yield client, server
 
 

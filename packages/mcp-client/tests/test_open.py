@@ -10,7 +10,7 @@ import trio.testing
 
 import mcp_client
 from mcp_client import Client, Deadlines, Grace, Handlers, open_stdio, open_stream
-from mcp_client.connectors.stdio import DEFAULT_INFO
+from mcp_client.connectors.options import DEFAULT_INFO
 from mcp_client.testing import Faults, ScriptedPeer, Transcript, open_in_memory, replayed, scripted
 from mcp_core.errors import (
     ConnectionEnded,

@@ -12,7 +12,7 @@ from fake_http_server import OK, Step, client_request, steps_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_client import Client, Deadlines, Handlers
+from mcp_client import Client, ClientOptions, Deadlines, Handlers
 from mcp_client.connection.pending_request import PendingRequest
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.testing import Faults, ScriptedPeer, open_in_memory, scripted
@@ -207,7 +207,10 @@ async def test_server_request_id_reused_before_response_answered_twice(
 
     # Each write takes a second, and the limit allows one message at a time.
     async with open_in_memory(
-        scripted(script), to_server=Faults(delay=1), limits=Limits(outgoing_bytes=1), handlers=Handlers(elicit=elicit)
+        scripted(script),
+        to_server=Faults(delay=1),
+        options=ClientOptions(limits=Limits(outgoing_bytes=1)),
+        handlers=Handlers(elicit=elicit),
     ) as client:
         await trio.sleep(20)
         await client.call_tool("echo")

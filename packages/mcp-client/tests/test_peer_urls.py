@@ -23,7 +23,7 @@ from fake_http_server import ReceivedRequest, Reply, serving
 
 import mcp_client
 import mcp_core.trio
-from mcp_client import open_http
+from mcp_client import HttpOptions, open_http
 from mcp_core.errors import McpError
 from mcp_core.jsonrpc.messages import JsonObject
 
@@ -140,7 +140,7 @@ class Internet(trio.abc.HostnameResolver):
         """Connect, log in, call a tool, and log out, as far as possible."""
         user_agent = FakeUserAgent(self.testbed)
         auth = oauth(self.testbed, user_agent)
-        async with open_http(SERVER, auth=auth, tls=self.tls, proxies=False) as client:
+        async with open_http(SERVER, auth=auth, http=HttpOptions(tls=self.tls, proxies=False)) as client:
             await call(client)
         await auth.log_out(SERVER, tls=self.tls, proxies=False)
 

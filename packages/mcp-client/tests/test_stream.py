@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Client, Deadlines, Handlers, open_stream
+from mcp_client import Client, ClientOptions, Deadlines, Handlers, open_stream
 from mcp_client.transports.stdio.stream import StreamTransport
 from mcp_core.errors import ConnectionEnded, RequestTimeout
 from mcp_core.jsonrpc.messages import Notification
@@ -58,7 +58,7 @@ class ScriptedStream:
 
 async def test_server_not_reading_responses_is_not_read(autojump_clock: trio.testing.MockClock) -> None:
     stream = ScriptedStream(INITIALIZED, *[PING] * 1000)
-    async with open_stream(stream, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=500)):
+    async with open_stream(stream, revisions=[R2025_11_25], options=ClientOptions(limits=Limits(outgoing_bytes=500))):
         await trio.testing.wait_all_tasks_blocked()
         assert 10 < stream.sent_count < 50
         stream.reading.set()
@@ -70,7 +70,10 @@ async def test_server_not_reading_responses_is_not_read(autojump_clock: trio.tes
 async def test_calls_wait_for_full_write_buffer(autojump_clock: trio.testing.MockClock) -> None:
     stream = ScriptedStream(INITIALIZED)
     async with open_stream(
-        stream, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=500), deadlines=Deadlines(idle=60)
+        stream,
+        revisions=[R2025_11_25],
+        options=ClientOptions(limits=Limits(outgoing_bytes=500)),
+        deadlines=Deadlines(idle=60),
     ) as client:
         timed_out = []
 
@@ -93,7 +96,8 @@ async def test_close_with_server_not_reading_limited_to_half_second(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     stream = ScriptedStream(INITIALIZED)
-    async with open_stream(stream, revisions=[R2025_11_25], limits=Limits(outgoing_bytes=10)) as client:  # noqa: SIM117  the outer one must end last
+    options = ClientOptions(limits=Limits(outgoing_bytes=10))
+    async with open_stream(stream, revisions=[R2025_11_25], options=options) as client:  # noqa: SIM117  the outer one must end last
         async with trio.open_nursery() as nursery:
 
             async def call() -> None:
@@ -169,7 +173,9 @@ async def test_unwritten_request_times_out(
             await client.call_tool("a", {"text": "x" * 400})
         deadlines_passed.append(caught.value.deadline)
 
-    async with open_stream(stream, revisions=[R2025_11_25], limits=limits, deadlines=deadlines) as client:
+    async with open_stream(
+        stream, revisions=[R2025_11_25], options=ClientOptions(limits=limits), deadlines=deadlines
+    ) as client:
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(call, client)

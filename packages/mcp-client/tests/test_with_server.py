@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Change, ChangeKind, Client, Handlers, open_stream, testing
+from mcp_client import Change, ChangeKind, Client, ClientOptions, Handlers, open_stream, testing
 from mcp_client.testing import Faults, open_in_memory
 from mcp_core.errors import ConnectionEnded, RequestFailed, ResourceNotFound
 from mcp_core.middleware import Middleware
@@ -83,7 +83,7 @@ async def connected(
         revisions=[revision],
         handlers=handlers or Handlers(),
         to_client=to_client or Faults(),
-        validate_output="raise",
+        options=ClientOptions(validate_output="raise"),
         log_level="debug",
     ) as client:
         yield client

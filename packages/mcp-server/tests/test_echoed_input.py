@@ -17,7 +17,7 @@ import trio.testing
 from raw_client import RawClient, connected
 from walk_server import make_server, wire_sample
 
-from mcp_client import Handlers, open_stream
+from mcp_client import ClientOptions, Handlers, open_stream
 from mcp_core import types as t
 from mcp_core.conversion.wire_types import (
     Array,
@@ -485,7 +485,7 @@ async def test_client_response_and_log_contain_only_excerpt(
     server = ScriptedServer([{"jsonrpc": "2.0", "id": 1, "result": HELLO}, *messages])
     limits = attrs.evolve(CLIENT_LIMITS, outgoing_bytes=2**26)
     handlers = handlers if supported else Handlers()
-    async with open_stream(server, revisions=[R2025_11_25], limits=limits, handlers=handlers):
+    async with open_stream(server, revisions=[R2025_11_25], options=ClientOptions(limits=limits), handlers=handlers):
         await trio.testing.wait_all_tasks_blocked(0.1)
     for data in server.sent:
         for line in data.splitlines():

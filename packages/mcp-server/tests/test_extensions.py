@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.lowlevel
 
-from mcp_client import Client, Handlers, open_http
+from mcp_client import Client, ClientOptions, Handlers, open_http
 from mcp_client.testing import open_in_memory
 from mcp_core.engine.connection import Extensions
 from mcp_core.jsonrpc.messages import JsonObject
@@ -123,13 +123,18 @@ async def connected(
     extensions = Extensions(methods={SEARCH.name: SEARCH}, notifications={READ_UP_TO.name: READ_UP_TO})
     if not http:
         async with open_in_memory(
-            lambda stream: serve_stream(server, stream), revisions=[revision], handlers=handlers, extensions=extensions
+            lambda stream: serve_stream(server, stream),
+            revisions=[revision],
+            handlers=handlers,
+            options=ClientOptions(extensions=extensions),
         ) as client:
             yield client
         return
     async with trio.open_nursery() as nursery:
         (url,) = await nursery.start(lambda task_status: serve_http(server, "127.0.0.1:0", task_status=task_status))
-        async with open_http(url, revisions=[revision], handlers=handlers, extensions=extensions) as client:
+        async with open_http(
+            url, revisions=[revision], handlers=handlers, options=ClientOptions(extensions=extensions)
+        ) as client:
             yield client
         nursery.cancel_scope.cancel()
 

@@ -20,7 +20,7 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_server import Server
 from mcp_server.asgi import Application, Receive, Scope, Send
 from mcp_server.host.timeouts import HostTimeouts
-from mcp_server.runners.http import HttpOptions, serve_http
+from mcp_server.runners.http import ServeHttpOptions, serve_http
 from mcp_server.runners.hypercorn import serve_hypercorn
 
 Address = tuple[str, int]
@@ -134,7 +134,9 @@ HOSTS: Final = {"embedded": serve_http, "hypercorn": serve_hypercorn}
 
 
 @asynccontextmanager
-async def serving(kind: str, server: Server | None = None, **options: Unpack[HttpOptions]) -> AsyncIterator[Address]:
+async def serving(
+    kind: str, server: Server | None = None, **options: Unpack[ServeHttpOptions]
+) -> AsyncIterator[Address]:
     server = server or Server("sample", version="1")
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:

@@ -8,7 +8,7 @@ import attrs
 import pytest
 import trio
 
-from mcp_client import Handlers
+from mcp_client import ClientOptions, Handlers
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.methods import (
@@ -226,7 +226,7 @@ async def test_extension_notification_is_received() -> None:
     async with open_in_memory(
         lambda stream: serve_stream(server, stream),
         revisions=[R2025_11_25],
-        extensions=Extensions(notifications={NUDGE.name: NUDGE}),
+        options=ClientOptions(extensions=Extensions(notifications={NUDGE.name: NUDGE})),
     ) as client:
         await client.notify(NUDGE, NudgeParams(hard=True))
         await client.ping()

@@ -35,7 +35,7 @@ from mcp_server.host.listeners import are_loopback, listen, split_bind
 from mcp_server.host.listeners import urls as urls_of
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.runners import http as http_runner
-from mcp_server.runners.http import HttpOptions, serve_http
+from mcp_server.runners.http import ServeHttpOptions, serve_http
 from mcp_server.runners.hypercorn import serve_hypercorn
 
 BOTH_SERVERS = pytest.mark.parametrize("serve", [serve_http, serve_hypercorn])
@@ -50,7 +50,7 @@ class Serve(Protocol):
         bind: str = ...,
         *,
         task_status: trio.TaskStatus[tuple[str, ...]] = ...,
-        **options: Unpack[HttpOptions],
+        **options: Unpack[ServeHttpOptions],
     ) -> None: ...
 
 
@@ -74,7 +74,7 @@ def make_server() -> tuple[Server, dict[str, trio.Event]]:
 
 @asynccontextmanager
 async def serving(
-    serve: Serve, server: Server, bind: str = "127.0.0.1:0", **options: Unpack[HttpOptions]
+    serve: Serve, server: Server, bind: str = "127.0.0.1:0", **options: Unpack[ServeHttpOptions]
 ) -> AsyncIterator[tuple[trio.CancelScope, str]]:
     """Serve while the block runs; yield the cancel scope and the URL."""
     with trio.fail_after(30):
@@ -273,7 +273,7 @@ async def test_urls_have_address_and_path() -> None:
 @BOTH_SERVERS
 async def test_public_bind_without_allowed_hosts_raises(serve: Serve) -> None:
     server, _ = make_server()
-    for options in (HttpOptions(), HttpOptions(policy=EndpointPolicy()), HttpOptions(policy=None)):
+    for options in (ServeHttpOptions(), ServeHttpOptions(policy=EndpointPolicy()), ServeHttpOptions(policy=None)):
         with pytest.raises(
             ValueError, match=r"0\.0\.0\.0:0, but the allowed host names are not set: set allowed_hosts="
         ):
@@ -284,15 +284,15 @@ async def test_public_bind_without_allowed_hosts_raises(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("options", "host", "status"),
     [
-        (HttpOptions(allowed_hosts=["mcp.example"]), "mcp.example", 200),
-        (HttpOptions(allowed_hosts=["mcp.example"]), "localhost", 403),
-        (HttpOptions(allowed_hosts=LOOPBACK_HOSTS), "localhost", 200),
-        (HttpOptions(policy=EndpointPolicy(allowed_hosts=("mcp.example",))), "mcp.example", 200),
-        (HttpOptions(policy=EndpointPolicy(allowed_hosts=None)), "anything.example", 200),
-        (HttpOptions(policy=EndpointPolicy(), allowed_hosts=("mcp.example",)), "mcp.example", 200),
+        (ServeHttpOptions(allowed_hosts=["mcp.example"]), "mcp.example", 200),
+        (ServeHttpOptions(allowed_hosts=["mcp.example"]), "localhost", 403),
+        (ServeHttpOptions(allowed_hosts=LOOPBACK_HOSTS), "localhost", 200),
+        (ServeHttpOptions(policy=EndpointPolicy(allowed_hosts=("mcp.example",))), "mcp.example", 200),
+        (ServeHttpOptions(policy=EndpointPolicy(allowed_hosts=None)), "anything.example", 200),
+        (ServeHttpOptions(policy=EndpointPolicy(), allowed_hosts=("mcp.example",)), "mcp.example", 200),
     ],
 )
-async def test_allowed_hosts_decide_status(serve: Serve, options: HttpOptions, host: str, status: int) -> None:
+async def test_allowed_hosts_decide_status(serve: Serve, options: ServeHttpOptions, host: str, status: int) -> None:
     server, events = make_server()
     events["release"].set()
     async with serving(serve, server, "0.0.0.0:0", **options) as (_, url):
@@ -350,7 +350,7 @@ async def test_options_are_passed_to_endpoint(serve: Serve) -> None:
         paths.append(request.path)
         return "a-user"
 
-    options = HttpOptions(path="/here", healthz="/fine", legacy_sse=True, authenticate=identify)
+    options = ServeHttpOptions(path="/here", healthz="/fine", legacy_sse=True, authenticate=identify)
     async with serving(serve, server, **options) as (_, url):
         assert url.endswith("/here")
         client = await RawHttp.to(url.removesuffix("/here"))
@@ -386,13 +386,13 @@ async def test_host_timeouts_apply() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (HttpOptions(path="mcp"), "must begin with a slash: 'mcp'"),
-        (HttpOptions(grace=-1), "grace must be a number of seconds from 0, not -1"),
-        (HttpOptions(grace=math.nan), "grace must be a number of seconds from 0, not nan"),
-        (HttpOptions(tls_key="key.pem"), "tls_key needs tls_cert"),
+        (ServeHttpOptions(path="mcp"), "must begin with a slash: 'mcp'"),
+        (ServeHttpOptions(grace=-1), "grace must be a number of seconds from 0, not -1"),
+        (ServeHttpOptions(grace=math.nan), "grace must be a number of seconds from 0, not nan"),
+        (ServeHttpOptions(tls_key="key.pem"), "tls_key needs tls_cert"),
     ],
 )
-async def test_invalid_option_raises(options: HttpOptions, message: str) -> None:
+async def test_invalid_option_raises(options: ServeHttpOptions, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         await serve_http(make_server()[0], "127.0.0.1:0", **options)
 
@@ -421,7 +421,7 @@ async def test_certificate_serves_https(
     authority, cert, key, both = certificate
     server, events = make_server()
     events["release"].set()
-    options = HttpOptions(tls_cert=both) if in_one else HttpOptions(tls_cert=str(cert), tls_key=key)
+    options = ServeHttpOptions(tls_cert=both) if in_one else ServeHttpOptions(tls_cert=str(cert), tls_key=key)
     async with serving(serve, server, **options) as (_, url):
         assert url.startswith("https://127.0.0.1:")
         context = ssl.create_default_context()

@@ -17,7 +17,7 @@ import trio
 import trio.testing
 import trustme
 
-from mcp_client import Tls, open_http
+from mcp_client import HttpOptions, Tls, open_http
 from mcp_core.errors import ConnectionEnded, McpError
 from mcp_core.limits import Limits
 from mcp_server import Server
@@ -25,7 +25,7 @@ from mcp_server.asgi import Receive, Scope, Send
 from mcp_server.host.embedded import HttpHost
 from mcp_server.host.listeners import listen
 from mcp_server.host.timeouts import HostTimeouts
-from mcp_server.runners.http import HttpOptions, serve_http
+from mcp_server.runners.http import ServeHttpOptions, serve_http
 from mcp_server.runners.hypercorn import serve_hypercorn
 
 HOSTS: Final = {"embedded": serve_http, "hypercorn": serve_hypercorn}
@@ -81,9 +81,9 @@ async def serving(
     kind: str, files: CertificateFiles | None, timeouts: HostTimeouts | None = None
 ) -> AsyncIterator[int]:
     """Serve with a health check and yield the port."""
-    given = HttpOptions(healthz="/healthz")
+    given = ServeHttpOptions(healthz="/healthz")
     if files is not None:
-        given |= HttpOptions(tls_cert=files.cert, tls_key=files.key)
+        given |= ServeHttpOptions(tls_cert=files.cert, tls_key=files.key)
     run = partial(HOSTS[kind], Server("tls", version="1"), "127.0.0.1:0", timeouts=timeouts, **given)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
@@ -294,7 +294,7 @@ async def test_tls_on_http_port_returns_400_with_advice() -> None:
 async def connect_error(url: str, tls: Tls | ssl.SSLContext | None) -> McpError:
     """Return the error of a client that cannot connect."""
     with pytest.raises(McpError) as caught:
-        async with open_http(url, tls=tls, proxies=False):
+        async with open_http(url, http=HttpOptions(tls=tls, proxies=False)):
             pass
     return caught.value
 

@@ -18,7 +18,7 @@ import attrs
 import trio
 from walk_server import DO, EXTENSIONS, make_server
 
-from mcp_client import Client, Handlers, open_http, open_stdio
+from mcp_client import Client, ClientOptions, Handlers, open_http, open_stdio
 from mcp_client.testing import Options, open_in_memory
 from mcp_core import types as t
 from mcp_core.engine.events import Outgoing, ReceiveResult
@@ -275,7 +275,12 @@ class ConnectionPool:
 
     async def _hold(self, spec: ConnectionSpec, task_status: trio.TaskStatus[Party]) -> None:
         party = Party(spec)
-        options = Options(revisions=[spec.revision], handlers=party.handlers(), extensions=EXTENSIONS, log_level="info")
+        options = Options(
+            revisions=[spec.revision],
+            handlers=party.handlers(),
+            options=ClientOptions(extensions=EXTENSIONS),
+            log_level="info",
+        )
         started = False
         try:
             async with _OPENERS[spec.transport](spec, options) as client:

@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from bench.attacks.processes import end_with_parent
-from mcp_client import Deadlines, open_http
+from mcp_client import Deadlines, HttpOptions, open_http
 from mcp_core.errors import ConnectionEnded, McpError
 from mcp_core.revisions import REVISIONS
 
@@ -50,11 +50,13 @@ class Caller:
         """Return a client that is not connected yet."""
         return open_http(
             self.url.removesuffix("/mcp") + path,
-            tls=self.tls,
-            proxies=False,
+            http=HttpOptions(
+                tls=self.tls,
+                proxies=False,
+                on_session_lost=lambda: emit(kind="session lost", number=next(self.numbers), ended=time.monotonic()),
+            ),
             revisions=[REVISIONS[revision]],
             deadlines=Deadlines(connect=_TIMEOUT, idle=_TIMEOUT, total=_TIMEOUT),
-            on_session_lost=lambda: emit(kind="session lost", number=next(self.numbers), ended=time.monotonic()),
         )
 
     async def measure(self, kind: str, call: Callable[[], Awaitable[None]]) -> bool:

@@ -21,7 +21,7 @@ from bench.attacks.processes import end_with_parent
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject  # noqa: TC001  # a server reads the annotations of its handlers
 from mcp_server import Context, Server, TaskPolicy, serve_http, serve_hypercorn, stopped_by_signals
-from mcp_server.runners.http import HttpOptions
+from mcp_server.runners.http import ServeHttpOptions
 
 
 @attrs.frozen
@@ -108,7 +108,7 @@ async def main(given: argparse.Namespace) -> None:
     """Serve until standard input ends, or until a signal arrives."""
     seconds_kept: float | None = given.seconds_kept
     policy = EndpointPolicy() if seconds_kept is None else EndpointPolicy(session_idle=seconds_kept, retry=0.01)
-    options = HttpOptions(legacy_sse=True, policy=policy, grace=0.5)
+    options = ServeHttpOptions(legacy_sse=True, policy=policy, grace=0.5)
     if given.tls_cert is not None:
         options["tls_cert"], options["tls_key"] = given.tls_cert, given.tls_key
     serve = serve_hypercorn if given.host == "hypercorn" else serve_http

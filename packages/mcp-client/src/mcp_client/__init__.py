@@ -16,6 +16,7 @@ from mcp_client.config import AuthConfig, ConfigError, ConfigInput, ServerConfig
 from mcp_client.connection.pending_request import ProgressHandler
 from mcp_client.connection.response_cache import ResponseCache
 from mcp_client.connectors.http import open_http
+from mcp_client.connectors.options import ClientOptions, HttpOptions
 from mcp_client.connectors.stdio import Connector, open_stdio, open_stream
 from mcp_client.deadlines import Deadlines
 from mcp_client.features.changes import Change, ChangeKind, Changes
@@ -38,6 +39,7 @@ __all__ = [
     "Changes",
     "Client",
     "ClientGroup",
+    "ClientOptions",
     "ConfigError",
     "ConfigInput",
     "Connector",
@@ -48,6 +50,7 @@ __all__ = [
     "Grace",
     "GroupListing",
     "Handlers",
+    "HttpOptions",
     "InvalidToolOutput",
     "Member",
     "NameCollision",

@@ -28,7 +28,7 @@ from mcp_server.handlers.elicitation import InvalidAnswer
 from mcp_server.handlers.input_required import Answer, ClientRequestParams, InputRequired
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
-from mcp_server.runners.http import HttpOptions, serve_http
+from mcp_server.runners.http import ServeHttpOptions, serve_http
 from mcp_server.runners.hypercorn import serve_hypercorn
 from mcp_server.runners.signals import stopped_by_signals
 from mcp_server.runners.stdio import serve_stdio, serve_stream
@@ -68,7 +68,6 @@ __all__ = [
     "File",
     "HostTimeouts",
     "HttpEndpoint",
-    "HttpOptions",
     "Image",
     "InputPolicy",
     "InputRequired",
@@ -86,6 +85,7 @@ __all__ = [
     "RequestFailed",
     "ResourceNotFound",
     "ResourceOptions",
+    "ServeHttpOptions",
     "Server",
     "SessionRecord",
     "SessionStore",

@@ -17,7 +17,8 @@ from mcp_client.cli.forms import Forms
 from mcp_client.cli.output import Screen, one_line
 from mcp_client.config import ServerConfig
 from mcp_client.connectors.http import open_http
-from mcp_client.connectors.stdio import DEFAULT_INFO, open_stdio
+from mcp_client.connectors.options import DEFAULT_INFO
+from mcp_client.connectors.stdio import open_stdio
 from mcp_client.deadlines import Deadlines
 from mcp_client.handlers import Handlers
 from mcp_core.errors import (

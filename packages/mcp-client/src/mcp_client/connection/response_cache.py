@@ -157,7 +157,7 @@ class _Store:
 
 
 class ResponseCache:
-    """A response cache for several clients: `open_http(url, cache=shared)` in each of them.
+    """A response cache for several clients: `ClientOptions(cache=shared)` in each of them.
 
     Only results that the server marks as public are shared, and only by clients of the same URL. Each client keeps the
     other results in a cache of its own. A client without a shared cache keeps all results in its own cache.

@@ -8,34 +8,28 @@ import attrs
 
 from mcp_client.connection.request_headers import HeaderSource
 from mcp_client.connection.response_cache import Caching, ResponseCache
-from mcp_client.connectors.stdio import DEFAULT_INFO, NO_HANDLERS, Connector, connection_of
+from mcp_client.connectors.options import DEFAULT_HTTP_OPTIONS, DEFAULT_OPTIONS
+from mcp_client.connectors.stdio import NO_HANDLERS, Connector, connection_of
 from mcp_client.deadlines import DEFAULT_DEADLINES
-from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Literal
+    from collections.abc import Sequence
 
     import trio
 
     from mcp_client.connection.channel import Transport
     from mcp_client.connection.request_headers import HeadersGiven
+    from mcp_client.connectors.options import ClientOptions, HttpOptions
     from mcp_client.deadlines import Deadlines
-    from mcp_client.features.output_schema import OutputPolicy
     from mcp_client.handlers import Handlers
     from mcp_client.transports.http.authorizer import Authorization, Authorizer
     from mcp_client.transports.http.message_exchanger import Wire
-    from mcp_core.engine.connection import Extensions
-    from mcp_core.engine.events import ServerPeer
     from mcp_core.http.fallback import EraCache
-    from mcp_core.limits import Limits
     from mcp_core.middleware import Middleware
     from mcp_core.revisions import Era, Revision
     from mcp_core.trio.http_client.addresses import AddressRecorder
-    from mcp_core.trio.http_client.tls import Tls
-    from mcp_core.types import Implementation, LoggingLevel
+    from mcp_core.types import LoggingLevel
 
 __all__ = ["open_http"]
 
@@ -48,21 +42,14 @@ def open_http(
     url: str,
     *,
     headers: HeadersGiven | None = None,
-    tls: ssl.SSLContext | Tls | None = None,
-    proxies: Mapping[str, str] | Literal[False] | None = None,
     auth: Authorization | None = None,
-    server: ServerPeer | None = None,
-    on_session_lost: Callable[[], None] | None = None,
     handlers: Handlers = NO_HANDLERS,
-    info: Implementation = DEFAULT_INFO,
     revisions: Sequence[Revision] = tuple(REVISIONS.values()),
     deadlines: Deadlines = DEFAULT_DEADLINES,
-    limits: Limits = CLIENT_LIMITS,
     log_level: LoggingLevel | None = None,
-    validate_output: OutputPolicy = "warn",
-    extensions: Extensions | None = None,
     middleware: Sequence[Middleware] = (),
-    cache: ResponseCache | bool = True,
+    options: ClientOptions = DEFAULT_OPTIONS,
+    http: HttpOptions = DEFAULT_HTTP_OPTIONS,
 ) -> Connector:
     """Connect to a server over HTTP: Streamable HTTP of either era, or HTTP+SSE of 2024-11-05.
 
@@ -80,33 +67,17 @@ def open_http(
     Args:
         url: The endpoint, with the scheme `http` or `https`. All messages use the URL unchanged, with path and query.
         headers: Headers of every request, or a plain or asynchronous function that returns them for each request.
-        tls: The trusted certificates and the client certificate. `None` for the certificates that the system trusts,
-            and no client certificate.
-        proxies: The URLs of proxies by `http`, `https` and `all`, and in `no` the hosts to connect to directly. `None`
-            for the proxies of the environment variables (`HTTPS_PROXY` and similar). `False` for no proxies.
         auth: The source of credentials when the server requires them: `mcp_client.auth.OAuth`. While a user logs in,
             all deadlines of the connection pause, except the total ones.
-        server: `Client.server` of another connection to the same server. The client then skips the discovery of a
-            modern server.
-        on_session_lost: Called when a legacy server lost the session and the client opened a new one. State that the
-            server kept in the old session is lost. The client restores the subscriptions and the log level.
         handlers: The handlers of client requests and notifications.
-        info: The name and the version of the client.
         revisions: The revisions to negotiate; give a single one to pin it.
         deadlines: The deadlines of the connection and of its requests.
-        limits: The limits of the client.
         log_level: The minimum level of log messages that the server sends. A legacy server receives the level when the
             session is open, a modern server with each request. `None`: legacy servers choose a level, and modern
             servers do not send log messages.
-        validate_output: Whether a structured result that violates the output schema of its tool raises an error, is
-            logged as a warning, or is not validated. Only tools that `list_tools` returned are validated. A result that
-            cannot be validated, because the schema uses an unknown dialect or an external reference, is an error or a
-            warning too.
-        extensions: Methods and notifications beyond the specification.
         middleware: The middleware of all messages, outermost first.
-        cache: Whether to reuse a result for requests with the same headers, for the time that the server allows
-            (2026-07-28); or a `ResponseCache` that shares public results with other clients. `Client.fresh` bypasses
-            the cache.
+        options: Further settings.
+        http: Further settings for HTTP: certificates, proxies, a known server.
 
     Returns:
         An asynchronous context manager for the `Client`.
@@ -114,7 +85,7 @@ def open_http(
     *Closing*: pending requests raise `ConnectionEnded`. A session is ended with DELETE, in at most 2 seconds.
 
     Raises:
-        LocalProtocolError: The URL or a header is invalid; or `server` is a legacy server, whose session cannot be
+        LocalProtocolError: The URL or a header is invalid; or `HttpOptions.server` is a legacy server, whose session cannot be
             shared; or both `auth` and a header with credentials are given.
         AccessDenied: On entering: the server requires other credentials, and `auth` is missing or cannot provide them.
         AuthorizationError: On entering: `auth` failed to get credentials.
@@ -132,9 +103,9 @@ def open_http(
     if auth is not None and auth.extensions:
         declared = {**{name: {} for name in auth.extensions}, **(handlers.extensions or {})}
         handlers = attrs.evolve(handlers, extensions=declared)
-    connection = connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
-    if server is not None:
-        connection.adopt(server)
+    connection = connection_of(handlers, revisions, log_level, options)
+    if http.server is not None:
+        connection.adopt(http.server)
 
     authorizing = _Authorizing(auth, source)
 
@@ -150,18 +121,28 @@ def open_http(
         if not _eras:
             _eras.append(EraCache())
         connect = None if authorizing.recorder is None else authorizing.recorder.connect
-        pool = HttpPool(tls=tls, proxies=proxies, limits=limits, connect_seconds=deadlines.connect, connect=connect)
-        own = {} if extensions is None else extensions.methods
+        pool = HttpPool(
+            tls=http.tls,
+            proxies=http.proxies,
+            limits=options.limits,
+            connect_seconds=deadlines.connect,
+            connect=connect,
+        )
+        own = {} if options.extensions is None else options.extensions.methods
         names = {
             definition.name: definition.name_param for definition in own.values() if definition.name_param is not None
         }
-        wire = Wire(url, pool, limits, source)
-        authorizing.begin(wire, nursery, tuple(revisions), tls, proxies)
-        return HttpTransport(wire, pool, _eras[0], on_session_lost, {**NAME_PARAMS, **names})
+        wire = Wire(url, pool, options.limits, source)
+        authorizing.begin(wire, nursery, tuple(revisions), http)
+        return HttpTransport(wire, pool, _eras[0], http.on_session_lost, {**NAME_PARAMS, **names})
 
-    shared = cache if isinstance(cache, ResponseCache) else None
-    caching = Caching(shared, server=url, headers=source.current, identity=authorizing.identity) if cache else None
-    return Connector(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)
+    shared = options.cache if isinstance(options.cache, ResponseCache) else None
+    caching = (
+        Caching(shared, server=url, headers=source.current, identity=authorizing.identity) if options.cache else None
+    )
+    return Connector(
+        start, connection, handlers, deadlines, options.validate_output, middleware=middleware, caching=caching
+    )
 
 
 class _Authorizing:
@@ -184,8 +165,7 @@ class _Authorizing:
         wire: Wire,
         nursery: trio.Nursery,
         revisions: tuple[Revision, ...],
-        tls: ssl.SSLContext | Tls | None,
-        proxies: Mapping[str, str] | Literal[False] | None,
+        http: HttpOptions,
     ) -> None:
         """Add credentials to the requests of a connection."""
         from mcp_client.transports.http.authorizer import ConnectionTarget  # lazy: only here
@@ -196,8 +176,8 @@ class _Authorizing:
                 nursery=nursery,
                 waiting=wire.waiting,
                 revisions=revisions,
-                tls=tls,
-                proxies=proxies,
+                tls=http.tls,
+                proxies=http.proxies,
                 limits=wire.limits,
                 addresses=self.recorder.addresses,
             )

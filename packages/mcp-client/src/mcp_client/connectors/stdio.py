@@ -12,6 +12,7 @@ import trio
 from mcp_client.client import Client
 from mcp_client.connection.channel import ClientChannel
 from mcp_client.connection.response_cache import Caching
+from mcp_client.connectors.options import DEFAULT_OPTIONS
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.features.output_schema import OutputSchemas
 from mcp_client.handlers import Handlers
@@ -21,10 +22,8 @@ from mcp_client.transports.stdio.process import ChildProcess
 from mcp_client.transports.stdio.stream import StreamTransport
 from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import ConnectionEnded, ErrorContext, McpError, Phase
-from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.trio.nursery import open_private_nursery
-from mcp_core.types import Implementation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -33,12 +32,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from mcp_client.connection.channel import Transport
+    from mcp_client.connectors.options import ClientOptions
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.output_schema import OutputPolicy
     from mcp_client.transports.stdio.stream import ByteStream
-    from mcp_core.engine.connection import Extensions
     from mcp_core.engine.events import ServerPeer
-    from mcp_core.limits import Limits
     from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
     from mcp_core.types import LoggingLevel
@@ -46,9 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["Connector", "open_stdio", "open_stream"]
 
 _log: Final = logging.getLogger("mcp_client")
-
-DEFAULT_INFO: Final = Implementation(name="mcp-client", version="0.1.0")
-"""The default name and version of a client."""
 
 DEFAULT_GRACE: Final = Grace()
 NO_HANDLERS: Final = Handlers()
@@ -222,22 +217,16 @@ def _closed_meanwhile() -> ConnectionEnded:
 
 
 def connection_of(
-    info: Implementation,
-    handlers: Handlers,
-    revisions: Sequence[Revision],
-    *,
-    log_level: LoggingLevel | None,
-    limits: Limits,
-    extensions: Extensions | None,
+    handlers: Handlers, revisions: Sequence[Revision], log_level: LoggingLevel | None, options: ClientOptions
 ) -> ClientConnection:
     """Return the engine of a client, from the arguments of a connector."""
     return ClientConnection(
-        info,
+        options.info,
         handlers.capabilities(),
         revisions=tuple(revisions),
         log_level=log_level,
-        limits=limits,
-        extensions=handlers.extended(extensions),
+        limits=options.limits,
+        extensions=handlers.extended(options.extensions),
     )
 
 
@@ -251,15 +240,11 @@ def open_stdio(
     on_stderr: Callable[[str], None] | None = None,
     on_junk: Callable[[str], None] | None = None,
     handlers: Handlers = NO_HANDLERS,
-    info: Implementation = DEFAULT_INFO,
     revisions: Sequence[Revision] = tuple(REVISIONS.values()),
     deadlines: Deadlines = DEFAULT_DEADLINES,
-    limits: Limits = CLIENT_LIMITS,
     log_level: LoggingLevel | None = None,
-    validate_output: OutputPolicy = "warn",
-    extensions: Extensions | None = None,
     middleware: Sequence[Middleware] = (),
-    cache: bool = True,
+    options: ClientOptions = DEFAULT_OPTIONS,
 ) -> Connector:
     """Start a server as a child process and connect to it over stdin and stdout.
 
@@ -278,25 +263,13 @@ def open_stdio(
         on_stderr: Called with each line that the server writes to stderr.
         on_junk: Called with each line on stdout that is not a message.
         handlers: The handlers of client requests and notifications.
-        info: The name and the version of the client.
         revisions: The revisions to negotiate; give a single one to pin it.
         deadlines: The deadlines of the connection and of its requests.
-        limits: The limits of the client.
         log_level: The minimum level of log messages that the server sends. A legacy server receives the level when the
             session is open, a modern server with each request. `None`: legacy servers choose a level, and modern
             servers do not send log messages.
-        validate_output: Whether a structured result that violates the output schema of its tool raises an error, is
-            logged as a warning, or is not validated. Only tools that `list_tools` returned are validated. A result that
-            cannot be validated, because the schema uses an unknown dialect or an external reference, is an error or a
-            warning too.
-        extensions: Methods and notifications beyond the specification.
         middleware: The middleware of all messages, outermost first.
-        cache: Whether to reuse a result for the time that the server allows (2026-07-28). `Client.fresh` bypasses the
-            cache.
-
-    Some legacy servers, for example those made with rmcp, exit or close stdout on `server/discover`. The client starts
-    such a server again and sends `initialize`. The connect deadline covers both starts. The process remembers the
-    command and does not probe it again. With `revisions` of a single era, the client starts the command only once.
+        options: Further settings.
 
     Returns:
         An asynchronous context manager for the `Client`.
@@ -323,19 +296,19 @@ def open_stdio(
 
     async def start(nursery: trio.Nursery, era: Era | None) -> Transport:
         child = await ChildProcess.open(parameters, nursery)
-        return StreamTransport(child, limits, on_junk=on_junk, era=era)
+        return StreamTransport(child, options.limits, on_junk=on_junk, era=era)
 
     def connection() -> ClientConnection:
-        return connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
+        return connection_of(handlers, revisions, log_level, options)
 
     return Connector(
         start,
         connection(),
         handlers,
         deadlines,
-        validate_output,
+        options.validate_output,
         middleware=middleware,
-        caching=Caching() if cache else None,
+        caching=Caching() if options.cache else None,
         restart=ProcessRestart(parameters=parameters, connection=connection),
     )
 
@@ -346,15 +319,11 @@ def open_stream(
     name: str = "a stream",
     on_junk: Callable[[str], None] | None = None,
     handlers: Handlers = NO_HANDLERS,
-    info: Implementation = DEFAULT_INFO,
     revisions: Sequence[Revision] = tuple(REVISIONS.values()),
     deadlines: Deadlines = DEFAULT_DEADLINES,
-    limits: Limits = CLIENT_LIMITS,
     log_level: LoggingLevel | None = None,
-    validate_output: OutputPolicy = "warn",
-    extensions: Extensions | None = None,
     middleware: Sequence[Middleware] = (),
-    cache: bool = True,
+    options: ClientOptions = DEFAULT_OPTIONS,
 ) -> Connector:
     """Connect to a server over a byte stream with one message per line: a socket, a pipe or an in-memory stream.
 
@@ -363,29 +332,23 @@ def open_stream(
         name: The name of the server in error messages.
         on_junk: Called with each line that is not a message.
         handlers: The handlers of client requests and notifications.
-        info: The name and the version of the client.
         revisions: The revisions to negotiate; give a single one to pin it.
         deadlines: The deadlines of the connection and of its requests.
-        limits: The limits of the client.
         log_level: The minimum level of log messages that the server sends. A legacy server receives the level when the
             session is open, a modern server with each request. `None`: legacy servers choose a level, and modern
             servers do not send log messages.
-        validate_output: Whether a structured result that violates the output schema of its tool raises an error, is
-            logged as a warning, or is not validated. Only tools that `list_tools` returned are validated. A result that
-            cannot be validated, because the schema uses an unknown dialect or an external reference, is an error or a
-            warning too.
-        extensions: Methods and notifications beyond the specification.
         middleware: The middleware of all messages, outermost first.
-        cache: Whether to reuse a result for the time that the server allows (2026-07-28). `Client.fresh` bypasses the
-            cache.
+        options: Further settings.
 
     Returns:
         An asynchronous context manager for the `Client`. Entering raises the exceptions of `open_stdio`.
     """
 
     async def start(_: trio.Nursery, _era: Era | None) -> Transport:
-        return StreamTransport(stream, limits, name=name, on_junk=on_junk)
+        return StreamTransport(stream, options.limits, name=name, on_junk=on_junk)
 
-    connection = connection_of(info, handlers, revisions, log_level=log_level, limits=limits, extensions=extensions)
-    caching = Caching() if cache else None
-    return Connector(start, connection, handlers, deadlines, validate_output, middleware=middleware, caching=caching)
+    connection = connection_of(handlers, revisions, log_level, options)
+    caching = Caching() if options.cache else None
+    return Connector(
+        start, connection, handlers, deadlines, options.validate_output, middleware=middleware, caching=caching
+    )

@@ -88,7 +88,7 @@ class OutputSchemas:
         if isinstance(compiled, str):
             if self._policy == "raise":
                 raise InvalidToolOutput(
-                    f"the result of the tool {tool!r} cannot be validated: {compiled} (use validate_output='warn' to"
+                    f"the result of the tool {tool!r} cannot be validated: {compiled} (use ClientOptions(validate_output='warn') to"
                     " accept it)",
                     problems=(compiled,),
                     result=result,
@@ -100,7 +100,9 @@ class OutputSchemas:
         complaint = f"the result of the tool {tool!r} violates its output schema: {problems[0]}"
         if self._policy == "raise":
             raise InvalidToolOutput(
-                f"{complaint} (use validate_output='warn' to accept it)", problems=problems, result=result
+                f"{complaint} (use ClientOptions(validate_output='warn') to accept it)",
+                problems=problems,
+                result=result,
             )
         _log.warning("%s", complaint)
 

@@ -56,7 +56,7 @@ class ToolResult(Generic[T_co]):
         """The data of the tool, of the class given as `returns`.
 
         Without `returns`: the structured content as plain JSON, unwrapped if the output schema of the tool that
-        `list_tools` returned says so; `None` if there is none.
+        `list_tools` returned says so; `None` without structured content.
 
         Raises:
             ToolFailed: The tool failed, so there is no data.

@@ -15,12 +15,12 @@ import trio
 
 from mcp_client.config import ConfigError
 from mcp_client.connectors.http import open_http
-from mcp_client.connectors.stdio import DEFAULT_INFO, NO_HANDLERS, Connector, open_stdio
+from mcp_client.connectors.options import DEFAULT_OPTIONS
+from mcp_client.connectors.stdio import NO_HANDLERS, Connector, open_stdio
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.group.member import DEFAULT_RESTART, Member, Restart
 from mcp_client.group.names import exposed_names
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, McpError
-from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import REVISIONS
 from mcp_core.trio.nursery import open_private_nursery
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mcp_client.client import Client
     from mcp_client.config import ServerConfig
     from mcp_client.connection.pending_request import ProgressHandler
+    from mcp_client.connectors.options import ClientOptions
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.tool_result import ToolResult
     from mcp_client.group.member import MakeConnector
@@ -37,10 +38,9 @@ if TYPE_CHECKING:
     from mcp_client.handlers import Handlers
     from mcp_client.transports.http.authorizer import Authorization
     from mcp_core.jsonrpc.messages import JsonValue
-    from mcp_core.limits import Limits
     from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
-    from mcp_core.types import GetPromptResult, Implementation, Prompt, Resource, ResourceTemplate, Tool
+    from mcp_core.types import GetPromptResult, Prompt, Resource, ResourceTemplate, Tool
 
 __all__ = ["ClientGroup", "GroupListing", "Member", "Restart", "ServerItem", "configured", "open_group"]
 
@@ -295,11 +295,10 @@ def configured(
     servers: Mapping[str, ServerConfig],
     *,
     handlers: Handlers | Callable[[str], Handlers] = NO_HANDLERS,
-    info: Implementation = DEFAULT_INFO,
     deadlines: Deadlines = DEFAULT_DEADLINES,
-    limits: Limits = CLIENT_LIMITS,
     middleware: Callable[[str], Iterable[Middleware]] | None = None,
     auth: Callable[[ServerConfig], Authorization | None] | None = None,
+    options: ClientOptions = DEFAULT_OPTIONS,
 ) -> dict[str, MakeConnector]:
     """Return the `servers` of `open_group`, from the result of `read_config`. Disabled servers are omitted.
 
@@ -308,13 +307,12 @@ def configured(
     Args:
         servers: The configurations of the servers, by name.
         handlers: The handlers of client requests: the same for all servers, or a function of the server's name.
-        info: The name and the version of the client.
         deadlines: The deadlines of each connection and of its requests.
-        limits: The limits of each connection.
         middleware: Returns the middleware of a server, by its name, for example guards of `mcp_client.guards`. A
             reopened connection keeps the middleware, so a server cannot reset a limit by exiting.
         auth: Returns the source of credentials of a server with a URL, from its configuration; see
             `mcp_client.auth.configured_auth`. `None` to send only the configured headers.
+        options: Further settings of each connection.
 
     Returns:
         Functions that return a new connector of a server, by name.
@@ -328,10 +326,9 @@ def configured(
         own = handlers(server.name) if callable(handlers) else handlers
         common = _Common(
             handlers=own,
-            info=info,
             revisions=server.revisions or tuple(REVISIONS.values()),
             deadlines=deadlines,
-            limits=limits,
+            options=options,
             middleware=around.get(server.name, ()),
         )
         try:
@@ -353,10 +350,9 @@ class _Common(TypedDict):
     """The arguments that all connectors have in common."""
 
     handlers: Handlers
-    info: Implementation
     revisions: Sequence[Revision]
     deadlines: Deadlines
-    limits: Limits
+    options: ClientOptions
     middleware: Sequence[Middleware]
 
 

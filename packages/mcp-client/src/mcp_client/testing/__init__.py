@@ -29,16 +29,14 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from mcp_client.client import Client
+    from mcp_client.connectors.options import ClientOptions
     from mcp_client.deadlines import Deadlines
-    from mcp_client.features.output_schema import OutputPolicy
     from mcp_client.handlers import Handlers
     from mcp_client.transports.stdio.stream import ByteStream
-    from mcp_core.engine.connection import Extensions
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.limits import Limits
     from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
-    from mcp_core.types import Implementation, LoggingLevel
+    from mcp_core.types import LoggingLevel
 
 __all__ = [
     "Faults",
@@ -66,15 +64,11 @@ class Options(TypedDict, total=False):
     name: str
     on_junk: Callable[[str], None] | None
     handlers: Handlers
-    info: Implementation
     revisions: Sequence[Revision]
     deadlines: Deadlines
-    limits: Limits
     log_level: LoggingLevel | None
-    validate_output: OutputPolicy
-    extensions: Extensions | None
     middleware: Sequence[Middleware]
-    cache: bool
+    options: ClientOptions
 
 
 @attrs.frozen(kw_only=True)

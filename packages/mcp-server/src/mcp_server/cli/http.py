@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_server.runners.http import HttpOptions, UnknownNames, serve_http
+from mcp_server.runners.http import ServeHttpOptions, UnknownNames, serve_http
 from mcp_server.runners.signals import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
                 await store.aclose()
 
 
-def _options(given: argparse.Namespace) -> HttpOptions:
+def _options(given: argparse.Namespace) -> ServeHttpOptions:
     from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: a server over stdio needs none of it
 
-    options = HttpOptions(
+    options = ServeHttpOptions(
         path=given.path or "/mcp",
         healthz=_HEALTHZ if given.healthz else None,
         legacy_sse=given.legacy_sse,

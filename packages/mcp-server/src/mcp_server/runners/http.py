@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mcp_server.stores.sessions import SessionStore
     from mcp_server.transports.http.endpoint import HttpEndpoint
 
-__all__ = ["CompanionApp", "HttpOptions", "ListenPlan", "UnknownNames", "gracefully", "serve_http"]
+__all__ = ["CompanionApp", "ListenPlan", "ServeHttpOptions", "UnknownNames", "gracefully", "serve_http"]
 
 _DEFAULT_BIND: Final = "127.0.0.1:8000"
 
@@ -53,7 +53,7 @@ class CompanionApp(Protocol):
         ...
 
 
-class HttpOptions(TypedDict, total=False):
+class ServeHttpOptions(TypedDict, total=False):
     """Options of a server over HTTP. All of them are optional."""
 
     path: str
@@ -90,7 +90,7 @@ async def serve_http(
     *,
     timeouts: HostTimeouts | None = None,
     task_status: trio.TaskStatus[tuple[str, ...]] = trio.TASK_STATUS_IGNORED,
-    **options: Unpack[HttpOptions],
+    **options: Unpack[ServeHttpOptions],
 ) -> None:
     """Serve clients over HTTP, in all revisions that the server supports.
 
@@ -102,7 +102,7 @@ async def serve_http(
         timeouts: Time limits for clients.
         task_status: Receives the URLs of the endpoint, one per address of the host, when the server accepts
             connections.
-        **options: The options, as in `HttpOptions`.
+        **options: The options, as in `ServeHttpOptions`.
 
     Raises:
         TypeError: `allowed_hosts` is a string.
@@ -145,7 +145,7 @@ class ListenPlan:
     """Time for running requests to finish when the server stops, in seconds."""
 
     @classmethod
-    async def open(cls, server: Server, bind: str, options: HttpOptions) -> ListenPlan:
+    async def open(cls, server: Server, bind: str, options: ServeHttpOptions) -> ListenPlan:
         """Check the options and open the sockets. Raises the errors of `serve_http`."""
         grace = options.get("grace", _GRACE)
         if not grace >= 0:
@@ -189,7 +189,7 @@ class ListenPlan:
         )
 
 
-def _policy(options: HttpOptions) -> tuple[EndpointPolicy, bool]:
+def _policy(options: ServeHttpOptions) -> tuple[EndpointPolicy, bool]:
     """Return the policy, and whether the options or the policy set the allowed host names."""
     from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: likewise
     from mcp_core.http.origin import LOOPBACK_HOSTS  # lazy: a server over stdio needs none of it

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import hypercorn
     from hypercorn.typing import Framework
 
-    from mcp_server.runners.http import HttpOptions
+    from mcp_server.runners.http import ServeHttpOptions
     from mcp_server.server import Server
 
 __all__ = ["serve_hypercorn"]
@@ -41,7 +41,7 @@ async def serve_hypercorn(
     *,
     timeouts: HostTimeouts | None = None,
     task_status: trio.TaskStatus[tuple[str, ...]] = trio.TASK_STATUS_IGNORED,
-    **options: Unpack[HttpOptions],
+    **options: Unpack[ServeHttpOptions],
 ) -> None:
     """Serve clients over HTTP/1.1 and HTTP/2, as `serve_http` does over HTTP/1.1. Requires `trio-mcp-server[hypercorn]`.
 
@@ -54,7 +54,7 @@ async def serve_hypercorn(
             and `linger`.
         task_status: Receives the URLs of the endpoint, one per address of the host, when the server accepts
             connections.
-        **options: The options, as in `HttpOptions`.
+        **options: The options, as in `ServeHttpOptions`.
 
     Raises:
         MissingExtra: hypercorn is not installed.
@@ -87,7 +87,7 @@ async def serve_hypercorn(
         await gracefully(run, plan, stopping.set, task_status)
 
 
-def _config(plan: ListenPlan, server: Server, timeouts: HostTimeouts, options: HttpOptions) -> hypercorn.Config:
+def _config(plan: ListenPlan, server: Server, timeouts: HostTimeouts, options: ServeHttpOptions) -> hypercorn.Config:
     import hypercorn  # lazy: an extra
 
     class Config(hypercorn.Config):
