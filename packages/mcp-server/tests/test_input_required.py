@@ -26,7 +26,16 @@ from mcp_core.types import (
     StringSchema,
     TextContent,
 )
-from mcp_server import ClientRequestParams, Context, Depends, InputPolicy, InputRequired, Server, serve_stream
+from mcp_server import (
+    ClientRequestParams,
+    Context,
+    Depends,
+    InputPolicy,
+    InputRequired,
+    Server,
+    SyncContext,
+    serve_stream,
+)
 
 BOTH_REVISIONS = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
 
@@ -97,12 +106,12 @@ async def test_input_required_from_prompt_and_resource(revision: Revision) -> No
     server = Server("by hand", version="1")
 
     @server.prompt
-    def greet(context: Context) -> str | InputRequired:
+    def greet(context: SyncContext) -> str | InputRequired:
         answer = context.answers.get("name")
         return InputRequired({"name": NAME}) if answer is None else f"prompt for {answer!r}"
 
     @server.resource("memo://{owner}")
-    def memo(owner: str, context: Context) -> str | InputRequired:
+    def memo(owner: str, context: SyncContext) -> str | InputRequired:
         answer = context.answers.get("name")
         return InputRequired({"name": NAME}) if answer is None else f"memo of {owner} for {answer!r}"
 

@@ -36,6 +36,7 @@ from mcp_server import (
     InputRequired,
     InvalidAnswer,
     Server,
+    SyncContext,
 )
 
 ALL = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
@@ -580,9 +581,8 @@ async def test_sync_tool_client_request_from_thread_works() -> None:
     server = Server("s", version="0")
 
     @server.tool
-    def look(context: Context) -> str:
-        roots: tuple[t.Root, ...] = trio.from_thread.run(context.list_roots)
-        return roots[0].uri
+    def look(context: SyncContext) -> str:
+        return context.list_roots()[0].uri
 
     for revision in (R2025_06_18, R2026_07_28):
         answers: dict[str, Answer] = {"roots/list": lambda _: {"roots": [{"uri": "file:///a"}]}}

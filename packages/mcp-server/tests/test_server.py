@@ -26,7 +26,7 @@ from mcp_core.revisions import (
     REVISIONS,
     Revision,
 )
-from mcp_server import Audio, Context, File, Image, RegistrationError, Server, ToolError
+from mcp_server import Audio, Context, File, Image, RegistrationError, Server, SyncContext, ToolError
 
 ALL_REVISIONS = pytest.mark.parametrize("revision", list(REVISIONS.values()), ids=str)
 
@@ -289,9 +289,9 @@ async def test_sync_tool_uses_context_from_thread() -> None:
     server = Server("threads", version="0")
 
     @server.tool
-    def work(context: Context) -> str:
-        trio.from_thread.run(context.progress, 0.5)
-        trio.from_thread.run(context.info, "half")
+    def work(context: SyncContext) -> str:
+        context.progress(0.5)
+        context.info("half")
         return context.method
 
     async with connected(server, R2025_06_18) as client:

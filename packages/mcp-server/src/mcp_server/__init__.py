@@ -26,6 +26,7 @@ from mcp_server.handlers.access import Access, AccessKind, AccessRequest
 from mcp_server.handlers.context import Context
 from mcp_server.handlers.elicitation import InvalidAnswer
 from mcp_server.handlers.input_required import Answer, ClientRequestParams, InputRequired
+from mcp_server.handlers.sync_context import SyncContext
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
 from mcp_server.runners.http import ServeHttpOptions, serve_http
@@ -94,6 +95,7 @@ __all__ = [
     "StoreError",
     "StoredEvent",
     "StoredStream",
+    "SyncContext",
     "TaskOrder",
     "TaskPolicy",
     "TaskRecord",

@@ -19,7 +19,7 @@ from mcp_core.types import (
 )
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.listing import unknown
-from mcp_server.handlers.context import Context
+from mcp_server.handlers.dependencies import INJECTED
 from mcp_server.handlers.runner import Runner
 from mcp_server.schema.signature import label, read_signature
 
@@ -93,7 +93,7 @@ class Completions:
             )
         if (is_prompt, name, argument) in self._entries:
             raise RegistrationError(f"{where}: the argument {argument!r} of {name!r} already has a completion")
-        signature = read_signature(function, (Context,))
+        signature = read_signature(function, INJECTED)
         names = [member.name for member in signature.members]
         if not names or names[0] == _ARGUMENTS or names[1:] not in ([], [_ARGUMENTS]):
             raise RegistrationError(

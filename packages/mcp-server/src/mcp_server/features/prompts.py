@@ -25,7 +25,7 @@ from mcp_core.types import (
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.listing import PagedList, unknown
 from mcp_server.features.results import Audio, File, Image, fit_prompt
-from mcp_server.handlers.context import Context
+from mcp_server.handlers.dependencies import INJECTED
 from mcp_server.handlers.runner import Runner, described, named
 from mcp_server.options import PromptOptions, check_listed, check_options
 from mcp_server.schema.signature import InvalidArguments, label
@@ -80,7 +80,7 @@ class Prompts:
     def add(self, function: AnyFunction, **options: Unpack[PromptOptions]) -> None:
         """Register a prompt. Raises `RegistrationError`. See `Server.add_prompt`."""
         check_options(label(function), options, PromptOptions.__optional_keys__)
-        read = prompt_arguments(function, injected=(Context,))
+        read = prompt_arguments(function, injected=INJECTED)
         name = named(function, options)
         if not name:
             raise RegistrationError(f"{label(function)}: the prompt has no name; pass `name`")

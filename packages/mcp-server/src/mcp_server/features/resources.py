@@ -38,7 +38,7 @@ from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.directory import Directory
 from mcp_server.features.listing import PagedList
 from mcp_server.features.results import Audio, File, Image
-from mcp_server.handlers.context import Context
+from mcp_server.handlers.dependencies import INJECTED
 from mcp_server.handlers.runner import Runner, described, named
 from mcp_server.options import ResourceOptions, check_listed, check_options, check_text
 from mcp_server.schema.signature import InvalidArguments, Parameters, label, parameters
@@ -175,7 +175,7 @@ class Resources:
         where = label(function)
         check_options(where, options, ResourceOptions.__optional_keys__)
         check_text(f"{where}: the URI of a resource", uri)
-        read = parameters(function, injected=(Context,))
+        read = parameters(function, injected=INJECTED)
         if uri in self._static or uri in self._templates:
             raise RegistrationError(f"{where}: there is already a resource {uri!r}")
         if _SCHEME.match(uri) is None:

@@ -27,7 +27,7 @@ from mcp_server.connection.channel import FAILURES, log_failure
 from mcp_server.errors import InvalidResult, RegistrationError, ToolError
 from mcp_server.features.listing import PagedList, unknown
 from mcp_server.features.results import Results, fit_result, results
-from mcp_server.handlers.context import Context
+from mcp_server.handlers.dependencies import INJECTED
 from mcp_server.handlers.elicitation import InvalidAnswer
 from mcp_server.handlers.runner import Runner, described, named
 from mcp_server.options import TaskSupport, ToolOptions, check_listed, check_options
@@ -137,9 +137,9 @@ class Tools:
         check_options(label(function), options, ToolOptions.__optional_keys__)
         schema = options.get("input_schema")
         read = (
-            parameters(function, injected=(Context,))
+            parameters(function, injected=INJECTED)
             if schema is None
-            else given_parameters(function, schema, injected=(Context,))
+            else given_parameters(function, schema, injected=INJECTED)
         )
         given = results(function)
         name = named(function, options)

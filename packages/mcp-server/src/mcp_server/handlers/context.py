@@ -131,8 +131,8 @@ class _ManualRetry:
 class Context:
     """One request, from the view of its handler. A function receives it in a parameter annotated with `Context`.
 
-    It cannot be used after the handler has returned. Functions that run in a worker thread can read the properties,
-    and can call the methods through trio: `trio.from_thread.run(context.progress, 0.5)`.
+    It cannot be used after the handler has returned. A plain function, which runs in a worker thread, takes a
+    `SyncContext` instead.
 
     The methods that send a client request raise `RequestFailed` if the client responds with an error, `ConnectionEnded`
     if the client disconnects, and `MissingRequiredClientCapability` if the client did not declare the capability. On

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from mcp_server.errors import RegistrationError
 from mcp_server.handlers.context import Context
+from mcp_server.handlers.sync_context import SyncContext
 from mcp_server.schema.depends import Depends
 from mcp_server.schema.signature import label, read_signature
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
     from mcp_core.schema.annotations import Function
 
-__all__ = ["Dependencies", "Provider"]
+__all__ = ["INJECTED", "Dependencies", "Provider"]
+
+INJECTED: Final = (Context, SyncContext)
+"""The classes of parameters that the server provides."""
 
 
 class Dependencies:
@@ -28,11 +32,13 @@ class Dependencies:
         above: The chain of providers that leads to this function, to detect a circular dependency.
     """
 
-    __slots__ = ("contexts", "providers")
+    __slots__ = ("contexts", "providers", "sync_contexts")
 
     def __init__(self, injected: Mapping[str, type | Depends], above: tuple[Function, ...] = ()) -> None:
-        self.contexts: Final = tuple(name for name, what in injected.items() if not isinstance(what, Depends))
+        self.contexts: Final = tuple(name for name, what in injected.items() if what is Context)
         """Names of the parameters that receive the context."""
+        self.sync_contexts: Final = tuple(name for name, what in injected.items() if what is SyncContext)
+        """Names of the parameters that receive the context of a plain function."""
         self.providers: Final = {
             name: Provider(what.provider, above) for name, what in injected.items() if isinstance(what, Depends)
         }
@@ -56,7 +62,11 @@ class Provider:
         if function in above:
             names = " needs ".join(label(each) for each in (*above[above.index(function) :], function))
             raise RegistrationError(f"circular dependency: {names}")
-        signature = read_signature(function, (Context,))
+        signature = read_signature(function, INJECTED)
+        if SyncContext in signature.injected.values():
+            raise RegistrationError(
+                f"{label(function)} is a provider, which runs in the event loop; it takes a Context"
+            )
         needed = [member.name for member in signature.members if member.required]
         if needed:
             raise RegistrationError(

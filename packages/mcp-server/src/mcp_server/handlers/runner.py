@@ -11,9 +11,10 @@ import trio
 
 from mcp_core.errors import ErrorCode, McpError, RequestFailed
 from mcp_server.errors import RegistrationError
-from mcp_server.handlers.context import context_of
+from mcp_server.handlers.context import Context, context_of
 from mcp_server.handlers.dependencies import Dependencies
 from mcp_server.handlers.input_required import InputRequired
+from mcp_server.handlers.sync_context import SyncContext
 from mcp_server.schema.signature import label
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from mcp_core.schema.annotations import Function
     from mcp_server.connection.channel import RequestContext
-    from mcp_server.handlers.context import Context
     from mcp_server.handlers.environment import HandlerEnvironment
     from mcp_server.options import Options
     from mcp_server.schema.depends import Depends
@@ -61,7 +61,8 @@ class Runner:
         environment: The environment of the handlers of the server.
 
     Raises:
-        RegistrationError: `thread` is set for a coroutine function, or the function is a generator.
+        RegistrationError: `thread` is set for a coroutine function, the function is a generator, or it takes the context
+            of another kind of function.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Runner:
     ) -> None:
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise RegistrationError(f"{label(function)} is a generator; return a list instead")
+        _check_context(function, injected, in_thread=not is_async(function) and thread is not False)
         if is_async(function):
             if thread:
                 raise RegistrationError(f"{label(function)} is a coroutine function; only plain ones run in a thread")
@@ -100,9 +102,11 @@ class Runner:
         """
         context = None
         wanted = self._dependencies
-        if wanted.contexts or wanted.providers or "requestState" in call.request.raw:
+        if wanted.contexts or wanted.sync_contexts or wanted.providers or "requestState" in call.request.raw:
             context = context_of(call, self._environment)
             arguments.update(dict.fromkeys(wanted.contexts, context))
+            for name in wanted.sync_contexts:
+                arguments[name] = SyncContext(context)
         try:
             # Without a context there are no providers. `_run` is a coroutine function, or one of the two methods.
             value = await (self._run(**arguments) if context is None else self._once(context, arguments))  # type: ignore[misc]
@@ -147,6 +151,21 @@ class Runner:
             abandon_on_cancel=False,
             limiter=self._environment.limiter,
         )
+
+
+def _check_context(function: Function, injected: Mapping[str, type | Depends], *, in_thread: bool) -> None:
+    """Raise `RegistrationError` if the function takes a context whose methods it cannot call."""
+    for name, kind in injected.items():
+        if kind is Context and in_thread:
+            raise RegistrationError(
+                f"{label(function)}, parameter {name!r}: it is a plain function, which cannot await the methods of a"
+                f" Context; write '{name}: SyncContext', or 'async def'"
+            )
+        if kind is SyncContext and not in_thread:
+            raise RegistrationError(
+                f"{label(function)}, parameter {name!r}: its methods would block the event loop; write '{name}: Context',"
+                " or a plain function without thread=False"
+            )
 
 
 def _unless_cancelled(function: Function, arguments: dict[str, object]) -> object:

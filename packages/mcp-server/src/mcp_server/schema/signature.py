@@ -193,7 +193,9 @@ def _member(name: str, parameter: inspect.Parameter, scope: Scope) -> tuple[Memb
     default: object = MISSING if parameter.default is parameter.empty else parameter.default
     hint: object = parameter.annotation
     if hint is parameter.empty and name in _CONTEXT_NAMES:
-        raise NotUnderstood(f"it has no type; write '{name}: Context', or the type of the argument")
+        raise NotUnderstood(
+            f"it has no type; write '{name}: Context' (or SyncContext in a plain function), or the type of the argument"
+        )
     member = Member(name=name, hint=hint, scope=scope, required=default is MISSING, default=default)
     if isinstance(hint, str):
         try:
