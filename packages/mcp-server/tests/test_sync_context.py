@@ -87,7 +87,7 @@ async def test_methods_block_until_client_has_responded(revision: Revision, tmp_
         return {"first": "Ada"}
 
     async def sample(_: CreateMessageRequestParams) -> CreateMessageResult:
-        return CreateMessageResult(role="assistant", content=TextContent(text="Roses are red"), model="poet")
+        return CreateMessageResult(role="assistant", content=TextContent(text="Violets are blue"), model="poet")
 
     logged: list[LoggingMessageNotificationParams] = []
     steps: list[tuple[float, float | None, str | None]] = []
@@ -96,7 +96,7 @@ async def test_methods_block_until_client_has_responded(revision: Revision, tmp_
         partial(serve_stream, server), revisions=[revision], handlers=handlers, log_level="info"
     ) as client:
         result = await client.call_tool("order", {"article": "tea"}, on_progress=lambda *step: steps.append(step))
-    assert result.text == "tea 1 for Ada: Roses are red 1"
+    assert result.text == "tea 1 for Ada: Violets are blue 1"
     assert paid == [1]
     assert {(1, 3, "asking"), (2, 3, "paid")} <= set(steps)
     assert logged[0].data == "order of tea"

@@ -24,10 +24,10 @@ from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import ConnectionEnded, ErrorContext, McpError, Phase
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.trio.nursery import open_private_nursery
+from mcp_core.trio.owner_task import OwnerTask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
     from os import PathLike
     from types import TracebackType
 
@@ -65,8 +65,9 @@ class ProcessRestart:
 class Connector:
     """A connection to open: an asynchronous context manager for the `Client`.
 
-    Leaving the block closes the connection and ends all of its tasks and processes. `aclose` does the same from any
-    task, even while the connection is being opened.
+    Leaving the block closes the connection and ends all of its tasks and processes. `aclose` does the same, even while
+    the connection is being opened. Any task can enter and leave the block, also in another order than other blocks: an
+    owner task runs the connection.
     """
 
     def __init__(
@@ -92,20 +93,20 @@ class Connector:
         self._connecting = trio.CancelScope()
         self._channel: ClientChannel | None = None
         self._closed = False
-        self._block: AbstractAsyncContextManager[Client] | None = None
+        self._owner: OwnerTask[Client] | None = None
 
     async def __aenter__(self) -> Client:
-        if self._block is not None:
+        if self._owner is not None:
             raise RuntimeError("this connector was already used; call open_stdio, open_stream or open_http again")
-        self._block = self._run()
-        return await self._block.__aenter__()
+        self._owner = OwnerTask(self._run, "mcp_client connection")
+        return await self._owner.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        if self._block is None:
+    ) -> None:
+        if self._owner is None:
             raise RuntimeError("this connection was not opened")
-        return await self._block.__aexit__(kind, error, traceback)
+        await self._owner.__aexit__(kind, error, traceback)
 
     async def run(self, *, task_status: trio.TaskStatus[Client] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the connection in a task of its own, for clients whose lifetimes are independent of each other.

@@ -13,7 +13,6 @@ from mcp_client.deadlines import Deadlines
 from mcp_client.features.changes import Changes
 from mcp_core.errors import McpError, Phase, RequestTimeout
 from mcp_core.methods import RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE, SUBSCRIPTIONS_LISTEN
-from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import (
     SubscribeRequestParams,
     SubscriptionFilter,
@@ -146,6 +145,9 @@ class Subscriptions:
 
     @asynccontextmanager
     async def _on_stream(self, wanted: SubscriptionFilter, options: RequestOptions) -> AsyncIterator[Changes]:
+        ended = self._channel.ended
+        if ended is not None:
+            raise ended
         changes = Changes(wanted, self._channel.connection.limits)
         subscription: list[RequestId] = []
         begun = trio.Event()
@@ -171,20 +173,35 @@ class Subscriptions:
                 changes.finish()
             begun.set()
 
+        listening, left = trio.CancelScope(), trio.Event()
+
+        async def listen() -> None:
+            try:
+                with listening:
+                    await wait_for_its_end()
+            finally:
+                begun.set()
+                left.set()
+
         stop = self._channel.listeners.subscribe(take)
         try:
-            async with open_private_nursery() as nursery:
-                nursery.start_soon(wait_for_its_end)
-                with trio.move_on_after(self._channel.deadlines.idle):
-                    await begun.wait()
-                if not begun.is_set():
-                    raise self._unacknowledged(subscription)
-                if changes.error is not None:
-                    raise changes.error
-                yield changes
+            # In the nursery of the connection, so that any task can leave the block.
+            self._channel.nursery.start_soon(listen)
+            with trio.move_on_after(self._channel.deadlines.idle):
+                await begun.wait()
+            if not begun.is_set():
+                raise self._unacknowledged(subscription)
+            if changes.error is not None:
+                raise changes.error
+            if self._channel.ended is not None:
+                raise self._channel.ended
+            yield changes
         finally:
             stop()
             changes.finish()
+            listening.cancel()
+            with trio.CancelScope(shield=True):
+                await left.wait()
 
     def _unacknowledged(self, subscription: Sequence[RequestId]) -> RequestTimeout:
         error = RequestTimeout(

@@ -23,9 +23,11 @@ from mcp_client.group.names import exposed_names
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, McpError
 from mcp_core.revisions import REVISIONS
 from mcp_core.trio.nursery import open_private_nursery
+from mcp_core.trio.owner_task import OwnerTask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from mcp_client.client import Client
     from mcp_client.config import ServerConfig
@@ -380,13 +382,12 @@ def _by_server(
     return GroupListing(tuple(items), failed)
 
 
-@asynccontextmanager
-async def open_group(
+def open_group(
     servers: Mapping[str, MakeConnector],
     *,
     naming: Naming = "prefixed",
     restart: Restart = DEFAULT_RESTART,
-) -> AsyncIterator[ClientGroup]:
+) -> AbstractAsyncContextManager[ClientGroup]:
     """Connect to several servers at once, and keep the connections open during the block.
 
         servers = {"weather": lambda: open_stdio(["weather-server"]), "notes": lambda: open_http("https://notes.example/mcp")}
@@ -401,11 +402,17 @@ async def open_group(
         naming: The rule for unique names of tools and prompts.
         restart: The policy for reopening lost connections.
 
-    Yields:
-        The group, when each server is connected or has failed: `ClientGroup.failed` has the reasons.
+    Returns:
+        An asynchronous context manager for the group. It is entered when each server is connected or has failed:
+        `ClientGroup.failed` has the reasons. Any task can enter and leave it.
 
     *Closing*: closes all connections at once, as described in `open_stdio` and `open_http`.
     """
+    return OwnerTask(partial(_opened, servers, naming, restart), "mcp_client group")
+
+
+@asynccontextmanager
+async def _opened(servers: Mapping[str, MakeConnector], naming: Naming, restart: Restart) -> AsyncIterator[ClientGroup]:
     members = {name: Member(name, make, restart) for name, make in servers.items()}
     async with open_private_nursery() as nursery:
         for member in members.values():
