@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from documentation.markdown_blocks import blocks
-from mcp_client import open_stdio, read_config
+from mcp_client import open_stdio
+from mcp_client.group import read_config
 from mcp_core.types import TextContent
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -67,8 +67,8 @@ PUBLIC: Final[Mapping[str, frozenset[str]]] = {
     ),
     "mcp_client": _modules(
         "mcp_client",
-        "apps auth auth.keys auth.stores auth.stores.contract auth.user_agents guards skills telemetry testing",
-        "testing.transport_contract",
+        "apps auth auth.keys auth.stores auth.stores.contract auth.user_agents group guards handlers skills telemetry testing",
+        "testing.transport_contract transports",
     ),
     "mcp_server": frozenset(
         {
@@ -77,10 +77,16 @@ PUBLIC: Final[Mapping[str, frozenset[str]]] = {
             "mcp_server.auth",
             "mcp_server.auth.authorization_server",
             "mcp_server.auth.resource_server",
+            "mcp_server.errors",
+            "mcp_server.features",
             "mcp_server.guards",
+            "mcp_server.handlers",
+            "mcp_server.runners",
             "mcp_server.skills",
+            "mcp_server.stores",
             "mcp_server.stores.contract",
             "mcp_server.telemetry",
+            "mcp_server.transports",
         }
     ),
     "mcp_conformance": frozenset({"mcp_conformance", "mcp_conformance.pytest_plugin"}),

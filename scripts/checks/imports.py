@@ -96,9 +96,11 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
     ),
     "mcp_server": (
         _names("asgi cache_hint errors guards telemetry uris"),
-        _names("host options schema stores"),
+        _names("host options schema stores.clock stores.failures stores.sessions stores.tasks"),
         _names("stores.memory"),
         _names("stores.contract stores.sqlite"),
+        # The package itself exports its modules.
+        _names("stores"),
         _names("connection"),
         _names("lifespan"),
         _names("handlers"),

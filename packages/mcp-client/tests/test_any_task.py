@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 import trio
 
-from mcp_client import Client, ClientGroup, open_group, open_http, open_stdio, open_stream
+from mcp_client import Client, open_http, open_stdio, open_stream
+from mcp_client.group import ClientGroup, open_group
 from mcp_core.errors import ConnectionEnded
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
 from mcp_server import Server, serve_http, serve_stream

@@ -16,8 +16,9 @@ import trustme
 from auth_testbed import AuthTestbed, FakeUserAgent, authorization_headers, call, connected, oauth, protected
 from fake_http_server import ReceivedRequest, Reply, Responder, modern
 
-from mcp_client import Client, HttpOptions, Restart, ServerConfig, configured, open_group, open_http, read_config
+from mcp_client import Client, HttpOptions, open_http
 from mcp_client.auth import MemoryStore, Receiver, configured_auth
+from mcp_client.group import Restart, ServerConfig, configured, open_group, read_config
 from mcp_client.group.member import MakeConnector
 from mcp_core.errors import (
     AccessDenied,

@@ -13,12 +13,12 @@ from typing import Protocol
 import pytest
 
 import mcp_client
-from mcp_client import ConfigInput
 from mcp_client.cli import main as cli_main
 from mcp_client.cli.config_file import _ask
 from mcp_client.cli.forms import _whose
 from mcp_client.cli.main import main
 from mcp_client.cli.output import Screen
+from mcp_client.group import ConfigInput
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 SERVER = r"""

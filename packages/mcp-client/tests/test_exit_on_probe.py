@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from mcp_client import Deadlines, Grace, Restart, open_group, open_stdio
+from mcp_client import Deadlines, Grace, open_stdio
+from mcp_client.group import Restart, open_group
 from mcp_client.transports.stdio.command import StdioParameters
 from mcp_client.transports.stdio.legacy_commands import LegacyCommands
 from mcp_core.errors import ConnectionEnded, McpError, ProcessFailed, RequestFailed, RequestTimeout

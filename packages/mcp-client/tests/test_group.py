@@ -16,20 +16,8 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import (
-    Client,
-    ConfigError,
-    Connector,
-    Handlers,
-    NameCollision,
-    Restart,
-    configured,
-    open_group,
-    open_http,
-    open_stdio,
-    open_stream,
-    read_config,
-)
+from mcp_client import Client, Connector, Handlers, open_http, open_stdio, open_stream
+from mcp_client.group import ConfigError, NameCollision, Restart, configured, open_group, read_config
 from mcp_client.guards import Rate, RateLimit
 from mcp_client.testing import Options, Transcript, open_in_memory
 from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError, ProcessFailed

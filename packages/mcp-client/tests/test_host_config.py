@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_client import AuthConfig, ConfigError, ConfigInput, ServerConfig, read_config
 from mcp_client.config import _without_comments
+from mcp_client.group import AuthConfig, ConfigError, ConfigInput, ServerConfig, read_config
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2025_03_26, R2025_06_18
 

@@ -46,16 +46,8 @@ from mcp_core.types import (
     TaskMetadata,
     TextContent,
 )
-from mcp_server import (
-    Context,
-    ElicitationAccepted,
-    Server,
-    TaskPolicy,
-    ToolError,
-    request_as_task,
-    serve_http,
-    serve_stream,
-)
+from mcp_server import Context, ElicitationAccepted, Server, TaskPolicy, ToolError, serve_http, serve_stream
+from mcp_server.features import request_as_task
 
 BOTH = pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 QUICK = TaskPolicy(poll_interval=0.05)

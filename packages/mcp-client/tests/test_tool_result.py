@@ -10,8 +10,9 @@ import msgspec
 import pydantic
 import pytest
 
-from mcp_client import InvalidToolOutput, ToolFailed, open_group
+from mcp_client import InvalidToolOutput, ToolFailed
 from mcp_client.features.tool_result import is_wrapped
+from mcp_client.group import open_group
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import LimitExceeded
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue

@@ -20,7 +20,8 @@ from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.oauth.principal import Principal
 from mcp_core.revisions import R2024_11_05, R2025_11_25, R2026_07_28, Revision
-from mcp_server import Context, Server, SqliteStore, TaskPolicy
+from mcp_server import Context, Server, TaskPolicy
+from mcp_server.stores import SqliteStore
 from mcp_server.stores.sqlite.tasks import SqliteTaskStore
 
 FOREIGN = {

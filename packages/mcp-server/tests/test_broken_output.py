@@ -19,8 +19,9 @@ from raw_client import RawClient
 from mcp_core.errors import ConnectionEnded
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.revisions import R2025_06_18, R2026_07_28, Revision
-from mcp_server import Context, OutputBroken, Server, serve_stream
+from mcp_server import Context, Server, serve_stream
 from mcp_server.connection.stream_channel import StreamChannel
+from mcp_server.errors import OutputBroken
 from mcp_server.runners.stdio import ByteStream, serve_connection
 
 TIMEOUT_SECONDS: Final = 60

@@ -20,8 +20,9 @@ from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28
-from mcp_server import Context, InputPolicy, MemoryStore, MemoryTaskStore, Server, TaskPolicy
+from mcp_server import Context, InputPolicy, Server, TaskPolicy
 from mcp_server.asgi import Application
+from mcp_server.stores import MemoryStore, MemoryTaskStore
 from mcp_server.stores.clock import StampClock
 
 HOUR = 3_600.0

@@ -19,8 +19,9 @@ from raw_connection import request as rpc_request
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_03_26, R2025_11_25
-from mcp_server import Context, MemoryStore, Server
+from mcp_server import Context, Server
 from mcp_server.host.embedded import HttpHost
+from mcp_server.stores import MemoryStore
 from mcp_server.transports.http.endpoint import HttpEndpoint
 from mcp_server.transports.http.subscription import Subscription
 

@@ -26,9 +26,9 @@ from mcp_core.limits import Limits
 from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_core.revisions import R2025_03_26, R2025_11_25
 from mcp_core.types import CallToolRequestParams
-from mcp_server import MemoryStore, SessionRecord, StoredEvent
 from mcp_server.host.embedded import HttpHost
 from mcp_server.host.timeouts import HostTimeouts
+from mcp_server.stores import MemoryStore, SessionRecord, StoredEvent
 from mcp_server.transports.http.endpoint import HttpEndpoint
 from mcp_server.transports.http.subscription import Subscription
 

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_core.revisions import R2024_11_05, R2025_06_18, R2025_11_25, Revision
-from mcp_server import PendingNotification, Server, SqliteStore, StoreError
+from mcp_server import Server
+from mcp_server.stores import PendingNotification, SqliteStore, StoreError
 
 
 class Process:

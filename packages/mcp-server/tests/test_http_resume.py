@@ -16,8 +16,9 @@ from mcp_core.framing.sse import Event
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, Revision
-from mcp_server import Context, MemoryStore, SqliteStore
+from mcp_server import Context
 from mcp_server.asgi import Application
+from mcp_server.stores import MemoryStore, SqliteStore
 
 RESUMABLE = pytest.mark.parametrize("revision", [R2025_03_26, R2025_06_18, R2025_11_25], ids=str)
 

@@ -27,7 +27,8 @@ from mcp_core.revisions import (
     Revision,
 )
 from mcp_core.types import SubscriptionFilter
-from mcp_server import Context, MemoryStore, Server, SessionRecord, StoreError
+from mcp_server import Context, Server
+from mcp_server.stores import MemoryStore, SessionRecord, StoreError
 
 SESSIONS = pytest.mark.parametrize("revision", [R2025_03_26, R2025_06_18, R2025_11_25], ids=str)
 HOOKED = pytest.mark.parametrize("hooked", [True, False], ids=["hooked", "plain"])

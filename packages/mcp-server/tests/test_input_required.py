@@ -26,16 +26,8 @@ from mcp_core.types import (
     StringSchema,
     TextContent,
 )
-from mcp_server import (
-    ClientRequestParams,
-    Context,
-    Depends,
-    InputPolicy,
-    InputRequired,
-    Server,
-    SyncContext,
-    serve_stream,
-)
+from mcp_server import Context, Depends, InputPolicy, InputRequired, Server, SyncContext, serve_stream
+from mcp_server.handlers import ClientRequestParams
 
 BOTH_REVISIONS = pytest.mark.parametrize("revision", [LEGACY[-1], R2026_07_28], ids=str)
 

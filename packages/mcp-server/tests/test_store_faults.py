@@ -22,9 +22,8 @@ from asgi_host import Client, hosted
 from mcp_core.features.tasks import TaskState
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25
-from mcp_server import (
-    Context,
-    Server,
+from mcp_server import Context, Server
+from mcp_server.stores import (
     SessionRecord,
     SqliteStore,
     SqliteTaskStore,
@@ -41,7 +40,7 @@ _TASKS = """
 import sys, trio
 from mcp_core.limits import Limits
 from mcp_core.features.tasks import TaskState
-from mcp_server import SessionRecord, SqliteStore, SqliteTaskStore, StoredEvent, TaskRecord
+from mcp_server.stores import SessionRecord, SqliteStore, SqliteTaskStore, StoredEvent, TaskRecord
 import attrs
 
 async def main():
@@ -232,7 +231,7 @@ _LIMITED = """
 import resource, signal, sys, trio
 from pathlib import Path
 from mcp_core.limits import Limits
-from mcp_server import SessionRecord, SqliteStore, StoredEvent, StoreError
+from mcp_server.stores import SessionRecord, SqliteStore, StoredEvent, StoreError
 
 async def main():
     path = Path(sys.argv[1])
@@ -359,7 +358,7 @@ async def test_store_on_read_only_disk_raises_with_remedy(small_disk: Path) -> N
 
 _UNPRIVILEGED = """
 import os, sys
-from mcp_server import SqliteStore, StoreError
+from mcp_server.stores import SqliteStore, StoreError
 
 if os.getuid() == 0:
     os.setresgid(65534, 65534, 65534)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcp_core.limits import Limits
-from mcp_server import SessionRecord, SqliteStore, SqliteTaskStore, StoredEvent, StoreError
+from mcp_server.stores import SessionRecord, SqliteStore, SqliteTaskStore, StoredEvent, StoreError
 from mcp_server.stores.sessions import StoredStream
 
 _VERSION_1 = """

@@ -10,7 +10,7 @@ from asgi_host import session
 from controlled_server import ControlledServer
 
 from mcp_core.revisions import R2025_11_25
-from mcp_server import SessionRecord, SqliteStore, StoredEvent
+from mcp_server.stores import SessionRecord, SqliteStore, StoredEvent
 
 _RECORD = SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0)
 

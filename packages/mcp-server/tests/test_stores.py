@@ -25,7 +25,7 @@ from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.jsonrpc.messages import RequestId
 from mcp_core.limits import Limits
 from mcp_core.limits.memory_budget import MemoryBudget
-from mcp_server import (
+from mcp_server.stores import (
     MemoryStore,
     PendingNotification,
     SessionRecord,

@@ -33,15 +33,13 @@ from mcp_core.features.tasks import TaskState
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28
-from mcp_server import (
-    Context,
+from mcp_server import Context, Server, TaskPolicy
+from mcp_server.stores import (
     MemoryTaskStore,
-    Server,
     SqliteStore,
     SqliteTaskStore,
     StoreError,
     TaskOrder,
-    TaskPolicy,
     TaskRecord,
     TaskStore,
 )
@@ -415,7 +413,8 @@ async def test_pending_elicitation_sent_again_after_restart() -> None:
 
 _PROGRAM = """
 import sys, trio
-from mcp_server import Context, Server, SqliteTaskStore, TaskPolicy, serve_stdio
+from mcp_server import Context, Server, TaskPolicy, serve_stdio
+from mcp_server.stores import SqliteTaskStore
 
 server = Server("killed", version="0", tasks=TaskPolicy(store=SqliteTaskStore(sys.argv[1])))
 

@@ -28,7 +28,8 @@ from task_server import (
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import Limits
 from mcp_core.revisions import LEGACY, R2025_11_25, R2026_07_28, Revision
-from mcp_server import Context, MemoryTaskStore, RegistrationError, Server, TaskPolicy
+from mcp_server import Context, RegistrationError, Server, TaskPolicy
+from mcp_server.stores import MemoryTaskStore
 
 BOTH_REVISIONS = pytest.mark.parametrize("revision", BOTH, ids=str)
 UNKNOWN: JsonObject = {"taskId": "there-is-no-such-task"}

@@ -39,7 +39,8 @@ from mcp_core.methods import (
 )
 from mcp_core.revisions import Revision, preferred
 from mcp_core.types.skills import GetSkillRequestParams, ListSkillsRequestParams, ReadResourceDirectoryRequestParams
-from mcp_server import Context, Server, request_as_task, serve_stdio
+from mcp_server import Context, Server, serve_stdio
+from mcp_server.features import request_as_task
 from mcp_server.skills import Skills
 
 __all__ = [

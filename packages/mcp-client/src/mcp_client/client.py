@@ -74,13 +74,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from mcp_client.connection.channel import ClientChannel
-    from mcp_client.connection.pending_request import ProgressHandler
     from mcp_client.connection.request_options import RequestOptions
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.changes import Changes
     from mcp_client.features.output_schema import OutputSchemas
     from mcp_client.features.pagination import ListParams, PageT, ParamsOf
     from mcp_client.features.tool_result import ToolResult
+    from mcp_client.handlers import ProgressHandler
     from mcp_core.engine.events import NotificationReceived, ServerPeer
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import NotificationMethod, RequestMethod

@@ -52,6 +52,7 @@ __all__ = [
     "LogHandler",
     "MethodHandler",
     "NotificationHandler",
+    "ProgressHandler",
     "RootsHandler",
     "SampleHandler",
     "check_roots",
@@ -80,6 +81,19 @@ RootsHandler: TypeAlias = Callable[[], Awaitable[Sequence[Root]]]
 
 LogHandler: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 """A function that receives a log message of the server. The text is untrusted: escape it for a terminal."""
+
+ProgressHandler: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""A plain or asynchronous function that shows progress. It receives the progress, the total and a message; the total and the
+message are `None` if unknown. The message is untrusted text of the server.
+
+Spec: basic/utilities/progress
+
+The task of the caller calls the function once for each notification, in order. All notifications that arrived before
+the response are shown before the request returns. While an asynchronous function runs, up to 1,000 notifications are
+queued; above that, the oldest are dropped. The deadlines of the request apply to the function too. A function that
+still runs at the `total` deadline is cancelled, and the queued notifications are dropped. The request then returns its
+result, if the result has arrived.
+"""
 
 MethodHandler: TypeAlias = Callable[..., Awaitable[object]]  # type: ignore[explicit-any]  # parameters of any class
 """A coroutine function that receives the parameters of a request, of the class of its method, and returns the result as

@@ -27,7 +27,7 @@ def client_records(known: AuthConfig | None) -> list[ClientRecord]:
 def configured_auth(
     client_name: str, *, store: CredentialStore | None = None, user_agent: UserAgent | None = None
 ) -> Callable[[ServerConfig], OAuth | None]:
-    """Return a value for `mcp_client.configured(auth=...)`: a function that creates an `OAuth` for each server.
+    """Return a value for `mcp_client.group.configured(auth=...)`: a function that creates an `OAuth` for each server.
 
         servers = configured(read_config(path), auth=configured_auth("Notebook reader", store=store))
 

@@ -53,11 +53,11 @@ from mcp_core.methods import PING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcp_client.connection.pending_request import Perform, ProgressHandler
+    from mcp_client.connection.pending_request import Perform
     from mcp_client.connection.request_options import RequestOptions
     from mcp_client.connection.response_cache import Caching
     from mcp_client.deadlines import Deadlines
-    from mcp_client.handlers import Handlers
+    from mcp_client.handlers import Handlers, ProgressHandler
     from mcp_core.engine.client import ClientConnection
     from mcp_core.engine.events import ReceiveResult, ServerPeer
     from mcp_core.jsonrpc.messages import Request, RequestId

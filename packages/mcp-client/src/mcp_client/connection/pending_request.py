@@ -25,24 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mcp_client.deadlines import Deadlines
+    from mcp_client.handlers import ProgressHandler
     from mcp_core.engine.events import ErrorReceived, ResultReceived
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.types import ProgressNotificationParams
 
-__all__ = ["DeadlineWatcher", "PendingRequest", "Perform", "ProgressHandler", "ProgressHandlerFailed"]
-
-ProgressHandler: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
-"""A plain or asynchronous function that shows progress. It receives the progress, the total and a message; the total and the
-message are `None` if unknown. The message is untrusted text of the server.
-
-Spec: basic/utilities/progress
-
-The task of the caller calls the function once for each notification, in order. All notifications that arrived before
-the response are shown before the request returns. While an asynchronous function runs, up to 1,000 notifications are
-queued; above that, the oldest are dropped. The deadlines of the request apply to the function too. A function that
-still runs at the `total` deadline is cancelled, and the queued notifications are dropped. The request then returns its
-result, if the result has arrived.
-"""
+__all__ = ["DeadlineWatcher", "PendingRequest", "Perform", "ProgressHandlerFailed"]
 
 Perform: TypeAlias = Callable[[Request, "PendingRequest"], Awaitable[None]]
 """A function that sends a request and delivers the received messages until the request has ended. Raises

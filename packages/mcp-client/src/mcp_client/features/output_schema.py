@@ -13,7 +13,6 @@ import logging
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from mcp_core.errors import LimitExceeded, RemoteProtocolError
-from mcp_core.schema.validation import InvalidSchema, compile_schema
 from mcp_core.types import Absent
 
 if TYPE_CHECKING:
@@ -122,6 +121,8 @@ def _problems(compiled: Validator, result: CallToolResult) -> tuple[str, ...]:
 
 def _compiled(schema: JsonObject) -> Validator | str:
     """Return a validator, or the reason why the schema cannot be used."""
+    from mcp_core.schema.validation import InvalidSchema, compile_schema  # lazy: many clients never validate
+
     try:
         return compile_schema(schema)
     except (InvalidSchema, LimitExceeded) as unusable:

@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_client.connection.channel import ClientChannel
-    from mcp_client.connection.pending_request import ProgressHandler
     from mcp_client.connection.request_options import RequestOptions
     from mcp_client.features.tool_result import ToolResult, ToolResultReader
+    from mcp_client.handlers import ProgressHandler
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.types import ExtensionTask, GetTaskResult, InputRequest, Task, TaskStatus

@@ -31,13 +31,12 @@ if TYPE_CHECKING:
 
     from mcp_client.client import Client
     from mcp_client.config import ServerConfig
-    from mcp_client.connection.pending_request import ProgressHandler
     from mcp_client.connectors.options import ClientOptions
     from mcp_client.deadlines import Deadlines
     from mcp_client.features.tool_result import ToolResult
     from mcp_client.group.member import MakeConnector
     from mcp_client.group.names import Naming
-    from mcp_client.handlers import Handlers
+    from mcp_client.handlers import Handlers, ProgressHandler
     from mcp_client.transports.http.authorizer import Authorization
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.middleware import Middleware
