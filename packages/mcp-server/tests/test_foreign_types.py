@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
+import sys
+import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, ClassVar, Final, Generic, Literal, TypeVar
 
 import annotated_types
 import attrs
@@ -30,6 +33,7 @@ from mcp_core.revisions import R2024_11_05, R2025_03_26, REVISIONS, Revision
 from mcp_core.schema.annotations import Scope
 from mcp_core.schema.compiler import Compiler
 from mcp_core.schema.form import form_schema
+from mcp_core.schema.type_spec import Mismatch
 from mcp_core.types import TextContent
 from mcp_server import Param, RegistrationError, Server, serve_stream
 from mcp_server.schema.signature import InvalidArguments, parameters
@@ -572,3 +576,128 @@ async def test_call_with_models_has_models_as_result(revision: Revision) -> None
         assert "2.0" in str(result.content)
         assert (await client.call_tool("liar", {}, raise_on_error=False)).is_error
         assert "7 days in Ghent" in str(await client.get_prompt("letter", {"days": "7"}))
+
+
+# --- classes with parameters -----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Crate(Generic[T]):
+    item: T
+
+
+@dataclasses.dataclass
+class NumberBox(Crate[int]):
+    label: str = ""
+
+
+@dataclasses.dataclass
+class NestedBox(Crate[list[T]], Generic[T]):
+    """A class whose variable has the name of that of its base, and another meaning."""
+
+    other: T
+
+
+@dataclasses.dataclass
+class Timed:
+    seconds: float
+    minutes: dataclasses.InitVar[int] = 0
+    name: ClassVar[str] = "timed"
+
+    def __post_init__(self, minutes: int) -> None:
+        self.seconds += 60 * minutes
+
+
+@dataclasses.dataclass
+class Cat:
+    kind: Literal["cat"]
+    lives: int
+
+
+@dataclasses.dataclass
+class Dog:
+    kind: Literal["dog", "puppy"]
+    age: int
+
+
+@dataclasses.dataclass
+class Cage:
+    animal: Cat | Dog
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "made"),
+    [
+        (NumberBox, {"item": 1, "label": "a"}, NumberBox(1, "a")),
+        (NestedBox[int], {"item": [1], "other": 2}, NestedBox([1], 2)),
+        (Timed, {"seconds": 1}, Timed(1)),
+        (Timed, {"seconds": 1, "minutes": 2}, Timed(1, 2)),
+        (Cage, {"animal": {"kind": "puppy", "age": 1}}, Cage(Dog("puppy", 1))),
+    ],
+)
+def test_class_with_parameters_is_loaded(hint: object, value: JsonObject, made: object) -> None:
+    assert Compiler("test").spec(hint, Scope({}, {})).load(value) == made
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "problem"),
+    [
+        (NumberBox, {"item": "1"}, 'item: expected an integer, got the string "1"'),
+        (NestedBox[int], {"item": ["1"], "other": 1}, 'item[0]: expected an integer, got the string "1"'),
+        (NestedBox[int], {"item": [], "other": "1"}, 'other: expected an integer, got the string "1"'),
+        (Timed, {"seconds": 1, "minutes": "1"}, 'minutes: expected an integer, got the string "1"'),
+        (Timed, {"seconds": 1, "name": "a"}, "name: expected one of the names seconds, minutes, got an unknown name"),
+        (Cage, {"animal": {"kind": "cat", "lives": "9"}}, 'animal.lives: expected an integer, got the string "9"'),
+        (Cage, {"animal": {"kind": "cow"}}, 'animal.kind: expected one of "cat", "dog", "puppy", got the string "cow"'),
+        (Cage, {"animal": {"lives": 9}}, 'animal.kind: expected one of "cat", "dog", "puppy", got nothing'),
+        (
+            Cage,
+            {"animal": {"kind": ["cat"]}},
+            'animal.kind: expected one of "cat", "dog", "puppy", got an array of 1 items',
+        ),
+    ],
+)
+def test_class_with_parameters_names_problem(hint: object, value: JsonObject, problem: str) -> None:
+    with pytest.raises(Mismatch) as caught:
+        Compiler("test").spec(hint, Scope({}, {})).load(value)
+    assert [str(each) for each in caught.value.problems()] == [problem]
+
+
+def test_init_variable_is_not_a_member_of_results() -> None:
+    assert Compiler("test", output=True).spec(Timed, Scope({}, {})).dump(Timed(1, 2)) == {"seconds": 121.0}
+
+
+PEP_695: Final = """
+from __future__ import annotations
+import dataclasses
+from mcp_server import Server
+
+@dataclasses.dataclass
+class Box[X]:
+    item: X
+    more: list[X]
+
+@dataclasses.dataclass
+class Numbers(Box[int]):
+    pass
+
+type Pair[X] = tuple[X, X]
+type Tree = dict[str, Tree] | int
+
+def identity[X: int](box: Box[str], numbers: Numbers, tree: Tree, value: X) -> X:
+    return value
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="PEP 695 is for Python 3.12")
+def test_type_parameters_are_resolved() -> None:
+    module = types.ModuleType("pep_695")
+    sys.modules["pep_695"] = module
+    exec(PEP_695, vars(module))
+    compiled = parameters(module.identity, injected=())
+    value: JsonObject = {"item": "a", "more": ["b"]}
+    numbers: JsonObject = {"item": 1, "more": [2]}
+    arguments: JsonObject = {"box": value, "numbers": numbers, "tree": {"a": {"b": 1}}, "value": 3}
+    assert compiled.bind(arguments)["box"] == module.Box("a", ["b"])
+    with pytest.raises(InvalidArguments, match=r"numbers\.more\[0\]: expected an integer"):
+        compiled.bind({**arguments, "numbers": {"item": 1, "more": ["b"]}})

@@ -18,6 +18,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    Final,
     Generic,
     Literal,
     NamedTuple,
@@ -41,6 +42,7 @@ from typing_extensions import TypeAliasType
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.schema.annotations import Function, Scope
 from mcp_core.schema.compiler import Compiler
+from mcp_core.schema.type_spec import Mismatch
 from mcp_core.schema.validation import compile_schema
 from mcp_server.errors import RegistrationError
 from mcp_server.schema.signature import InvalidArguments, Param, Parameters, Problem, parameters
@@ -185,6 +187,12 @@ def schema_of(compiled: Parameters) -> JsonValue:
     return properties["x"]
 
 
+CLOCK: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
+TIME_PATTERN: Final = rf"{CLOCK}(:[0-5][0-9](\.[0-9]+)?)?([Zz]|[+-]{CLOCK})?"
+SECONDS: Final = r"[0-9]+(\.[0-9]{1,6})?S"
+TIMES: Final = f"T([0-9]+H([0-9]+M)?({SECONDS})?|[0-9]+M({SECONDS})?|{SECONDS})"
+DURATION_PATTERN: Final = f"-?P([0-9]+W|[0-9]+D({TIMES})?|{TIMES})"
+
 TYPES: list[tuple[object, JsonValue]] = [
     (str, {"type": "string"}),
     (int, {"type": "integer"}),
@@ -198,8 +206,8 @@ TYPES: list[tuple[object, JsonValue]] = [
     (JsonObject, {"type": "object", "additionalProperties": {}}),
     (datetime.datetime, {"type": "string", "format": "date-time"}),
     (datetime.date, {"type": "string", "format": "date"}),
-    (datetime.time, {"type": "string", "format": "time"}),
-    (datetime.timedelta, {"type": "string", "format": "duration"}),
+    (datetime.time, {"type": "string", "pattern": f"^{TIME_PATTERN}$"}),
+    (datetime.timedelta, {"type": "string", "pattern": f"^{DURATION_PATTERN}$"}),
     (uuid.UUID, {"type": "string", "format": "uuid"}),
     (pathlib.Path, {"type": "string"}),
     (Color, {"type": "string", "enum": ["red", "blue"]}),
@@ -339,7 +347,7 @@ VALUES: list[tuple[object, JsonValue, object]] = [
     (decimal.Decimal, "1.10", decimal.Decimal("1.10")),
     (decimal.Decimal, 1.1, decimal.Decimal("1.1")),
     (decimal.Decimal, 3, decimal.Decimal(3)),
-    (uuid.UUID, "12345678123456781234567812345678", uuid.UUID("12345678123456781234567812345678")),
+    (uuid.UUID, "12345678-1234-5678-1234-567812345678", uuid.UUID("12345678123456781234567812345678")),
     (pathlib.PurePosixPath, "a/b", pathlib.PurePosixPath("a/b")),
     (Color, "red", Color.RED),
     (Size, 2.0, Size.LARGE),
@@ -942,6 +950,8 @@ def hints_with_values(draw: st.DrawFn) -> tuple[object, object]:
     return hint, draw(st.integers(0, 9) if hint is Small else st.from_type(hint))  # type: ignore[arg-type]  # for any type
 
 
+# A datetime without a time zone becomes local time, see below.
+st.register_type_strategy(datetime.datetime, st.datetimes(timezones=st.just(datetime.UTC)))
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(decimal.Decimal, st.decimals(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(Point, st.builds(Point, st.integers(), st.integers()))
@@ -957,6 +967,112 @@ def test_generated_value_dumps_to_schema_and_back(case: tuple[object, object]) -
     compiled = parameters_of(hint)
     assert compile_schema(compiled.schema).validate({"x": written}) == ()
     assert compiled.bind({"x": written}) == {"x": value}
+
+
+SPECIMENS: Final = (
+    *(
+        "2026-07-28",
+        "20260728",
+        "2026-W31-2",
+        "2026-02-30",
+        "2026-7-28",
+        "2026-07-28T09:30:00Z",
+        "2026-07-28t09:30:00z",
+    ),
+    *(
+        "2026-07-28T09:30:00+02:00",
+        "2026-07-28T09:30:00",
+        "2026-07-28 09:30:00Z",
+        "2026-07-28T09:30Z",
+        "20260728T093000Z",
+    ),
+    *("2026-07-28T24:00:00Z", "2026-07-28T09:30:00.5Z", "2026-07-28T09:30:00,5Z", "2026-07-28T09:30:00+0200", "09:30"),
+    *(
+        "09:30:00",
+        "09:30:00Z",
+        "09:30:00.123456789",
+        "T09:30",
+        "24:00",
+        "09:60",
+        "PT1H",
+        "PT0.5S",
+        "-P1D",
+        "P1Y",
+        "PT",
+        "P",
+    ),
+    *("P1DT", "P1W", "P1W2D", "PT1H2S", "12345678-1234-5678-1234-567812345678", "12345678123456781234567812345678"),
+    *(
+        "{12345678-1234-5678-1234-567812345678}",
+        "1",
+        "1.5",
+        "-1e3",
+        "1.",
+        ".5",
+        "0x1",
+        "NaN",
+        "red",
+        "RED",
+        "a",
+        "AAAA",
+    ),
+)
+JSON: st.SearchStrategy[JsonValue] = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(-3, 9),
+        st.sampled_from([0.5, 1.0, 2.0]),
+        st.sampled_from(SPECIMENS),
+        st.text(),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["x", "y", "name", "a"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@given(HINTS, JSON)
+def test_schema_accepts_value_exactly_if_loader_does(hint: object, value: JsonValue) -> None:
+    if "bytes" in repr(hint):
+        return  # validators do not check `contentEncoding`
+    compiled = parameters_of(hint)
+    # An independent validator, which also checks formats.
+    valid = jsonschema_rs.Draft202012Validator(compiled.schema, validate_formats=True).is_valid({"x": value})
+    try:
+        compiled.bind({"x": value})
+        accepted = True
+    except InvalidArguments:
+        accepted = False
+    assert accepted is valid
+
+
+@pytest.mark.parametrize("text", SPECIMENS)
+@pytest.mark.parametrize(
+    "kind",
+    [datetime.datetime, datetime.date, datetime.time, datetime.timedelta, uuid.UUID, decimal.Decimal, Color],
+    ids=lambda kind: kind.__name__,
+)
+def test_string_form_accepted_exactly_if_schema_accepts_it(kind: type, text: str) -> None:
+    compiled = parameters_of(kind)
+    valid = jsonschema_rs.Draft202012Validator(compiled.schema, validate_formats=True).is_valid({"x": text})
+    try:
+        compiled.bind({"x": text})
+        accepted = True
+    except InvalidArguments:
+        accepted = False
+    assert accepted is valid
+
+
+def test_datetime_without_time_zone_is_written_as_local_time() -> None:
+    value = datetime.datetime(2026, 7, 28, 9, 30)  # noqa: DTZ001  the tested case
+    written = Compiler("test").spec(datetime.datetime, Scope({}, {})).dump(value)
+    assert isinstance(written, str)
+    assert datetime.datetime.fromisoformat(written) == value.astimezone()
+    with pytest.raises(Mismatch, match=r"^$") as caught:
+        Compiler("test").spec(datetime.datetime, Scope({}, {})).dump(datetime.datetime.min)  # noqa: DTZ901  likewise
+    assert "that can be written" in str(caught.value.problems()[0])
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,5}", fullmatch=True), HINTS, max_size=4))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 import attrs
 
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, MalformedMessage
-from mcp_core.json_text import depth_exceeded, read, write
+from mcp_core.json_text import depth_exceeded, read, without_numbers, write
 from mcp_core.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -131,6 +131,9 @@ def _unreadable(reason: str, data: bytes, limits: Limits, notes: list[str]) -> M
     envelope = _envelope_of_answer(data, limits)
     if "limit" in reason:
         return _over(depth_exceeded(limits.nesting_depth), envelope, limits, code=ErrorCode.PARSE_ERROR)
+    if "infinity" in reason:
+        value = without_numbers(data)
+        return _bad("a number exceeds the range of a 64-bit float", value, limits, code=ErrorCode.PARSE_ERROR)
     bad = _bad("the bytes are not JSON in UTF-8", envelope, limits, code=ErrorCode.PARSE_ERROR)
     bad.message = f"{bad.message}: {reason}"
     return bad

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.limits import Limits
 
-__all__ = ["Reading", "Repetition", "depth_exceeded", "read", "write"]
+__all__ = ["Reading", "Repetition", "depth_exceeded", "read", "without_numbers", "write"]
 
 T = TypeVar("T")
 
@@ -72,6 +72,9 @@ _LONG_BYTES: Final = 64 * 1024
 
 _FEW: Final = 200
 """The number of occurrences to find one by one. `count` visits each byte; `find` skips bytes."""
+
+_ID_DIGITS: Final = 300
+"""The maximum number of characters of an integer that is read exactly, to find the id of a message."""
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
@@ -141,6 +144,30 @@ def read(data: bytes, limits: Limits) -> Reading:
     if rounded or repeated:
         return _read_exactly(data, repeated=repeated)
     return value, None, ()
+
+
+def without_numbers(data: bytes) -> JsonValue:
+    """Read a text that orjson rejected for a number out of range, with short integers only: the value has the id of a message.
+
+    Args:
+        data: The text.
+
+    Returns:
+        The value, in which all other numbers are `None`; `None` if the text is not JSON, or is nested too deeply.
+    """
+    try:
+        value: JsonValue = json.loads(data, parse_int=_short_integer, parse_float=_nothing, parse_constant=_nothing)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _short_integer(text: str) -> int | None:
+    return int(text) if len(text) <= _ID_DIGITS else None
+
+
+def _nothing(_: str) -> None:
+    return None
 
 
 def _is_simple(data: bytes, value: JsonValue, depth: int) -> bool:

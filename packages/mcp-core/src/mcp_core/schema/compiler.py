@@ -14,7 +14,7 @@ from typing import Annotated, Final, ForwardRef, Literal, TypeVar, Union, get_ar
 import attrs
 
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-from mcp_core.schema.annotations import Scope, Unresolvable
+from mcp_core.schema.annotations import Scope, Unresolvable, substitute
 from mcp_core.schema.constraints import annotate, check, constrain
 from mcp_core.schema.containers import any_spec, array_spec, integer_key_spec, mapping_spec, tuple_spec, union_spec
 from mcp_core.schema.metadata import NotUnderstood, settings
@@ -128,7 +128,8 @@ class Compiler:
                 f"the annotation {error}; import the name outside of 'if TYPE_CHECKING', or define it in the module"
             ) from error
         name = hint if isinstance(hint, str) else hint.__forward_arg__
-        if name.isidentifier() and not isinstance(meaning, type) and _hashable(meaning) and meaning != JsonValue:
+        is_alias = name.isidentifier() and not isinstance(meaning, type) and type(meaning).__name__ != "TypeAliasType"
+        if is_alias and _hashable(meaning) and meaning != JsonValue:
             # An alias that can refer to itself.
             return self._define(meaning, name, lambda: self.spec(meaning, scope))
         return self.spec(meaning, scope)
@@ -415,18 +416,7 @@ def _hashable(hint: object) -> bool:
 
 def _substitute(member: Member, variables: Mapping[object, object]) -> Member:
     """Replace the type variables in a member of a generic class."""
-    hint = member.hint
-    parameters = getattr(hint, "__parameters__", ())
-    if not variables:
-        return member
-    if isinstance(hint, str | ForwardRef):
-        hint = member.scope.evaluate(hint)
-        parameters = getattr(hint, "__parameters__", ())
-    if isinstance(hint, TypeVar):
-        hint = variables.get(hint, hint)
-    elif parameters and not isinstance(hint, type):
-        hint = hint[tuple(variables.get(parameter, parameter) for parameter in parameters)]  # type: ignore[index]  # a generic alias
-    return attrs.evolve(member, hint=hint)
+    return attrs.evolve(member, hint=substitute(member.hint, member.scope, variables)) if variables else member
 
 
 def _tags(members: Mapping[str, tuple[TypeSpec, bool]]) -> dict[str, frozenset[JsonScalar]]:

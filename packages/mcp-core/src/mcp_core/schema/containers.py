@@ -230,13 +230,14 @@ def union_spec(members: Sequence[TypeSpec]) -> TypeSpec:
     """Return the type specification of a union.
 
     A value is read by the members of its JSON type, in order. If there is no such member, it is read by the members
-    that accept its JSON type leniently. Of several object types, the one whose `Shape.tags` match the value reads it,
-    if exactly one matches.
+    that accept its JSON type leniently. Of several object types, the one whose tags match the value reads it: by the first
+    tag that all of them have with different values, or else if exactly one of them matches.
     """
     flat = tuple(inner for member in members for inner in (member.members or (member,)))
     expected = " or ".join(dict.fromkeys(member.expected for member in flat))
     # Recursive members do not know their kinds yet, so the candidates are determined on first use.
     by_kind: dict[str, Sequence[TypeSpec]] = {}
+    discriminators: list[str] = []
 
     def load(value: JsonValue) -> object:
         kind = kind_of(value)
@@ -244,7 +245,11 @@ def union_spec(members: Sequence[TypeSpec]) -> TypeSpec:
         if candidates is None:
             taken = [member for member in flat if kind in member.kinds] or [m for m in flat if kind in m.lenient]
             candidates = by_kind[kind] = taken
+            if kind == "object" and len(taken) > 1:
+                discriminators.extend(_discriminators(taken))
         if type(value) is dict and len(candidates) > 1:
+            if discriminators:
+                return _selected(value, candidates, discriminators[0]).load(value)
             tagged = [member for member in candidates if _has_tags(value, member.tags)]
             candidates = tagged if len(tagged) == 1 else candidates
         if len(candidates) == 1:
@@ -283,6 +288,30 @@ def _has_tags(value: JsonObject, tags: Mapping[str, frozenset[JsonScalar]]) -> b
         if isinstance(found, list | dict) or found not in allowed:
             return False
     return True
+
+
+def _discriminators(members: Sequence[TypeSpec]) -> list[str]:
+    """Return the names of the tags that all members have, each member with values of its own."""
+    found = []
+    for name in members[0].tags:
+        sets = [member.tags.get(name, frozenset()) for member in members]
+        values = {(type(value), value) for each in sets for value in each}
+        if all(sets) and len(values) == sum(map(len, sets)) == len({value for _, value in values}):
+            found.append(name)
+    return found
+
+
+def _selected(value: JsonObject, members: Sequence[TypeSpec], name: str) -> TypeSpec:
+    """Return the member of a union that the tag of an object selects. Raises `Mismatch`."""
+    found = value.get(name)
+    for member in members:
+        if not isinstance(found, list | dict) and found in member.tags[name]:
+            return member
+    allowed = [
+        describe(tag).removeprefix("the string ") for member in members for tag in sorted(member.tags[name], key=str)
+    ]
+    got = describe(found) if name in value else "nothing"
+    raise Mismatch([((name,), f"one of {', '.join(allowed)}", got)])
 
 
 def _first(value: JsonValue, candidates: Sequence[TypeSpec], expected: str) -> object:

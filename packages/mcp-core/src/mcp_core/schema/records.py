@@ -209,7 +209,15 @@ def _attrs_members(kind: type, *, output: bool) -> tuple[Member, ...]:
 def _dataclass_members(kind: type, *, output: bool) -> tuple[Member, ...]:
     annotations = annotations_of(kind)
     members = []
-    for field in dataclasses.fields(kind):
+    # `dataclasses.fields` leaves out the fields of type `InitVar`, which are parameters of the constructor only.
+    fields: dict[str, dataclasses.Field[object]] = getattr(kind, "__dataclass_fields__", {})
+    stored = {field.name for field in dataclasses.fields(kind)}
+    for field in fields.values():
+        hint, scope = annotations[field.name]
+        if field.name not in stored:
+            hint = _init_type(hint, scope)
+            if hint is None or output:
+                continue
         if not field.init and not output:
             continue
         default: object = MISSING if field.default is dataclasses.MISSING else field.default
@@ -217,9 +225,14 @@ def _dataclass_members(kind: type, *, output: bool) -> tuple[Member, ...]:
         optional = default is not MISSING or factory is not dataclasses.MISSING
         if factory in _SIMPLE and callable(factory):
             default = factory()
-        hint, scope = annotations[field.name]
         members.append(attrs.evolve(_member(field.name, hint, scope, default=default), required=not optional))
     return tuple(members)
+
+
+def _init_type(hint: object, scope: Scope) -> object:
+    """Return the type of an `InitVar`; `None` for a class variable."""
+    meaning = scope.evaluate(hint) if isinstance(hint, str | ForwardRef) else hint
+    return meaning.type if isinstance(meaning, dataclasses.InitVar) else None
 
 
 def _member(name: str, hint: object, scope: Scope, *, default: object) -> Member:

@@ -26,10 +26,23 @@ __all__ = ["NONE", "SCALARS", "choice_spec", "enum_pairs", "path_spec"]
 T = TypeVar("T")
 
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_CLOCK: Final = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+_OFFSET: Final = rf"([Zz]|[+-]{_CLOCK})"
+_DATE_ONLY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DATE_TIME: Final = re.compile(rf"{_DATE_ONLY.pattern}[Tt]{_CLOCK}:[0-5][0-9](\.[0-9]+)?{_OFFSET}")
+"""The `format` `date-time`, without leap seconds, which Python does not represent. Source: RFC 3339 section 5.6"""
+_TIME_ONLY: Final = re.compile(rf"{_CLOCK}(:[0-5][0-9](\.[0-9]+)?)?{_OFFSET}?")
+"""A time of day. Unlike the `format` `time`, the offset is optional: a `datetime.time` usually has none."""
+_UUID: Final = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+"""The `format` `uuid`. Source: RFC 4122 section 3"""
 _DURATION: Final = re.compile(
     r"(?P<sign>-?)P(?:(?P<weeks>[0-9]+)W|(?:(?P<days>[0-9]+)D)?"
     r"(?:T(?:(?P<hours>[0-9]+)H)?(?:(?P<minutes>[0-9]+)M)?(?:(?P<seconds>[0-9]+(?:\.[0-9]{1,6})?)S)?)?)"
 )
+_SECONDS: Final = r"[0-9]+(\.[0-9]{1,6})?S"
+_TIMES: Final = rf"T([0-9]+H([0-9]+M)?({_SECONDS})?|[0-9]+M({_SECONDS})?|{_SECONDS})"
+_DURATION_TEXT: Final = rf"-?P([0-9]+W|[0-9]+D({_TIMES})?|{_TIMES})"
+"""The strings that `_DURATION` accepts. Unlike the `format` `duration`, with fractions and a sign, without months and years."""
 
 
 def _load_str(value: JsonValue) -> object:
@@ -115,9 +128,12 @@ def _text(
             raise Mismatch.of(expected, describe(value)) from None
 
     def dump(value: object) -> JsonValue:
-        if isinstance(value, kind):
+        if not isinstance(value, kind):
+            raise Mismatch.of(f"a {kind.__name__}", describe_object(value))
+        try:
             return write(value)
-        raise Mismatch.of(f"a {kind.__name__}", describe_object(value))
+        except (ValueError, OverflowError) as error:
+            raise Mismatch.of(f"a {kind.__name__} that can be written ({error})", describe_object(value)) from None
 
     return TypeSpec(
         schema={"type": "string", **schema},
@@ -131,6 +147,30 @@ def _text(
 
 def _parse_bytes(text: str) -> bytes:
     return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+
+
+def _fullmatching(pattern: re.Pattern[str], parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a function that parses a string of one form. Python accepts more forms than the `format` of the schema."""
+
+    def checked(text: str) -> T:
+        if pattern.fullmatch(text) is None:
+            raise ValueError(text)
+        return parse(text)
+
+    return checked
+
+
+def _parse_datetime(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text.upper())
+
+
+def _write_datetime(value: datetime.datetime) -> str:
+    # Python takes a datetime without a time zone for local time. The format requires an offset.
+    return (value if value.tzinfo is not None else value.astimezone()).isoformat()
+
+
+def _parse_time(text: str) -> datetime.time:
+    return datetime.time.fromisoformat(text.upper())
 
 
 def _parse_duration(text: str) -> datetime.timedelta:
@@ -180,27 +220,27 @@ _DATETIME: Final = _text(
     datetime.datetime,
     "a date and time such as 2026-07-28T09:30:00Z",
     {"format": "date-time"},
-    parse=datetime.datetime.fromisoformat,
-    write=datetime.datetime.isoformat,
+    parse=_fullmatching(_DATE_TIME, _parse_datetime),
+    write=_write_datetime,
 )
 _DATE: Final = _text(
     datetime.date,
     "a date such as 2026-07-28",
     {"format": "date"},
-    parse=datetime.date.fromisoformat,
+    parse=_fullmatching(_DATE_ONLY, datetime.date.fromisoformat),
     write=datetime.date.isoformat,
 )
 _TIME: Final = _text(
     datetime.time,
     "a time such as 09:30:00",
-    {"format": "time"},
-    parse=datetime.time.fromisoformat,
+    {"pattern": f"^{_TIME_ONLY.pattern}$"},
+    parse=_fullmatching(_TIME_ONLY, _parse_time),
     write=datetime.time.isoformat,
 )
 _TIMEDELTA: Final = _text(
     datetime.timedelta,
     "a duration without months and years, such as PT1H30M",
-    {"format": "duration"},
+    {"pattern": f"^{_DURATION_TEXT}$"},
     parse=_parse_duration,
     write=_write_duration,
 )
@@ -253,7 +293,7 @@ SCALARS: Final[dict[object, TypeSpec]] = {
     datetime.date: _DATE,
     datetime.time: _TIME,
     datetime.timedelta: _TIMEDELTA,
-    uuid.UUID: _text(uuid.UUID, "a UUID", {"format": "uuid"}, parse=uuid.UUID, write=str),
+    uuid.UUID: _text(uuid.UUID, "a UUID", {"format": "uuid"}, parse=_fullmatching(_UUID, uuid.UUID), write=str),
     decimal.Decimal: TypeSpec(
         schema={"type": ["string", "number"], "pattern": f"^{_DECIMAL.pattern}$"},
         expected="a decimal number",

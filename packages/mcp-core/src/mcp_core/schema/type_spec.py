@@ -1,6 +1,6 @@
 """The JSON representation of a type: its schema, and how values are read and written.
 
-A `Shape` is compiled once for a type, when a function is registered. Reading is strict: strings are not converted to
+A `TypeSpec` is compiled once for a type, when a function is registered. Reading is strict: strings are not converted to
 numbers, nor numbers to strings. Two habits of language models are tolerated: `1.0` is an integer, and `null` for a
 parameter with a default means the default.
 """
