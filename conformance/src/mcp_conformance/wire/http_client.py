@@ -66,11 +66,11 @@ class ClientExchange:
         self._connection: Final = connection
         self._events: Final = SseParser(CLIENT_LIMITS)
         self._queue: list[Event] = []
-        self.status = 0
+        self.status: int = 0
         """The status; 0 before the head of the response has arrived."""
         self.headers: Headers = ()
         """The headers of the response, names in lower case."""
-        self.ended = False
+        self.ended: bool = False
         """Whether the body has ended."""
 
     def header(self, name: str) -> str | None:

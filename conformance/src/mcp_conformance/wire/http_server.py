@@ -44,7 +44,7 @@ class ServerExchange:
         """The body."""
         self.number: Final = number
         """The number of requests before it."""
-        self.status = 0
+        self.status: int = 0
         """The status of the response; 0 before that."""
         self.gone: Final = trio.Event()
         """Set when the client closes the connection."""
@@ -112,7 +112,7 @@ class _Connection:
         self._stream: Final = stream
         self._h11: Final = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST)
         self._writing: Final = trio.Lock()
-        self.closed = False
+        self.closed: bool = False
 
     async def send(self, event: h11.Event) -> bool:
         async with self._writing:

@@ -45,10 +45,10 @@ class LineProcess:
         self._output_arrived = trio.Event()
         self._errors = bytearray()
         self._sending: Final = trio.Lock()
-        self.stderr_bytes = 0
+        self.stderr_bytes: int = 0
         """The number of bytes written to standard error."""
         self._errors_ended: Final = trio.Event()
-        self.output_ended = False
+        self.output_ended: bool = False
         """Whether standard output is closed."""
 
     @property

@@ -249,7 +249,7 @@ class MalformedMessage(RemoteProtocolError):
 class InvalidValue(RemoteProtocolError):
     """A value that its type does not allow, with the reason and the path."""
 
-    code = ErrorCode.INVALID_PARAMS
+    code: int = ErrorCode.INVALID_PARAMS
 
     def __init__(self, message: str, *, path: str = "", raw: JsonValue = None) -> None:
         super().__init__(f"{path}: {message}" if path else message, code=ErrorCode.INVALID_PARAMS)
@@ -296,7 +296,7 @@ class RequestFailed(McpError):
 class UnsupportedProtocolVersion(RequestFailed):
     """A requested revision that the server does not implement. Spec: basic/versioning (2026-07-28)."""
 
-    default_code = ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
+    default_code: ClassVar[int] = ErrorCode.UNSUPPORTED_PROTOCOL_VERSION
 
     @classmethod
     def of(cls, requested: str, supported: Sequence[str]) -> UnsupportedProtocolVersion:
@@ -325,7 +325,7 @@ def _dotted(capabilities: Mapping[str, JsonValue]) -> list[str]:
 class MissingRequiredClientCapability(RequestFailed):
     """A request that requires a capability that the client did not declare. Spec: basic#error-codes (2026-07-28)."""
 
-    default_code = ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
+    default_code: ClassVar[int] = ErrorCode.MISSING_REQUIRED_CLIENT_CAPABILITY
 
     @classmethod
     def of(cls, required: Mapping[str, JsonValue], what: str) -> MissingRequiredClientCapability:
@@ -339,19 +339,19 @@ class MissingRequiredClientCapability(RequestFailed):
 class HeaderMismatch(RequestFailed):
     """An HTTP header that is missing, malformed or different from the body. Spec: basic/transports (2026-07-28)."""
 
-    default_code = ErrorCode.HEADER_MISMATCH
+    default_code: ClassVar[int] = ErrorCode.HEADER_MISMATCH
 
 
 class UrlElicitationRequired(RequestFailed):
     """A URL that the user must visit first. Spec: client/elicitation (2025-11-25)."""
 
-    default_code = ErrorCode.URL_ELICITATION_REQUIRED
+    default_code: ClassVar[int] = ErrorCode.URL_ELICITATION_REQUIRED
 
 
 class ResourceNotFound(RequestFailed):
     """A resource that does not exist. The code on the wire follows the revision: see `Revision.resource_not_found`."""
 
-    default_code = ErrorCode.RESOURCE_NOT_FOUND
+    default_code: ClassVar[int] = ErrorCode.RESOURCE_NOT_FOUND
 
     @classmethod
     def of(cls, uri: str) -> ResourceNotFound:
@@ -557,7 +557,7 @@ class MissingExtra(McpError, ModuleNotFoundError):
 
     def __init__(self, package: str, *, distribution: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; type: pip install '{distribution}[{extra}]'")
-        self.name = package
+        self.name: str | None = package
         self.distribution: str = distribution
         """The distribution that has the extra."""
         self.extra: str = extra

@@ -38,7 +38,7 @@ class LifespanRunner:
     ) -> None:
         self._info: Final = info
         self._lifespan: Final = lifespan
-        self.running = False
+        self.running: bool = False
         """Whether the lifespan is running."""
         self._state: object = None
         self._nursery: trio.Nursery | None = None

@@ -97,7 +97,7 @@ class ServerService:
         """Notifies clients of changes."""
         self.recorders: Final = self.changes.recorders
         """Recorders of changes for clients that are not connected."""
-        self.registered = 0
+        self.registered: int = 0
         """Number of registrations and removals. A change invalidates values that were computed before."""
         self.tasks: Tasks | None = None
         """The tasks; `None` until a tool that can run as a task is registered."""

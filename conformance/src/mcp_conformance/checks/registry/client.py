@@ -19,5 +19,5 @@ __all__ = ["CLIENT_CHECKS", "check"]
 CLIENT_CHECKS: Final[Registry[ClientUnderTest]] = Registry(Role.CLIENT)
 """All checks of clients, in the order of their registration."""
 
-check = partial(CLIENT_CHECKS.check, subject=CheckScope.EVIDENCE)
+check: Final = partial(CLIENT_CHECKS.check, subject=CheckScope.EVIDENCE)
 """Registers a function as a check, as `Registry.check` does."""

@@ -14,5 +14,5 @@ __all__ = ["SERVER_CHECKS", "check"]
 SERVER_CHECKS: Final[Registry[ServerUnderTest]] = Registry(Role.SERVER)
 """All checks of servers, in the order of their registration."""
 
-check = SERVER_CHECKS.check
+check: Final = SERVER_CHECKS.check
 """Registers a function as a check, as `Registry.check` does."""

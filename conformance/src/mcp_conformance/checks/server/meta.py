@@ -188,8 +188,8 @@ _NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 _OURS: Final = frozenset({"modelcontextprotocol", "mcp"})
 _DEFINED: Final = frozenset(
     value
-    for name in keys.__all__
-    if isinstance(value := getattr(keys, name), str) and value.startswith("io.modelcontextprotocol/")
+    for value in map(keys.__dict__.get, keys.__all__)
+    if isinstance(value, str) and value.startswith("io.modelcontextprotocol/")
 )
 """The keys that the specification and the official extensions define."""
 _TOP_LEVEL: Final = frozenset({"com", "org", "net", "io", "dev", "app", "ai", "edu", "gov", "co", "me"})

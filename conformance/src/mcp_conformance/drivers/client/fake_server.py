@@ -54,7 +54,7 @@ class FakeServer:
     """
 
     def __init__(self, speaks: Sequence[Revision], timeout: float) -> None:
-        self.speaks = tuple(speaks)
+        self.speaks: tuple[Revision, ...] = tuple(speaks)
         """The supported revisions."""
         self.offers: Offers = usual()
         """The offered features."""

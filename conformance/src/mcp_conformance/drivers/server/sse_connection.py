@@ -50,11 +50,11 @@ class SseConnection(SuiteConnection):
         """All events of the stream, in order."""
         self.target: str | None = None
         """The path and the query of the endpoint for POST; `None` before the event `endpoint`."""
-        self.status = 0
+        self.status: int = 0
         """The HTTP status of the stream; 0 before the response."""
-        self.media_type = ""
+        self.media_type: str = ""
         """The content type of the stream."""
-        self.ended = ""
+        self.ended: str = ""
         """How the stream ended; empty while it is open."""
         self._waiting: Final[dict[str, tuple[trio.Event, list[JsonObject]]]] = {}
         self._opened: Final = trio.Event()

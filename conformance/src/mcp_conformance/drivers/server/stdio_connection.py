@@ -49,7 +49,7 @@ class StdioConnection(SuiteConnection):
         super().__init__(revision, Transport.STDIO, Transcript(), settings, capabilities)
         self.process: Final = process
         self._waiting: Final[dict[str, tuple[trio.Event, list[JsonObject]]]] = {}
-        self.ended = False
+        self.ended: bool = False
         """Whether the output has ended."""
         self._spoke = False
         self._settled = revision.era is Era.LEGACY

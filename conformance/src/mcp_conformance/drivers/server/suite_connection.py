@@ -87,7 +87,7 @@ class SuiteConnection(abc.ABC):
         """The capabilities that this client declares."""
         self.replies: Final[dict[str, Reply]] = dict(_REPLIES)
         """The replies to client requests, by method. Other methods get error -32601."""
-        self.deviance = ""
+        self.deviance: str = ""
         """The rule that these replies break on purpose; empty if they break none."""
         self.unanswered: Final[set[str]] = set()
         """The methods of client requests that get no response."""

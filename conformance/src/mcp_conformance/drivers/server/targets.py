@@ -84,7 +84,7 @@ class CommandTarget:
     def __init__(self, command: str | Sequence[str], settings: Settings) -> None:
         self.command: Final = tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
         self._settings: Final = settings
-        self.log = ""
+        self.log: str = ""
         """The standard error of the process of the last connection."""
 
     def __str__(self) -> str:

@@ -151,11 +151,11 @@ class Login:
         self._keep: Final = keep
         self._receiver: Receiver | None = None
         self._client: ClientRecord | None = None
-        self.lacked_user = False
+        self.lacked_user: bool = False
         """Whether the login ended because it required the user and no caller waited that permits this."""
-        self.unsaved = False
+        self.unsaved: bool = False
         """Whether new tokens could not be stored."""
-        self.void = False
+        self.void: bool = False
         """Whether the authorization server declared the present tokens invalid."""
 
     async def run(self, request: LoginRequest) -> None:

@@ -60,7 +60,7 @@ class Diagnosis:
     def __init__(self, store: CredentialStore) -> None:
         self.answers: Final[list[tuple[str, int]]] = []
         """The operations, with the status of each response."""
-        self.refused = False
+        self.refused: bool = False
         """Whether the server required a token."""
         self.challenge: Challenge | None = None
         """The challenge of the server."""

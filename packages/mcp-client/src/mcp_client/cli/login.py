@@ -46,7 +46,7 @@ class Keeping:
         self._screen: Final = screen
         self._store: CredentialStore | None = None
         self._lacking: str | None = None
-        self.has_tokens = False
+        self.has_tokens: bool = False
         """Whether the last load found tokens."""
 
     async def _chosen(self) -> CredentialStore:

@@ -84,14 +84,14 @@ class PendingRequest:
         now = trio.current_time()
         self.outcome: ResultReceived | ErrorReceived | None = None
         """The response as an event; `None` while there is no response."""
-        self.ended = False
+        self.ended: bool = False
         """Whether there is an outcome, or the connection has ended."""
         self.headers: Final = headers
         """HTTP headers of this request only."""
         self._deadlines: Final = deadlines
         self._on_progress: Final = on_progress
         self._latest: Final = now + deadlines.total
-        self.deadline = self._latest if held else min(self._latest, now + deadlines.idle)
+        self.deadline: float = self._latest if held else min(self._latest, now + deadlines.idle)
         """The time at which the request times out, on trio's clock."""
         self._progress: ProgressQueue | None = None
         self._scope: trio.CancelScope | None = None

@@ -40,7 +40,7 @@ class NameCollision(McpError):
         )
         self.name = name
         """The name."""
-        self.servers = tuple(servers)
+        self.servers: tuple[str, ...] = tuple(servers)
         """The names of the servers that use the name."""
 
 

@@ -37,7 +37,7 @@ class ConversionError(Exception):
     def __init__(self, message: str, *steps: str | int) -> None:
         super().__init__(message)
         self.message = message
-        self.steps = list(steps)
+        self.steps: list[str | int] = list(steps)
 
     def within(self, step: str | int) -> ConversionError:
         """Prepend the step of the enclosing level to the path, and return this error."""

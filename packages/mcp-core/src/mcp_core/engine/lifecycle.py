@@ -31,7 +31,8 @@ class State(enum.Enum):
     """The state of a legacy session."""
 
     # The function of `Enum` is written in Python, and each message looks up its state and its kind.
-    __hash__ = object.__hash__
+    if not TYPE_CHECKING:
+        __hash__ = object.__hash__
 
     AWAITING = "awaiting initialize"
     """No revision is negotiated yet."""
@@ -48,7 +49,8 @@ class State(enum.Enum):
 class Kind(enum.Enum):
     """The kind of a message, as the rules of the lifecycle distinguish it."""
 
-    __hash__ = object.__hash__
+    if not TYPE_CHECKING:
+        __hash__ = object.__hash__
 
     INITIALIZE = "initialize"
     INITIALIZE_RESULT = "the result of initialize"

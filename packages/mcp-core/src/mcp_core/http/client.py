@@ -549,9 +549,9 @@ class ClientExchange:
         """The HTTP method of the request."""
         self.session_id: str | None = None
         """The session that the response to `initialize` opened; `None` for all other requests. The id is a secret."""
-        self.broken = False
+        self.broken: bool = False
         """Whether the connection broke before the response was complete, as reported to `end`."""
-        self.offers_endpoint = False
+        self.offers_endpoint: bool = False
         """Whether the response to the POST was a stream of another transport, HTTP+SSE."""
         self.notes: Final = Deviations()
         """The tolerated deviations, one sentence each. The number is bounded: later ones are dropped. The caller may

@@ -193,7 +193,7 @@ class Mismatch(Exception):
 
     def __init__(self, faults: list[Fault]) -> None:
         super().__init__()
-        self.faults = faults[:FAULTS_KEPT]
+        self.faults: list[Fault] = faults[:FAULTS_KEPT]
 
     @classmethod
     def of(cls, expected: str, got: str) -> Mismatch:

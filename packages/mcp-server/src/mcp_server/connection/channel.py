@@ -197,6 +197,11 @@ class Channel(ABC):
         self.tasks: dict[str, None] | None = None
         self._service: Final = service
 
+    def hand_over(self, successor: Channel) -> None:
+        """Move the tasks and the limit of log messages to another channel, which serves the handlers that still run."""
+        successor.tasks, self.tasks = self.tasks, None
+        successor.log_limiter, self.log_limiter = self.log_limiter, None
+
     # --- for handlers ----------------------------------------------------------------------------------------------
 
     @abstractmethod

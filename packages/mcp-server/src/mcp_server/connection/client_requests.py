@@ -30,7 +30,7 @@ from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MES
 from mcp_core.types import CreateMessageRequest, ElicitRequest, InputRequiredResult, ListRootsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.mrtr import RequestStateSealer
@@ -66,7 +66,7 @@ _STEPS: Final = 3
 """Number of scheduler passes in which the other tasks of a handler can reach their client requests. They may, for
 example, report progress before."""
 
-CLIENT_REQUESTS: Final = {
+CLIENT_REQUESTS: Final[Mapping[str, Callable[..., WireObject]]] = {  # type: ignore[explicit-any]  # parameters by class
     ELICITATION_CREATE.name: ElicitRequest,
     SAMPLING_CREATE_MESSAGE.name: CreateMessageRequest,
     ROOTS_LIST.name: ListRootsRequest,

@@ -279,8 +279,7 @@ class StreamChannel(Channel):
         stale = {id: call for id, call in self._calls.items() if call.request.peer.revision.era is Era.LEGACY}
         _log.info("session replaced by a second initialize: cancelled_requests=%d", len(stale))
         ended = _EndedSession(self._service, event.ended, self.principal)
-        ended.tasks, self.tasks = self.tasks, None
-        ended.log_limiter, self.log_limiter = self.log_limiter, None
+        self.hand_over(ended)
         if self._session_target is not None:
             self._session_target.channel = None
             self._session_target = None

@@ -87,7 +87,7 @@ class PagedList:
 
     def __init__(self, environment: HandlerEnvironment, kind: AccessKind, empty: Result) -> None:
         self._environment: Final = environment
-        self.page_items = environment.limits.page_items
+        self.page_items: int = environment.limits.page_items
         """Maximum number of items on a page."""
         self._kind: Final[AccessKind] = kind
         self._empty: Final = empty

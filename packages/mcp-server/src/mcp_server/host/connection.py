@@ -133,19 +133,19 @@ class Connection:
         """The address of the client, or `None` if unknown."""
         self.server: Final = server
         """The address of the server, or `None` if unknown."""
-        self.look_at = math.inf
+        self.look_at: float = math.inf
         """The time of the next check of deadlines, by trio's clock; `math.inf` for no check."""
         self.exchange: AsgiRequest | None = None
         """The current request."""
-        self.idle = False
+        self.idle: bool = False
         """Whether the connection waits for a request and has received no byte of it."""
         self.waiting_since: float | None = None
         """The time since which the head of a request is incomplete, by trio's clock; `None` while a request runs."""
-        self.expired = False
+        self.expired: bool = False
         """Whether a read reached its deadline."""
-        self.lost = False
+        self.lost: bool = False
         """Whether nothing more can be written."""
-        self.abandoned = False
+        self.abandoned: bool = False
         """Whether the application runs without a client: it has disconnected, or another task serves the connection."""
         self.prompt: Final = pipe.prompt
         """Whether `write_now` usually writes without waiting."""
@@ -153,7 +153,7 @@ class Connection:
         self._leaving: Final = leaving
         self._first_request_seconds = first_request_seconds
         self._received = begun
-        self.writing = False
+        self.writing: bool = False
         """Whether a task waits in `write`. No other task may write at that time."""
         self._read_until = math.inf
         self._write_until = math.inf

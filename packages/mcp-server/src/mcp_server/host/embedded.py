@@ -93,7 +93,7 @@ class HttpHost:
         self._nursery: trio.Nursery | None = None
         self._stop: Final = trio.Event()
         self._one_ended = trio.Event()
-        self.stopping = False
+        self.stopping: bool = False
         """Whether `stop` was called."""
         # Number of connections without a client whose applications still run.
         self._abandoned = 0

@@ -334,11 +334,11 @@ class ResponseWriter:
         """Whether the method is HEAD and the body is not sent."""
         self.status: int = 0
         """The status; 0 before `start`."""
-        self.close = old
+        self.close: bool = old
         """Whether the connection closes after this response. Can be set until the first call of `body`."""
-        self.begun = False
+        self.begun: bool = False
         """Whether a part was encoded, so that the status and the headers cannot change."""
-        self.complete = False
+        self.complete: bool = False
         """Whether the last part was encoded."""
         self._old: Final = old
         self._framing: _Framing | None = None

@@ -188,19 +188,19 @@ class AsgiRequest:
         """The time at which the head arrived, by trio's clock."""
         self.response: Final = ResponseWriter(head_only=head.method == b"HEAD", old=head.version < b"1.1")
         """The encoder of the response."""
-        self.body_complete = False
+        self.body_complete: bool = False
         """Whether the body was read to its end."""
         self.broken: h11.RemoteProtocolError | None = None
         """The error in the body, if there is one."""
-        self.left = False
+        self.left: bool = False
         """Whether the client has disconnected or ended its input."""
-        self.finished = False
+        self.finished: bool = False
         """Whether the complete response was sent. The client may send its next request."""
-        self.looked = False
+        self.looked: bool = False
         """Whether the request runs for longer than `PROMPT` seconds."""
-        self.over = False
+        self.over: bool = False
         """Whether the application has returned."""
-        self.handed_over = False
+        self.handed_over: bool = False
         """Whether another task serves the connection, because the application continues after the response."""
         self._body_given = False
         self._parts: list[bytes] = []

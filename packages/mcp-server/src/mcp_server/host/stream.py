@@ -71,7 +71,7 @@ class SocketPipe:
     __slots__ = ("_sock", "prompt")
 
     def __init__(self, sock: socket.socket) -> None:
-        self.prompt = True
+        self.prompt: bool = True
         self._sock: Final = sock
 
     async def receive_some(self, most: int = _PIECE) -> bytes:
@@ -144,7 +144,7 @@ class StreamPipe:
     def __init__(
         self, stream: trio.abc.Stream, close_seconds: float, *, rejection: Callable[[], bytes] | None = None
     ) -> None:
-        self.prompt = False
+        self.prompt: bool = False
         self._refusal: Final = rejection
         self._stream: Final = stream
         self._close_seconds: Final = close_seconds

@@ -27,7 +27,7 @@ class StoreFailures:
     __slots__ = ("_due", "_failed_at", "count")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         """The number of failures since the store last worked. Without failures, `worked` does not have to be called."""
         self._due = -math.inf
         self._failed_at = -math.inf

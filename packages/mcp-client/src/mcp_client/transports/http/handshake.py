@@ -106,7 +106,7 @@ class HttpHandshake:
         """The connection over HTTP+SSE; `None` over Streamable HTTP."""
         self.early: list[Message | Batch] | None = None
         """The responses to send when the session is open, during the delivery of a message that arrived before."""
-        self.is_open = False
+        self.is_open: bool = False
         """Whether the connection is ready: if there is a session, the server received `notifications/initialized`."""
 
     async def open(self) -> None:

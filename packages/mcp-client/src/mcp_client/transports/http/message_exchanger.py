@@ -55,7 +55,7 @@ class Wire:
         self._headers: Final = headers
         self.authorizer: Authorizer | None = None
         """The source of credentials; `None` if only the headers of the application contain credentials."""
-        self.pausable_deadlines = PausableDeadlines(lambda: None)
+        self.pausable_deadlines: PausableDeadlines = PausableDeadlines(lambda: None)
         """The deadlines of the connection that uses this object."""
 
     def waiting(self) -> AbstractContextManager[None]:

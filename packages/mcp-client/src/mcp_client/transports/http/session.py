@@ -116,7 +116,7 @@ class Sessions:
         self._on_lost: Final = on_lost
         self._standing = trio.CancelScope()
         self._renewing: _Renewing | None = None
-        self.lost = False
+        self.lost: bool = False
         """Whether the server lost the session and no new session is open yet."""
 
     # --- requests and other messages -------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ class Pause:
 
     def __init__(self) -> None:
         self._failures = 0
-        self.seconds = 0.0
+        self.seconds: float = 0.0
         """Time to wait, in seconds, unless the server demands more."""
 
     def more(self) -> bool:

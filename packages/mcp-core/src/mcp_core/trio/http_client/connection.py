@@ -228,7 +228,7 @@ class HttpConnection:
         self._received = 0
         self._eof = False
         self._broken = False
-        self.reused = False
+        self.reused: bool = False
         """Whether the connection has completed a request."""
         self.idle_seconds: float | None = None
         """Idle time that the server announced, minus a margin, in seconds; `None` if it announced none."""

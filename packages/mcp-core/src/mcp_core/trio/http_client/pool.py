@@ -314,7 +314,7 @@ class PooledResponse:
         self._url = url
         self._complete = False
         self._encoding = head.headers.get("content-encoding")
-        self.head = head
+        self.head: HttpHead = head
         """The status and headers."""
 
     @property

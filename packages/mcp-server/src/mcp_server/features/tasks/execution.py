@@ -106,10 +106,10 @@ class TaskRun:
         http: HttpRequest | None = None,
         identity: Identity | None = None,
     ) -> None:
-        self.record = record
+        self.record: TaskRecord = record
         self.scope: Final = trio.CancelScope()
         """The cancel scope of its function."""
-        self.kept = False
+        self.kept: bool = False
         """Whether its final status is in the store."""
         self.charge: MemoryCharge | None = None
         """The memory charge while the task runs; `None` for a task that an earlier process started."""

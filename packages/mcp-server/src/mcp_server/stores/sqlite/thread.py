@@ -88,7 +88,7 @@ class StoreThread:
         self._jobs: Final[queue.SimpleQueue[_Job[object] | None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
-        self.requested = 0
+        self.requested: int = 0
         """The number of functions received so far."""
 
     async def do(self, function: Callable[[], T], *, closed: bool = False) -> T:

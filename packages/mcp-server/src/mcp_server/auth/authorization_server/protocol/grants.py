@@ -53,7 +53,7 @@ class Pkce(CodeChallenge):
 class CodeGrant(AuthorizationCodeGrant):
     """The authorization code grant."""
 
-    TOKEN_ENDPOINT_AUTH_METHODS = METHODS
+    TOKEN_ENDPOINT_AUTH_METHODS: tuple[str, ...] = METHODS
 
     @staticmethod
     def validate_authorization_redirect_uri(request: OAuth2Request, client: ClientMixin) -> str:
@@ -99,8 +99,8 @@ class CodeGrant(AuthorizationCodeGrant):
 class RefreshGrant(RefreshTokenGrant):
     """The refresh token grant. Each use replaces the refresh token."""
 
-    TOKEN_ENDPOINT_AUTH_METHODS = METHODS
-    INCLUDE_NEW_REFRESH_TOKEN = True
+    TOKEN_ENDPOINT_AUTH_METHODS: tuple[str, ...] = METHODS
+    INCLUDE_NEW_REFRESH_TOKEN: bool = True
 
     def validate_token_request(self) -> None:
         """Check a token request. Raises `RequestHeadRejected`."""
@@ -137,7 +137,7 @@ class RefreshGrant(RefreshTokenGrant):
 class OwnGrant(ClientCredentialsGrant):
     """The client credentials grant: tokens for a client without a user."""
 
-    TOKEN_ENDPOINT_AUTH_METHODS = METHODS[1:]
+    TOKEN_ENDPOINT_AUTH_METHODS: tuple[str, ...] = METHODS[1:]
 
     def validate_token_request(self) -> None:
         """Check a token request, and create the grant. Raises `RequestHeadRejected`."""

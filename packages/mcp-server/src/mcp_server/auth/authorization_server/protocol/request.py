@@ -35,7 +35,7 @@ class Request(OAuth2Request):
     ) -> None:
         super().__init__(method, _SECURE)
         self._form: Final = dict(form)
-        self.payload = BasicOAuth2Payload(self._form)
+        self.payload: BasicOAuth2Payload = BasicOAuth2Payload(self._form)
         self.session: Final = session
         """The transaction."""
         self.credentials: Final = credentials
