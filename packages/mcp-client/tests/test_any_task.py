@@ -14,6 +14,7 @@ import trio
 from mcp_client import Client, open_http, open_stdio, open_stream
 from mcp_client.group import ClientGroup, open_group
 from mcp_core.errors import ConnectionEnded
+from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
 from mcp_server import Server, serve_http, serve_stream
 
@@ -194,3 +195,21 @@ def test_connections_left_open_end_with_run() -> None:
 
     trio.run(main)
     assert len(groups) == 1
+
+
+class FailingMiddleware(Middleware):
+    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
+        if message.method == "subscriptions/listen":
+            raise ValueError("a mistake")
+        return await proceed(message)
+
+
+async def test_exception_of_middleware_in_listen_leaves_client_open() -> None:
+    async with trio.open_nursery() as nursery:
+        urls = await nursery.start(serve_http, server, "127.0.0.1:0")
+        async with open_http(urls[0], middleware=[FailingMiddleware()]) as client:
+            with pytest.raises(ValueError, match="a mistake"):
+                async with client.listen(tools=True):
+                    pytest.fail("the middleware fails")
+            assert await is_open(client)
+        nursery.cancel_scope.cancel()

@@ -599,7 +599,7 @@ class NestedBox(Crate[list[T]], Generic[T]):
 
 
 @dataclasses.dataclass
-class Timed:
+class Duration:
     seconds: float
     minutes: dataclasses.InitVar[int] = 0
     name: ClassVar[str] = "timed"
@@ -630,8 +630,8 @@ class Cage:
     [
         (NumberBox, {"item": 1, "label": "a"}, NumberBox(1, "a")),
         (NestedBox[int], {"item": [1], "other": 2}, NestedBox([1], 2)),
-        (Timed, {"seconds": 1}, Timed(1)),
-        (Timed, {"seconds": 1, "minutes": 2}, Timed(1, 2)),
+        (Duration, {"seconds": 1}, Duration(1)),
+        (Duration, {"seconds": 1, "minutes": 2}, Duration(1, 2)),
         (Cage, {"animal": {"kind": "puppy", "age": 1}}, Cage(Dog("puppy", 1))),
     ],
 )
@@ -645,8 +645,12 @@ def test_class_with_parameters_is_loaded(hint: object, value: JsonObject, made: 
         (NumberBox, {"item": "1"}, 'item: expected an integer, got the string "1"'),
         (NestedBox[int], {"item": ["1"], "other": 1}, 'item[0]: expected an integer, got the string "1"'),
         (NestedBox[int], {"item": [], "other": "1"}, 'other: expected an integer, got the string "1"'),
-        (Timed, {"seconds": 1, "minutes": "1"}, 'minutes: expected an integer, got the string "1"'),
-        (Timed, {"seconds": 1, "name": "a"}, "name: expected one of the names seconds, minutes, got an unknown name"),
+        (Duration, {"seconds": 1, "minutes": "1"}, 'minutes: expected an integer, got the string "1"'),
+        (
+            Duration,
+            {"seconds": 1, "name": "a"},
+            "name: expected one of the names seconds, minutes, got an unknown name",
+        ),
         (Cage, {"animal": {"kind": "cat", "lives": "9"}}, 'animal.lives: expected an integer, got the string "9"'),
         (Cage, {"animal": {"kind": "cow"}}, 'animal.kind: expected one of "cat", "dog", "puppy", got the string "cow"'),
         (Cage, {"animal": {"lives": 9}}, 'animal.kind: expected one of "cat", "dog", "puppy", got nothing'),
@@ -664,7 +668,7 @@ def test_class_with_parameters_names_problem(hint: object, value: JsonObject, pr
 
 
 def test_init_variable_is_not_a_member_of_results() -> None:
-    assert Compiler("test", output=True).spec(Timed, Scope({}, {})).dump(Timed(1, 2)) == {"seconds": 121.0}
+    assert Compiler("test", output=True).spec(Duration, Scope({}, {})).dump(Duration(1, 2)) == {"seconds": 121.0}
 
 
 PEP_695: Final = """

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_core.engine.events import NotificationReceived
-    from mcp_core.errors import McpError
     from mcp_core.limits import Limits
     from mcp_core.methods import NotificationMethod
     from mcp_core.types import SubscriptionFilter
@@ -89,7 +88,7 @@ class Changes:
         self._pending: dict[Change, None] = {}
         self._news = trio.Event()
         self._over = False
-        self._error: McpError | None = None
+        self._error: Exception | None = None
 
     def __aiter__(self) -> Changes:
         return self
@@ -133,11 +132,14 @@ class Changes:
         self._news.set()
 
     @property
-    def error(self) -> McpError | None:
-        """The error that ended the subscription; `None` if it is open, or if the server ended it."""
+    def error(self) -> Exception | None:
+        """The error that ended the subscription; `None` if it is open, or if the server ended it.
+
+        An `McpError`, or the exception of a middleware of the client.
+        """
         return self._error
 
-    def finish(self, error: McpError | None = None) -> None:
+    def finish(self, error: Exception | None = None) -> None:
         """End the iteration after the unread changes."""
         if not self._over:
             self._over = True

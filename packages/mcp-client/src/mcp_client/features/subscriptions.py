@@ -167,11 +167,10 @@ class Subscriptions:
                 await self._channel.request(
                     SUBSCRIPTIONS_LISTEN, params, options, deadlines=_FOR_EVER, on_id=subscription.append
                 )
-            except McpError as error:
+            except Exception as error:  # noqa: BLE001  of the user's middleware: raised to the subscriber
                 changes.finish(error)
             else:
                 changes.finish()
-            begun.set()
 
         listening, left = trio.CancelScope(), trio.Event()
 
