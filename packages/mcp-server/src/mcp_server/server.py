@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import NotificationMethod, RequestMethod
+    from mcp_core.schema.hooks import HookConverter
     from mcp_core.types import Icon, WireObject
     from mcp_server.auth import ResourceServer
     from mcp_server.connection.authenticator import Authenticate
@@ -95,6 +96,8 @@ class Server:
         redact: Function that receives the data of a log message and returns the data that the client may see.
         tasks: Settings of tasks: the store and the time to live.
         cache: Cache hint for the lists; by default clients do not reuse them. Resources have their own hints.
+        converter: A `cattrs.Converter` whose hooks load and dump classes of the author. The annotations of a hook declare
+            the JSON form of its class.
 
     Raises:
         ValueError: `revisions` is empty.
@@ -120,6 +123,7 @@ class Server:
         redact: Callable[[JsonValue], JsonValue] | None = None,
         tasks: TaskPolicy | None = None,
         cache: CacheHint | None = None,
+        converter: HookConverter | None = None,
     ) -> None:
         check_kinds(
             f"the server {name!r}",
@@ -172,6 +176,7 @@ class Server:
             life=LifespanRunner(self.info, None if lifespan is None else partial(lifespan, self)),
             redact=redact,
             cache=cache,
+            converter=converter,
         )
         self._service: Final = ServerService(environment, self.connection, tasks)
 

@@ -16,7 +16,16 @@ import attrs
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.schema.annotations import Scope, Unresolvable, substitute
 from mcp_core.schema.constraints import annotate, check, constrain
-from mcp_core.schema.containers import any_spec, array_spec, integer_key_spec, mapping_spec, tuple_spec, union_spec
+from mcp_core.schema.containers import (
+    any_spec,
+    array_spec,
+    hook_spec,
+    integer_key_spec,
+    mapping_spec,
+    tuple_spec,
+    union_spec,
+)
+from mcp_core.schema.hooks import class_hooks
 from mcp_core.schema.metadata import NotUnderstood, settings
 from mcp_core.schema.models import adopt, is_model, model_spec
 from mcp_core.schema.records import MISSING, Member, dump_members, load_members, plan, record_of
@@ -28,6 +37,7 @@ if typing.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mcp_core.errors import McpError
+    from mcp_core.schema.hooks import HookConverter
 
 __all__ = ["Compiler"]
 
@@ -62,11 +72,20 @@ class Compiler:
         owner: The name of the object with these types, for errors; of a function with its file and line.
         output: Whether the values are written, not read.
         error: The class of the errors.
+        converter: The hooks of the application, which take precedence for their classes.
     """
 
-    def __init__(self, owner: str, *, output: bool = False, error: type[McpError] = UnsupportedType) -> None:
+    def __init__(
+        self,
+        owner: str,
+        *,
+        output: bool = False,
+        error: type[McpError] = UnsupportedType,
+        converter: HookConverter | None = None,
+    ) -> None:
         self._owner = owner
         self._error = error
+        self._converter = converter
         self._output = output
         self._place = ""
         self._named: dict[object, TypeSpec] = {}
@@ -99,6 +118,10 @@ class Compiler:
             return self._forward(hint, scope)
         if hint is MISSING or hint is object or hint is typing.Any or hint == JsonValue:
             return any_spec(self._of_value)
+        if self._converter is not None and isinstance(hint, type) and get_origin(hint) is None:
+            hooked = self._hooked(self._converter, hint)
+            if hooked is not None:
+                return hooked
         if _hashable(hint) and hint in SCALARS:
             return SCALARS[hint]
         if isinstance(hint, typing.NewType):
@@ -119,6 +142,27 @@ class Compiler:
         if origin is None and isinstance(hint, type):
             return self._class(hint)
         return self._generic(hint, origin, scope)
+
+    def json_form(self, hint: object) -> object:
+        """Return the annotation of the JSON form of a class with a hook; any other annotation unchanged."""
+        if self._converter is None or not isinstance(hint, type):
+            return hint
+        hooks = class_hooks(self._converter, hint)
+        return hint if hooks is None or hooks.load is None else hooks.loaded
+
+    def _hooked(self, converter: HookConverter, kind: type) -> TypeSpec | None:
+        """Return the type specification of a class for which the application registered hooks."""
+        try:
+            hooks = class_hooks(converter, kind)
+        except ValueError as error:
+            raise self.failure(str(error)) from error
+        if hooks is None:
+            return None
+        hook, form = (hooks.dump, hooks.dumped) if self._output else (hooks.load, hooks.loaded)
+        if hook is None:
+            missing = "an unstructure" if self._output else "a structure"
+            raise self.failure(f"the converter has no hook to use for {kind.__qualname__}; register {missing} hook")
+        return hook_spec(kind, hooks, self.spec(form, Scope({}, {})))
 
     def _forward(self, hint: str | ForwardRef, scope: Scope) -> TypeSpec:
         try:
@@ -396,7 +440,9 @@ class Compiler:
             raise Mismatch.of("a value that JSON can represent", "a bare object")
         if kind not in self._named:
             try:
-                self._named[kind] = SCALARS.get(kind) or Compiler(self._owner, output=True).spec(kind, Scope({}, {}))
+                self._named[kind] = (self._converter is None and SCALARS.get(kind)) or Compiler(
+                    self._owner, output=True, converter=self._converter
+                ).spec(kind, Scope({}, {}))
             except UnsupportedType:
                 raise Mismatch.of("a value that JSON can represent", f"a value of type {kind.__qualname__}") from None
         return self._named[kind]

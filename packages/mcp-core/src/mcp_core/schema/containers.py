@@ -24,9 +24,10 @@ from mcp_core.schema.type_spec import (
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.schema.hooks import ClassHooks
     from mcp_core.schema.type_spec import JsonScalar
 
-__all__ = ["any_spec", "array_spec", "integer_key_spec", "mapping_spec", "tuple_spec", "union_spec"]
+__all__ = ["any_spec", "array_spec", "hook_spec", "integer_key_spec", "mapping_spec", "tuple_spec", "union_spec"]
 
 T = TypeVar("T")
 
@@ -71,6 +72,47 @@ def _dump_each(item: TypeSpec, items: Iterable[object]) -> JsonValue:
     if faults:
         raise Mismatch(faults)
     return written
+
+
+def hook_spec(kind: type, hooks: ClassHooks, form: TypeSpec) -> TypeSpec:
+    """Return the type specification of a class that hooks of the application convert.
+
+    Args:
+        kind: The class.
+        hooks: The hooks.
+        form: The type specification of its JSON form.
+    """
+
+    def load(value: JsonValue) -> object:
+        written = form.load(value)
+        if hooks.load is None:
+            raise Mismatch.of("no value, because there is no structure hook", describe(value))
+        try:
+            return hooks.load(written, kind)
+        except Exception as error:  # the hook is code of the author
+            raise Mismatch.raised(f"{form.expected} for {kind.__name__}", describe(value), error) from error
+
+    def dump(value: object) -> JsonValue:
+        if not isinstance(value, kind):
+            raise Mismatch.of(f"a {kind.__name__}", describe_object(value))
+        if hooks.dump is None:
+            raise Mismatch.of(f"a {kind.__name__} with an unstructure hook", describe_object(value))
+        try:
+            written = hooks.dump(value)
+        except Exception as error:  # likewise
+            raise Mismatch.raised(f"a {kind.__name__} that the hook accepts", describe_object(value), error) from error
+        return form.dump(written)
+
+    return TypeSpec(
+        schema=form.schema,
+        expected=form.expected,
+        kinds=form.kinds,
+        lenient=form.lenient,
+        load=load,
+        dump=dump,
+        types=(kind,),
+        hashable=getattr(kind, "__hash__", None) is not None,
+    )
 
 
 def array_spec(item: TypeSpec, kind: type) -> TypeSpec:

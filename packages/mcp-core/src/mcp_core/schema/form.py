@@ -38,6 +38,7 @@ from mcp_core.types.elicitation import (
 if TYPE_CHECKING:
     from mcp_core.errors import McpError
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.schema.hooks import HookConverter
 
 __all__ = ["Form", "form_schema"]
 
@@ -87,13 +88,14 @@ class _Field:
     legacy: PrimitiveSchemaDefinition | None
 
 
-def form_schema(kind: object, error: type[McpError] = UnsupportedType) -> Form:
+def form_schema(kind: object, error: type[McpError] = UnsupportedType, converter: HookConverter | None = None) -> Form:
     """Compile a class into a form.
 
     Args:
         kind: A dataclass, an attrs class, a `TypedDict` or a `NamedTuple` with flat fields, or the type of a single
             field.
         error: The class of the errors.
+        converter: The hooks of the application.
 
     Returns:
         The form.
@@ -102,7 +104,7 @@ def form_schema(kind: object, error: type[McpError] = UnsupportedType) -> Form:
         McpError: The given error: a field is not flat, or its annotation cannot be evaluated.
     """
     name = kind.__qualname__ if isinstance(kind, type) else repr(kind)
-    compiler = Compiler(f"form {name}", error=error)
+    compiler = Compiler(f"form {name}", error=error, converter=converter)
     record = None
     if isinstance(kind, type):
         try:
@@ -147,6 +149,7 @@ def _field(member: Member, compiler: Compiler) -> _Field:
         if getattr(param, name) is not None and not (name == "pattern" and hint in _TEXTS):
             raise compiler.failure(f"a form cannot express {name}; {_ADVICE}")
     spec = constrain(compiler.spec(hint, member.scope), param, compiler.failure)
+    hint = compiler.json_form(hint)
     default: JsonValue = None
     if member.default is not MISSING and member.default is not None:
         try:

@@ -80,7 +80,7 @@ class Prompts:
     def add(self, function: AnyFunction, **options: Unpack[PromptOptions]) -> None:
         """Register a prompt. Raises `RegistrationError`. See `Server.add_prompt`."""
         check_options(label(function), options, PromptOptions.__optional_keys__)
-        read = prompt_arguments(function, injected=INJECTED)
+        read = prompt_arguments(function, injected=INJECTED, converter=self._environment.converter)
         name = named(function, options)
         if not name:
             raise RegistrationError(f"{label(function)}: the prompt has no name; pass `name`")

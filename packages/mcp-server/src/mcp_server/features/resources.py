@@ -175,13 +175,15 @@ class Resources:
         where = label(function)
         check_options(where, options, ResourceOptions.__optional_keys__)
         check_text(f"{where}: the URI of a resource", uri)
-        read = parameters(function, injected=INJECTED)
+        read = parameters(function, injected=INJECTED, converter=self._environment.converter)
         if uri in self._static or uri in self._templates:
             raise RegistrationError(f"{where}: there is already a resource {uri!r}")
         if _SCHEME.match(uri) is None:
             raise RegistrationError(f"{where}: {uri!r} has no scheme; use a URI with one, for example 'notes://today'")
         run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
-        dump = Compiler(where, output=True, error=RegistrationError).spec(object, Scope({}, {}))
+        dump = Compiler(where, output=True, error=RegistrationError, converter=self._environment.converter).spec(
+            object, Scope({}, {})
+        )
         said = _Said(named(function, options), described(read.description, options), options)
         members, hint = _members(read.schema), options.get("cache")
         if "{" in uri:

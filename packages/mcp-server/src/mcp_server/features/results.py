@@ -62,6 +62,7 @@ from mcp_server.schema.signature import label
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
+    from mcp_core.schema.hooks import HookConverter
     from mcp_core.types.prompts import GetPromptResult
 
 __all__ = ["Audio", "File", "Image", "Results", "fit_prompt", "fit_result", "results"]
@@ -281,11 +282,12 @@ def _is_block(hint: object) -> bool:
     return not _is_unknown(hint) and _is_content(hint)
 
 
-def results(function: Function) -> Results:
+def results(function: Function, converter: HookConverter | None = None) -> Results:
     """Read the return annotation of a function.
 
     Args:
         function: The function.
+        converter: The hooks of the author.
 
     Returns:
         The conversion of its return values.
@@ -295,7 +297,7 @@ def results(function: Function) -> Results:
     """
     owner = label(function)
     scope = function_scope(function, {})
-    compiler = Compiler(owner, output=True, error=RegistrationError)
+    compiler = Compiler(owner, output=True, error=RegistrationError, converter=converter)
     compiler.at("the return annotation")
     hint = _without_input_required(_return_hint(function, scope, compiler))
     unknown = compiler.spec(object, scope)

@@ -137,11 +137,11 @@ class Tools:
         check_options(label(function), options, ToolOptions.__optional_keys__)
         schema = options.get("input_schema")
         read = (
-            parameters(function, injected=INJECTED)
+            parameters(function, injected=INJECTED, converter=self._environment.converter)
             if schema is None
             else given_parameters(function, schema, injected=INJECTED)
         )
-        given = results(function)
+        given = results(function, self._environment.converter)
         name = named(function, options)
         if _NAME.fullmatch(name) is None:
             raise RegistrationError(

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue, RequestId
     from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.oauth.principal import Principal
+    from mcp_core.schema.hooks import HookConverter
     from mcp_core.types import (
         IncludeContext,
         LoggingLevel,
@@ -82,9 +83,9 @@ R = TypeVar("R")
 
 
 @lru_cache(maxsize=256)
-def _form(kind: Hashable) -> Form:
+def _form(kind: Hashable, converter: Hashable) -> Form:
     """Compile a form, once for each class. The cache is bounded because classes can be created at run time."""
-    return form_schema(kind, RegistrationError)
+    return form_schema(kind, RegistrationError, cast("HookConverter | None", converter))
 
 
 def _check_page(url: str) -> None:
@@ -362,7 +363,7 @@ class Context:
                 request of this handler has the same key.
             InvalidAnswer: The client's response does not fit the form.
         """
-        compiled = _form(cast("Hashable", form))  # classes are hashable
+        compiled = _form(cast("Hashable", form), cast("Hashable", self._environment.converter))  # classes are hashable
         params = ElicitRequestFormParams(message=message, requested_schema=self._said(compiled))
         outcome = await self._elicit(params, key)
         if not isinstance(outcome, ElicitResult):

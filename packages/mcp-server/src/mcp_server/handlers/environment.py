@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_core.revisions import Revision
     from mcp_core.schema.annotations import Function
+    from mcp_core.schema.hooks import HookConverter
     from mcp_core.types import Implementation, ServerCapabilities
     from mcp_server.cache_hint import CacheHint
     from mcp_server.connection.sealer import InputPolicy, KeyRing
@@ -107,6 +108,8 @@ class HandlerEnvironment:
     """Removes from the data of a log message what the client must not see."""
     cache: CacheHint | None
     """Cache hint for the lists."""
+    converter: HookConverter | None = None
+    """The hooks of the author for classes."""
     limiter: trio.CapacityLimiter = attrs.field(factory=_limiter, init=False)
     """Limit of worker threads."""
     overrides: dict[Function, Function] = attrs.field(factory=dict, init=False)

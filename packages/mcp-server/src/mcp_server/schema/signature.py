@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from mcp_core.http.header_parameters import ParamHeader
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.schema.hooks import HookConverter
 
 __all__ = [
     "InvalidArguments",
@@ -266,12 +267,15 @@ def _injected_class(hint: object, scope: Scope, injected: Collection[type]) -> t
     return None
 
 
-def parameters(function: Function, *, injected: Collection[type] = ()) -> Parameters:
+def parameters(
+    function: Function, *, injected: Collection[type] = (), converter: HookConverter | None = None
+) -> Parameters:
     """Read the signature and the docstring of a function.
 
     Args:
         function: A function, a method of an instance, a partial application, or a callable object.
         injected: Classes whose values the caller provides, such as `Context`.
+        converter: The hooks of the author.
 
     Returns:
         The parameters of the function.
@@ -281,7 +285,7 @@ def parameters(function: Function, *, injected: Collection[type] = ()) -> Parame
             annotation cannot be evaluated.
     """
     signature = read_signature(function, injected)
-    compiler = Compiler(signature.owner, error=RegistrationError)
+    compiler = Compiler(signature.owner, error=RegistrationError, converter=converter)
     signature.check_types(compiler)
     schema, specs = compiler.object_schema(signature.members, of="parameter {!r}")
     complete = compiler.finish(schema)

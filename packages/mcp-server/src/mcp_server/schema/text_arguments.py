@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.schema.annotations import Function
+    from mcp_core.schema.hooks import HookConverter
     from mcp_server.schema.depends import Depends
     from mcp_server.schema.signature import FieldBinding
 
@@ -64,12 +65,15 @@ class PromptParameters:
             raise invalid_arguments(mismatch) from None
 
 
-def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> PromptParameters:
+def prompt_arguments(
+    function: Function, *, injected: Collection[type] = (), converter: HookConverter | None = None
+) -> PromptParameters:
     """Read the signature and the docstring of the function of a prompt.
 
     Args:
         function: The function.
         injected: Classes whose values the caller provides, such as `Context`.
+        converter: The hooks of the author.
 
     Returns:
         The parameters of the function.
@@ -78,7 +82,7 @@ def prompt_arguments(function: Function, *, injected: Collection[type] = ()) -> 
         RegistrationError: A parameter has no type or cannot be read from a string, or an annotation cannot be evaluated.
     """
     signature = read_signature(function, injected)
-    compiler = Compiler(signature.owner, error=RegistrationError)
+    compiler = Compiler(signature.owner, error=RegistrationError, converter=converter)
     signature.check_types(compiler)
     specs: dict[str, tuple[TypeSpec, bool]] = {}
     arguments: list[PromptArgument] = []
