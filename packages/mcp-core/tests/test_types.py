@@ -155,3 +155,8 @@ def test_wire_object_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         del content.text
     assert content == t.TextContent(text="a")
+
+
+def test_absent_is_false() -> None:
+    assert not t.ABSENT
+    assert not t.CallToolResult(content=()).structured_content

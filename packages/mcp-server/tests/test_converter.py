@@ -26,7 +26,7 @@ converter = cattrs.Converter()
 
 
 class Money:
-    """A class that JSON cannot represent by itself."""
+    """A class without a JSON representation."""
 
     def __init__(self, cents: int, currency: str) -> None:
         self.cents = cents

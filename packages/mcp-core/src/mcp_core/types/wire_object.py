@@ -22,7 +22,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform, overload
+from typing import (
+    TYPE_CHECKING,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    overload,
+)
 
 from attrs.exceptions import FrozenInstanceError
 
@@ -58,12 +69,15 @@ class Absent(enum.Enum):
     ABSENT = "absent"
     """The only value."""
 
+    def __bool__(self) -> Literal[False]:
+        return False
+
     def __repr__(self) -> str:
         return "ABSENT"
 
 
 ABSENT: Final = Absent.ABSENT
-"""The value of a missing member, if `None` means a `null` on the wire."""
+"""The value of a missing member, if `None` means a `null` on the wire. It is false, as `None` is."""
 
 
 class _NoExtra(Mapping[str, JsonValue]):
