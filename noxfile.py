@@ -124,6 +124,13 @@ def bench_messages(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_conversion(session: nox.Session) -> None:
+    """Measure the conversion of user types beside pydantic and msgspec. Arguments: `--repetitions 9`."""
+    install(session, "test")
+    session.run("python", "scripts/bench/conversion.py", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Run benchmarks, also with the official SDK."""
     install(session, "test", "interop")

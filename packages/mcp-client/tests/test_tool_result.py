@@ -14,11 +14,10 @@ from mcp_client import InvalidToolOutput, ToolFailed
 from mcp_client.features.tool_result import is_wrapped
 from mcp_client.group import open_group
 from mcp_client.testing import open_in_memory
-from mcp_core.errors import LimitExceeded
+from mcp_core.errors import LimitExceeded, UnsupportedType
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import R2024_11_05, R2025_11_25, R2026_07_28, REVISIONS, Revision
-from mcp_core.schema.type_spec import UnsupportedType
 from mcp_core.types import CallToolResult, ImageContent, TextContent
 from mcp_server import Server, ToolError, serve_stream
 
@@ -96,6 +95,16 @@ def table() -> dict[str, int]:
     return {"result": 3}
 
 
+@attrs.frozen
+class Outcome:
+    result: int
+
+
+@server.tool
+def outcome() -> Outcome:
+    return Outcome(5)
+
+
 @server.tool
 def broken() -> str:
     raise ToolError("the tea is cold")
@@ -140,6 +149,8 @@ async def test_data_has_requested_type(revision: Revision, listed: bool) -> None
         assert (await client.call_tool("count", returns=int | None)).data == 7
         assert (await client.call_tool("greeting", returns=str)).data == "hello\nAda"
         assert (await client.call_tool("table", returns=dict[str, int])).data == {"result": 3}
+        assert (await client.call_tool("outcome", returns=Outcome)).data == Outcome(5)
+        assert (await client.call_tool("outcome", returns=int)).data == 5
 
 
 @EACH_REVISION

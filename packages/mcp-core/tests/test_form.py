@@ -11,11 +11,11 @@ import attrs
 import pytest
 
 from mcp_core.conversion.converter import converter
-from mcp_core.errors import LocalProtocolError
+from mcp_core.errors import LocalProtocolError, UnsupportedType
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_06_18
 from mcp_core.schema.form import form_schema
-from mcp_core.schema.type_spec import InvalidArguments, Param, UnsupportedType
+from mcp_core.schema.type_spec import InvalidArguments, Param
 from mcp_core.types.elicitation import (
     BooleanSchema,
     ElicitRequestFormParams,

@@ -86,6 +86,7 @@ __all__ = [
     "TransportError",
     "UnsafeUrl",
     "UnsupportedProtocolVersion",
+    "UnsupportedType",
     "UrlElicitationRequired",
     "request_failed",
 ]
@@ -544,6 +545,10 @@ class InsufficientScope(AuthorizationError):
         """The scopes of the token, as far as known."""
         self.authorization_url: str | None = None
         """The URL where a user can grant the scopes; `None` if unknown."""
+
+
+class UnsupportedType(McpError):
+    """A type has no JSON representation, or its annotation cannot be evaluated. The message says what to write instead."""
 
 
 class MissingExtra(McpError, ModuleNotFoundError):

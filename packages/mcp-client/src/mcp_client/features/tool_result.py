@@ -171,10 +171,11 @@ class ToolResultReader:
         spec = _spec(returns)
         value = _json_text(name, result, spec, self._channel.connection.limits) if content is ABSENT else content
         inner = _unwrapped(value)
-        # Without a schema it is unknown whether the value is wrapped. It is if it is not of the type itself.
-        if is_wrapped(schema) or (schema is None and inner is not value and not _accepts(spec, value)):
-            value = inner
-        return _load(name, result, value, spec)
+        if inner is value or (schema is not None and not is_wrapped(schema)):
+            return _load(name, result, value, spec)
+        # A schema cannot tell whether a value is wrapped, or is an object with the member `result`; the type can.
+        candidates = (value, inner) if schema is None else (inner, value)
+        return _load(name, result, next((each for each in candidates if _accepts(spec, each)), inner), spec)
 
 
 def _unwrapped(value: JsonValue) -> JsonValue:

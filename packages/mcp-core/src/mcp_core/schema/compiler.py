@@ -13,6 +13,7 @@ from typing import Annotated, Final, ForwardRef, Literal, TypeVar, Union, get_ar
 
 import attrs
 
+from mcp_core.errors import UnsupportedType
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.schema.annotations import Scope, Unresolvable, substitute
 from mcp_core.schema.constraints import annotate, check, constrain
@@ -31,7 +32,7 @@ from mcp_core.schema.models import adopt, is_model, model_spec
 from mcp_core.schema.records import MISSING, Member, dump_members, load_members, plan, record_of
 from mcp_core.schema.references import Ref, embed
 from mcp_core.schema.scalars import SCALARS, choice_spec, enum_pairs, path_spec
-from mcp_core.schema.type_spec import ALL_KINDS, JsonScalar, Mismatch, Param, TypeSpec, UnsupportedType, describe
+from mcp_core.schema.type_spec import ALL_KINDS, JsonScalar, Mismatch, Param, TypeSpec, describe
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

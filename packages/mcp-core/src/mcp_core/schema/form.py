@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Final, ForwardRef, Literal, TypeAli
 
 import attrs
 
+from mcp_core.errors import UnsupportedType
 from mcp_core.schema.annotations import Scope, Unresolvable
 from mcp_core.schema.compiler import Compiler
 from mcp_core.schema.constraints import constrain
 from mcp_core.schema.records import MISSING, Member, load_members, plan, record_of
-from mcp_core.schema.type_spec import InvalidArguments, Mismatch, Param, TypeSpec, UnsupportedType
+from mcp_core.schema.type_spec import InvalidArguments, Mismatch, Param, TypeSpec
 from mcp_core.types.elicitation import (
     BooleanSchema,
     EnumItems,

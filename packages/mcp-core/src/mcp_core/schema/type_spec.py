@@ -37,7 +37,6 @@ __all__ = [
     "Problem",
     "TypeSpec",
     "UnknownName",
-    "UnsupportedType",
     "ValidatorFailure",
     "describe",
     "describe_object",
@@ -130,10 +129,6 @@ class Problem:
             if self.path
             else f"expected {self.expected}, got {self.got}"
         )
-
-
-class UnsupportedType(McpError):
-    """A type has no JSON representation, or its annotation cannot be evaluated. The message says what to write instead."""
 
 
 class InvalidArguments(McpError):
