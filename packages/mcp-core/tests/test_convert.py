@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import cast
+import pickle
+from typing import Final, cast
 
 import attrs
 import pytest
@@ -27,6 +29,7 @@ from mcp_core.revisions import (
     R2025_06_18,
     R2025_11_25,
     R2026_07_28,
+    REVISIONS,
     Revision,
 )
 
@@ -375,3 +378,33 @@ def test_extension_type_converted() -> None:
     assert converter(LATEST).unstructure(move) == raw
     with pytest.raises(LocalProtocolError, match="revision 2025-11-25 has no Move"):
         converter(R2025_11_25).unstructure(move)
+
+
+# --- defaults that a peer sent explicitly ------------------------------------------------------------------------------
+
+TEXT_BLOCK: Final[JsonObject] = {"type": "text", "text": "x"}
+EMPTY_FORM: Final[JsonObject] = {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
+@pytest.mark.parametrize("extra", [{}, {"unknown": 1}], ids=["", "unknown member"])
+def test_explicit_default_is_sent_again(revision: Revision, extra: JsonObject) -> None:
+    known = converter(revision)
+    common: JsonObject = {"resultType": "complete"} if revision is R2026_07_28 else {}
+    sent: JsonObject = {"content": [TEXT_BLOCK], "isError": False, **common, **extra}
+    value, _ = known.receive(sent, t.CallToolResult)
+    assert known.unstructure(value) == sent
+    assert known.unstructure(t.evolve(value, is_error=True)) == {**sent, "isError": True}
+    assert known.unstructure(copy.deepcopy(value)) == sent
+    assert known.unstructure(pickle.loads(pickle.dumps(value))) == sent
+    implicit, _ = known.receive({name: member for name, member in sent.items() if name != "isError"}, t.CallToolResult)
+    assert value == implicit
+    assert implicit == value
+    assert "isError" not in known.unstructure(implicit)
+
+
+def test_explicit_default_is_not_sent_to_revision_without_member() -> None:
+    sent: JsonObject = {"message": "Well?", "mode": "form", "requestedSchema": EMPTY_FORM}
+    value, _ = converter(R2025_11_25).receive(sent, t.ElicitRequestFormParams)
+    assert converter(R2025_11_25).unstructure(value) == sent
+    assert "mode" not in converter(R2025_06_18).unstructure(value)

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias, cast
 
 from mcp_core.conversion.wire_types import AnyJson, Form, Member, ObjectJson, Scalar, ScalarKind, WireClass
 from mcp_core.excerpts import EXCERPT_CHARS, quoted
-from mcp_core.types.wire_object import ABSENT, NO_EXTRA, REQUIRED
+from mcp_core.types.wire_object import ABSENT, NO_EXTRA, REQUIRED, ReceivedExtra
 
 __all__ = ["ConversionError", "Hook", "integer", "make_structure", "make_unstructure", "name_class", "number", "show"]
 
@@ -116,6 +116,8 @@ class _Source:
             "ABSENT": ABSENT,
             "MISSING": _MISSING,
             "NO_EXTRA": NO_EXTRA,
+            "NOTHING": frozenset(),
+            "keep": ReceivedExtra,
             "new": object.__new__,
             "put": object.__setattr__,
         }
@@ -170,7 +172,7 @@ def _read_check(source: _Source, member: Member, var: str, hook_of: HookOf) -> t
     return _guarded(wire, f"{var} = {hook}({var})")
 
 
-def _read(source: _Source, member: Member, hook_of: HookOf) -> str:
+def _read(source: _Source, member: Member, hook_of: HookOf, *, notes_explicit: bool) -> str:
     """Add the lines that read one member, and return the name of the variable that holds it."""
     var, wire = f"v_{member.attribute}", member.wire
     check = _read_check(source, member, var, hook_of)
@@ -190,12 +192,25 @@ def _read(source: _Source, member: Member, hook_of: HookOf) -> str:
         source.add(f"{var} = raw.get({wire!r})")
         if member.default is not None:
             default = source.name("default", member.default)
-            source.add(f"if {var} is None: {var} = {default}", *(("else:", *_indent(check)) if check else ()))
+            noted = (f"if {var} == {default}: explicit.append({member.attribute!r})",) if notes_explicit else ()
+            present = (*check, *noted)
+            source.add(f"if {var} is None: {var} = {default}", *(("else:", *_indent(present)) if present else ()))
             return var
         condition = f"if {var} is not None:"
     if check:
         source.add(condition, *_indent(check))
     return var
+
+
+def _can_be_explicit(member: Member) -> bool:
+    """Return whether a member that has its default value is sent only if it was received."""
+    return not (member.required or member.info.always or member.default in (None, REQUIRED, ABSENT))
+
+
+def _keeps_explicit(described: WireClass) -> bool:
+    """Return whether a class has members whose default values a peer may send explicitly, and can keep this fact."""
+    has_extra = any(name == "extra" for name, _, _ in described.cls.__fields__)
+    return has_extra and any(_can_be_explicit(member) for member in described.members)
 
 
 def _check_needs(source: _Source, described: WireClass) -> None:
@@ -220,10 +235,19 @@ def make_structure(described: WireClass, hook_of: HookOf) -> Hook:
         wire, value = described.tag
         known.add(wire)
         source.add(f"if raw.get({wire!r}) != {value!r}:", f"    raise bad(raw, {wire!r}, {f'the string {value!r}'!r})")
-    values = {member.attribute: _read(source, member, hook_of) for member in described.members}
+    if _keeps_explicit(described):
+        source.add("explicit = []")
+    keeps_explicit = _keeps_explicit(described)
+    values = {
+        member.attribute: _read(source, member, hook_of, notes_explicit=keeps_explicit and _can_be_explicit(member))
+        for member in described.members
+    }
     _check_needs(source, described)
     names = source.name("known", frozenset(known))
     values["extra"] = f"NO_EXTRA if {names}.issuperset(raw) else {{k: v for k, v in raw.items() if k not in {names}}}"
+    if _keeps_explicit(described):
+        source.add(f"extra = {values['extra']}", "if explicit: extra = keep(extra, frozenset(explicit))")
+        values["extra"] = "extra"
     # The fields are set one by one: `__init__` would look up each in its arguments.
     source.add(f"made = new({source.name('cls', described.cls)})")
     for name, default, _ in described.cls.__fields__:
@@ -247,7 +271,7 @@ def _write_check(source: _Source, member: Member, var: str, hook_of: HookOf) -> 
     return _guarded(wire, f"out[{wire!r}] = {hook}({var})")
 
 
-def _write(source: _Source, member: Member, hook_of: HookOf) -> None:
+def _write(source: _Source, member: Member, hook_of: HookOf, *, keeps_explicit: bool) -> None:
     var, wire, info = f"v_{member.attribute}", member.wire, member.info
     source.add(f"{var} = value.{member.attribute}")
     put = _write_check(source, member, var, hook_of)
@@ -258,9 +282,11 @@ def _write(source: _Source, member: Member, hook_of: HookOf) -> None:
     elif member.required and not info.added:
         source.add(f"if {var} is None: raise missing({wire!r})", *put)
     elif member.default is None or isinstance(member.default, bool) or member.default is ABSENT:
-        source.add(f"if {var} is not {member.default!r}:", *_indent(put))
+        again = f" or {member.attribute!r} in explicit" if keeps_explicit and _can_be_explicit(member) else ""
+        source.add(f"if {var} is not {member.default!r}{again}:", *_indent(put))
     else:
-        source.add(f"if {var} != {source.name('default', member.default)}:", *_indent(put))
+        again = f" or {member.attribute!r} in explicit" if keeps_explicit and _can_be_explicit(member) else ""
+        source.add(f"if {var} != {source.name('default', member.default)}{again}:", *_indent(put))
 
 
 def make_unstructure(described: WireClass, hook_of: HookOf) -> Hook:
@@ -275,8 +301,11 @@ def make_unstructure(described: WireClass, hook_of: HookOf) -> Hook:
             f"    raise Refused({problem!r}, {member.wire!r})",
         )
     source.add("out = {}" if described.tag is None else f"out = {{{described.tag[0]!r}: {described.tag[1]!r}}}")
+    keeps_explicit = _keeps_explicit(described)
+    if keeps_explicit:
+        source.add("explicit = value.extra.explicit if value.extra.__class__ is keep else NOTHING")
     for member in described.members:
-        _write(source, member, hook_of)
+        _write(source, member, hook_of, keeps_explicit=keeps_explicit)
     _check_needs(source, described)
     source.add("extra = value.extra", "if extra is not NO_EXTRA:")
     source.add("    for k, v in extra.items(): out.setdefault(k, v)", "return out")

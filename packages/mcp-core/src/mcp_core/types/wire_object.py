@@ -51,6 +51,7 @@ __all__ = [
     "ClassInfo",
     "Field",
     "FieldInfo",
+    "ReceivedExtra",
     "RequiredType",
     "WireObject",
     "evolve",
@@ -103,6 +104,27 @@ class _NoExtra(Mapping[str, JsonValue]):
 
 NO_EXTRA: Final[Mapping[str, JsonValue]] = _NoExtra()
 """No unknown members; shared and immutable."""
+
+
+class ReceivedExtra(dict[str, JsonValue]):  # noqa: PLW1641  # a dict has no hash
+    """The unknown members of an object whose peer sent some members explicitly although they have their default values.
+
+    A default that is sent explicitly means the same as an absent member, so it does not matter for equality. But it is
+    sent again, because a proxy should not change what it forwards.
+    """
+
+    __slots__ = ("explicit",)
+
+    def __init__(self, members: Mapping[str, JsonValue], explicit: frozenset[str]) -> None:
+        super().__init__(members)
+        self.explicit: Final = explicit
+        """The attributes of these members."""
+
+    def __eq__(self, other: object) -> bool:
+        return dict.__eq__(self, dict(other)) if isinstance(other, Mapping) else NotImplemented
+
+    def __reduce__(self) -> tuple[type[ReceivedExtra], tuple[dict[str, JsonValue], frozenset[str]]]:
+        return ReceivedExtra, (dict(self), self.explicit)
 
 
 class FieldInfo(NamedTuple):
