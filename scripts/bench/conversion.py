@@ -137,7 +137,7 @@ def ours(row: Row) -> Callable[[], object]:
 def of_pydantic(row: Row) -> Callable[[], object]:
     """Return the same function with pydantic."""
     hint = Annotated[int, pydantic.Field(ge=1, le=9)] if "bounds" in row.name else row.hint
-    adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(hint)
+    adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(hint)  # type: ignore[arg-type]  # types of a table
     return lambda: adapter.dump_python(adapter.validate_python(row.value), mode="json")
 
 

@@ -180,8 +180,8 @@ PURE_PACKAGES: Final = _names("attrs orjson")
 """Other packages that mcp_core may import, with their modules."""
 
 PURE_FOR: Final[Mapping[str, frozenset[str]]] = {
-    # The classes of values: dates, paths and UUIDs. `threading` for a variable of the thread.
-    "schema": _names("builtins dataclasses datetime difflib fractions jsonschema_rs pathlib threading uuid"),
+    # The classes of values: dates, paths and UUIDs. `threading` for a variable of the thread, `importlib` for pydantic.
+    "schema": _names("builtins dataclasses datetime difflib fractions importlib jsonschema_rs pathlib threading uuid"),
 }
 """Further modules that one sub-package of mcp_core may import."""
 

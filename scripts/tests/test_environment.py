@@ -29,7 +29,7 @@ def test_own_distributions_not_required() -> None:
 
 def test_requirements_of_one_distribution() -> None:
     required = requirements(ROOT, ("packages/mcp-core",), (), extras=False)
-    assert {re.split(r"[<>=]", each)[0] for each in required} == {"attrs", "orjson"}
+    assert {re.split(r"[<>=]", each)[0] for each in required} == {"attrs", "jsonschema-rs", "orjson"}
 
 
 def test_requirement_on_own_extra_replaced() -> None:

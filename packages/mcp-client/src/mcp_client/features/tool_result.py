@@ -173,7 +173,7 @@ class ToolResultReader:
         inner = _unwrapped(value)
         if inner is value or (schema is not None and not is_wrapped(schema)):
             return _load(name, result, value, spec)
-        # A schema cannot tell whether a value is wrapped, or is an object with the member `result`; the type can.
+        # A wrapped value and an object with the member `result` have the same schema. The type distinguishes them.
         candidates = (value, inner) if schema is None else (inner, value)
         return _load(name, result, next((each for each in candidates if _accepts(spec, each)), inner), spec)
 

@@ -5,6 +5,8 @@ Neither library is imported here: a type of one of them can only exist if the au
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
 import re
 import sys
@@ -94,7 +96,11 @@ def _of_pydantic(
 ) -> tuple[JsonObject, Callable[[JsonValue], object], Callable[[object], JsonValue]]:
     pydantic = sys.modules["pydantic"]
     adapter = pydantic.TypeAdapter(hint)
-    schema = cast("JsonObject", adapter.json_schema(mode="serialization" if output else "validation"))
+    if output:
+        generator = _output_generator()
+        schema = cast("JsonObject", adapter.json_schema(mode="serialization", schema_generator=generator))
+    else:
+        schema = cast("JsonObject", adapter.json_schema())
 
     def load(value: JsonValue) -> object:
         try:
@@ -114,6 +120,37 @@ def _of_pydantic(
         return written
 
     return schema, load, dump
+
+
+@functools.cache
+def _output_generator() -> type:
+    """Return the generator of the schemas of pydantic models in results, which states what a dumped model has.
+
+    As for other classes: a member with a default is always present, and later versions of the server may add members.
+    """
+    base = importlib.import_module("pydantic.json_schema").GenerateJsonSchema
+
+    class OutputSchema(base):  # type: ignore[misc, valid-type]  # pydantic is imported only if the author imported it
+        def field_is_required(self, field: Mapping[str, object], total: bool) -> bool:  # noqa: FBT001  an overridden method
+            if field["type"] == "typed-dict-field":
+                return bool(super().field_is_required(field, total))
+            return field.get("serialization_exclude_if") is None
+
+        def default_schema(self, schema: Mapping[str, object]) -> object:
+            return self.generate_inner(schema["schema"])
+
+        def model_schema(self, schema: Mapping[str, object]) -> object:
+            return _open(super().model_schema(schema))
+
+        def dataclass_schema(self, schema: Mapping[str, object]) -> object:
+            return _open(super().dataclass_schema(schema))
+
+    return OutputSchema
+
+
+def _open(schema: dict[str, object]) -> dict[str, object]:
+    """Return a schema that allows other members."""
+    return {name: member for name, member in schema.items() if (name, member) != ("additionalProperties", False)}
 
 
 def _pydantic_fault(error: dict[str, object], expected: str) -> Fault:
