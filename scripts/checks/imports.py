@@ -106,7 +106,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("handlers"),
         _names("features.tasks"),
         _names("features"),
-        _names("service"),
+        _names("openapi service"),
         _names("auth transports"),
         _names("server"),
         _names("apps runners skills"),

@@ -40,7 +40,7 @@ from mcp_server.service import ServerService
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from mcp_server.features.proxy import RemoteServer
     from mcp_server.handlers.access import Access
     from mcp_server.handlers.context import Context
+    from mcp_server.openapi import Expose, HttpClient
+    from mcp_server.openapi.document import OperationDocument
     from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
     from mcp_server.stores.sessions import SessionStore
     from mcp_server.transports.http.endpoint import HttpEndpoint
@@ -179,6 +181,30 @@ class Server:
             converter=converter,
         )
         self._service: Final = ServerService(environment, self.connection, tasks)
+
+    @classmethod
+    def from_openapi(
+        cls,
+        document: Mapping[str, object],
+        *,
+        client: HttpClient,
+        expose: Expose | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> Server:
+        """Return a server of an HTTP API: its operations are tools, or resources. See `add_openapi` for the arguments.
+
+        The server has the title, the version and the description of the document. To choose them, or to set other
+        options, create a server and call `add_openapi`.
+
+        Raises:
+            RegistrationError: As `add_openapi`.
+        """
+        from mcp_server.openapi.document import OperationDocument  # lazy: few servers need it
+
+        read = OperationDocument(document)
+        server = cls(read.title, version=read.version, instructions=read.description)
+        server._add_operations(read, client, expose, names)  # the same class
+        return server
 
     def __repr__(self) -> str:
         return f"<Server {self.info.name} {self.info.version}>"
@@ -345,6 +371,48 @@ class Server:
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt and notify clients. Raises `RegistrationError` if there is no prompt with this name."""
         self._service.prompts.remove(name)
+
+    # --- OpenAPI ---------------------------------------------------------------------------------------------------
+
+    def add_openapi(
+        self,
+        document: Mapping[str, object],
+        *,
+        client: HttpClient,
+        expose: Expose | None = None,
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        """Register the operations of an HTTP API that an OpenAPI document describes.
+
+        The arguments of a tool are the parameters of the operation, and `body` is its request body. The model sees the
+        responses of the API, error responses too. Operations that cannot be called are logged and omitted.
+
+        Args:
+            document: The parsed document, of OpenAPI 3.1 or 3.0.
+            client: An `httpx.AsyncClient`. It sends the credentials, and the caller closes it. Requests go to its
+                `base_url`, or without one to the first server of the document.
+            expose: Function that receives each `mcp_server.openapi.Operation`. It returns "tool" or "resource", or
+                `None` to omit the operation. By default each operation is a tool. Only a `GET` operation can be a
+                resource; its URI is `openapi://`, the name of this server and the path.
+            names: Names of tools and resources by the `operationId`, or by the method and the path (`GET /users/{id}`).
+                By default the name is the `operationId`.
+
+        Raises:
+            RegistrationError: It is not such a document, the URL of the API is unknown, a name is invalid, taken or that
+                of no operation, or `expose` returned another value.
+        """
+        from mcp_server.openapi.document import OperationDocument  # lazy: few servers need it
+
+        self._add_operations(OperationDocument(document), client, expose, names)
+
+    def _add_operations(
+        self, document: OperationDocument, client: HttpClient, expose: Expose | None, names: Mapping[str, str] | None
+    ) -> None:
+        from mcp_server.openapi.registration import add_operations  # lazy: few servers need it
+
+        add_operations(
+            self, document, client=client, authority=self.info.name, expose=expose, names={} if names is None else names
+        )
 
     # --- completions, methods, mounts, extensions ------------------------------------------------------------------
 

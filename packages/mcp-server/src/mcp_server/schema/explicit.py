@@ -9,7 +9,7 @@ import attrs
 
 from mcp_core.errors import LimitExceeded
 from mcp_core.http.header_parameters import InvalidParamHeader, param_headers
-from mcp_core.schema.validation import InvalidSchema, compile_schema
+from mcp_core.schema.validation import InvalidSchema, SchemaLimits, compile_schema
 from mcp_server.errors import RegistrationError
 from mcp_server.schema.signature import InvalidArguments, read_signature
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from mcp_server.schema.depends import Depends
 
 __all__ = ["GivenParameters", "given_parameters"]
+
+_LIMITS: Final = SchemaLimits(subschemas=100_000)
+"""Higher than for schemas of peers, because the author chose the schema. Those of large HTTP APIs have 12,000."""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +77,7 @@ def given_parameters(function: Function, schema: JsonObject, *, injected: Collec
         )
     kept: Final = copy.deepcopy(schema)
     try:
-        headers, validator = param_headers(kept), compile_schema(kept)
+        headers, validator = param_headers(kept), compile_schema(kept, limits=_LIMITS)
     except (InvalidParamHeader, InvalidSchema, LimitExceeded) as error:
         raise RegistrationError(f"{signature.owner}: input_schema: {error}") from error
     return GivenParameters(
