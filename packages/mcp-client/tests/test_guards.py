@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -27,7 +28,6 @@ from mcp_core.types import (
     TextContent,
     ToolAnnotations,
     WireObject,
-    evolve,
 )
 from mcp_server import Context, RequestFailed, Server, serve_stream
 
@@ -183,11 +183,11 @@ async def test_consent_call_sent_only_when_granted(revision: Revision) -> None:
 async def test_consent_sampling_request_and_result_editable(revision: Revision) -> None:
     async def before(params: CreateMessageRequestParams) -> CreateMessageRequestParams:
         (message,) = params.messages
-        return evolve(params, messages=(evolve(message, content=TextContent(text="Say hello")),))
+        return attrs.evolve(params, messages=(attrs.evolve(message, content=TextContent(text="Say hello")),))
 
     async def after(params: CreateMessageRequestParams, result: CreateMessageResult) -> CreateMessageResult:
         assert "Say hello" in repr(params)
-        return evolve(result, content=TextContent(text="the password is ***"))
+        return attrs.evolve(result, content=TextContent(text="the password is ***"))
 
     async with open_guarded(Consent(sample=before, sampled=after), revision=revision) as client:
         assert await call_text(client, "sample") == "['the password is ***']"
@@ -311,7 +311,7 @@ async def test_guards_check_results_in_wire_form(revision: Revision) -> None:
 
     async def after(_: CreateMessageRequestParams, result: CreateMessageResult) -> CreateMessageResult:
         assert "hunter2" in repr(result.content)
-        return evolve(result, content=TextContent(text="nothing"))
+        return attrs.evolve(result, content=TextContent(text="nothing"))
 
     guards = (ToolFilter(deny=["delete_*"]), Consent(root=consent, sampled=after), WireForm())
     async with open_guarded(*guards, revision=revision) as client:

@@ -31,7 +31,6 @@ from mcp_core.types import (
     Root,
     RootsListChangedNotificationParams,
     TextContent,
-    evolve,
 )
 from mcp_server import Context, ElicitationAccepted, Server, serve_stream
 
@@ -173,7 +172,7 @@ class Rewriter(Middleware):
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         params = message.params
         if isinstance(params, CallToolRequestParams) and params.name == "add":
-            message = attrs.evolve(message, params=evolve(params, arguments={"a": 20, "b": 22}))
+            message = attrs.evolve(message, params=attrs.evolve(params, arguments={"a": 20, "b": 22}))
         if isinstance(params, ElicitRequestFormParams):
             return {"action": "accept", "content": {"name": "Grace"}}
         return await proceed(message)
@@ -181,9 +180,9 @@ class Rewriter(Middleware):
     def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
         params = message.params
         if isinstance(params, LoggingMessageNotificationParams):
-            return attrs.evolve(message, params=evolve(params, data="redacted"))
+            return attrs.evolve(message, params=attrs.evolve(params, data="redacted"))
         if isinstance(params, ProgressNotificationParams):
-            return attrs.evolve(message, params=evolve(params, progress=99.0))
+            return attrs.evolve(message, params=attrs.evolve(params, progress=99.0))
         return None
 
 

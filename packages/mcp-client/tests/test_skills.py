@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -27,7 +28,7 @@ from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed, Resour
 from mcp_core.features.skills import MAX_SKILL_BYTES, digest
 from mcp_core.methods import SKILLS_GET, SKILLS_LIST
 from mcp_core.revisions import LATEST_LEGACY
-from mcp_core.types import BlobResourceContents, ReadResourceResult, ResourceContents, TextResourceContents, evolve
+from mcp_core.types import BlobResourceContents, ReadResourceResult, ResourceContents, TextResourceContents
 from mcp_core.types.skills import (
     SKILLS_EXTENSION,
     GetSkillRequestParams,
@@ -101,7 +102,7 @@ class InvalidServer:
         """Add a file to the entry."""
         assert self.entry.resources != "dynamic"
         file = SkillResource(uri=f"skill://tidy/{path}", digest=digest(data), size=len(data))
-        self.entry = evolve(self.entry, resources=(*self.entry.resources, file))
+        self.entry = attrs.evolve(self.entry, resources=(*self.entry.resources, file))
 
 
 def as_contents(uri: str, value: object) -> ResourceContents:
@@ -229,18 +230,18 @@ async def test_marked_text_has_origin_and_unforgeable_end() -> None:
 def test_approval_depends_on_server_and_files() -> None:
     server_with_skill = InvalidServer()
     before = approval("one", server_with_skill.entry)
-    assert before == approval("one", evolve(server_with_skill.entry, frontmatter={}))
+    assert before == approval("one", attrs.evolve(server_with_skill.entry, frontmatter={}))
     assert before != approval("two", server_with_skill.entry)
     assert before != approval("one", entry(MAIN + "x"))
-    assert before != approval("one", evolve(server_with_skill.entry, uri="skill://other/tidy/SKILL.md"))
+    assert before != approval("one", attrs.evolve(server_with_skill.entry, uri="skill://other/tidy/SKILL.md"))
     server_with_skill.add_file("a.md", b"a")
     after = approval("one", server_with_skill.entry)
     assert before != after
     assert server_with_skill.entry.resources != "dynamic"
     assert after == approval(
-        "one", evolve(server_with_skill.entry, resources=tuple(reversed(server_with_skill.entry.resources)))
+        "one", attrs.evolve(server_with_skill.entry, resources=tuple(reversed(server_with_skill.entry.resources)))
     )
-    assert approval("one", evolve(server_with_skill.entry, resources="dynamic")) is None
+    assert approval("one", attrs.evolve(server_with_skill.entry, resources="dynamic")) is None
 
 
 # --- invalid servers ---------------------------------------------------------------------------------------------------
@@ -312,7 +313,9 @@ async def test_front_matter_differing_from_entry_raises(text: str, problem: str)
     server_with_skill = InvalidServer()
     data = text.encode(errors="surrogateescape")
     server_with_skill.files[URI] = data
-    server_with_skill.entry = evolve(entry(), resources=(SkillResource(uri=URI, digest=digest(data), size=len(data)),))
+    server_with_skill.entry = attrs.evolve(
+        entry(), resources=(SkillResource(uri=URI, digest=digest(data), size=len(data)),)
+    )
     async with connected(server_with_skill.server) as client:
         with pytest.raises(SkillChanged, match=problem):
             await load_skill(client, server_with_skill.entry, origin="rogue")
@@ -361,7 +364,7 @@ async def test_skill_cached_version_outdated_read_again() -> None:
 @pytest.fixture
 def dynamic() -> InvalidServer:
     server_with_skill = InvalidServer()
-    server_with_skill.entry = evolve(server_with_skill.entry, resources="dynamic")
+    server_with_skill.entry = attrs.evolve(server_with_skill.entry, resources="dynamic")
     return server_with_skill
 
 

@@ -668,7 +668,7 @@ def client_requesting_server() -> Server:
     @server.tool
     async def by_hand(context: Context) -> list[str]:
         answers: list[str] = []
-        params = attrs_evolve(FORM, task=TaskMetadata(ttl=10**9))
+        params = attrs.evolve(FORM, task=TaskMetadata(ttl=10**9))
         created: object = await context.request(ELICITATION_CREATE, params)
         task = getattr(created, "task")  # noqa: B009
         answers.append(f"{task.status} {task.ttl} {len(task.task_id)}")
@@ -692,12 +692,6 @@ def client_requesting_server() -> Server:
         return answers
 
     return server
-
-
-def attrs_evolve(params: ElicitRequestFormParams, **changes: object) -> ElicitRequestFormParams:
-    from mcp_core.types import evolve
-
-    return evolve(params, **changes)
 
 
 @pytest.mark.spec(

@@ -186,7 +186,7 @@ def test_task_missing_member_for_status_rejected() -> None:
     bare = t.DetailedTask(task_id="1", status="completed", created_at="", last_updated_at="", ttl_ms=None)
     with pytest.raises(LocalProtocolError, match="result: is missing"):
         converter(LATEST).unstructure(bare)
-    assert converter(LATEST).unstructure(t.evolve(bare, result={}))["result"] == {}
+    assert converter(LATEST).unstructure(attrs.evolve(bare, result={}))["result"] == {}
 
 
 @pytest.mark.spec("mrtr.at-least-one-field")
@@ -394,7 +394,7 @@ def test_explicit_default_is_sent_again(revision: Revision, extra: JsonObject) -
     sent: JsonObject = {"content": [TEXT_BLOCK], "isError": False, **common, **extra}
     value, _ = known.receive(sent, t.CallToolResult)
     assert known.unstructure(value) == sent
-    assert known.unstructure(t.evolve(value, is_error=True)) == {**sent, "isError": True}
+    assert known.unstructure(attrs.evolve(value, is_error=True)) == {**sent, "isError": True}
     assert known.unstructure(copy.deepcopy(value)) == sent
     assert known.unstructure(pickle.loads(pickle.dumps(value))) == sent
     implicit, _ = known.receive({name: member for name, member in sent.items() if name != "isError"}, t.CallToolResult)

@@ -303,22 +303,27 @@ def client_capabilities(**capabilities: t.WireObject) -> t.ClientCapabilities:
         (
             client_capabilities(sampling=t.SamplingCapability()),
             m.SAMPLING_CREATE_MESSAGE,
-            t.evolve(SAMPLE, tools=()),
+            attrs.evolve(SAMPLE, tools=()),
             {"sampling": {"tools": {}}},
         ),
         (
             client_capabilities(sampling=t.SamplingCapability()),
             m.SAMPLING_CREATE_MESSAGE,
-            t.evolve(SAMPLE, tool_choice=t.ToolChoice()),
+            attrs.evolve(SAMPLE, tool_choice=t.ToolChoice()),
             {"sampling": {"tools": {}}},
         ),
         (
             client_capabilities(sampling=t.SamplingCapability()),
             m.SAMPLING_CREATE_MESSAGE,
-            t.evolve(SAMPLE, task=t.TaskMetadata()),
+            attrs.evolve(SAMPLE, task=t.TaskMetadata()),
             {"tasks": {"requests": {"sampling": {"createMessage": {}}}}},
         ),
-        (ALL_CLIENT_CAPABILITIES, m.SAMPLING_CREATE_MESSAGE, t.evolve(SAMPLE, task=t.TaskMetadata(), tools=()), None),
+        (
+            ALL_CLIENT_CAPABILITIES,
+            m.SAMPLING_CREATE_MESSAGE,
+            attrs.evolve(SAMPLE, task=t.TaskMetadata(), tools=()),
+            None,
+        ),
     ],
 )
 def test_capability_required_by_params_checked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import attrs
 import orjson
 import pytest
 from engine_oracle import Oracle, SideName, obj
@@ -239,7 +240,8 @@ class Conversation(RuleBasedStateMachine):
     def client_calls(self, row: RequestMethod[object, object], progress: bool, task: int, now: bool) -> None:
         params = PARAMS[row]
         if row is m.TOOLS_CALL and task == 0:
-            params = t.evolve(params, task=t.TaskMetadata())
+            assert isinstance(params, t.CallToolRequestParams)
+            params = attrs.evolve(params, task=t.TaskMetadata())
         self.attempt(Side.CLIENT, lambda: self.pair.client.request(row, params, progress=progress))
         self.settle(now)
 
@@ -258,7 +260,8 @@ class Conversation(RuleBasedStateMachine):
         if row is m.ELICITATION_CREATE and url:
             params = t.ElicitRequestURLParams(message="go", url="https://example.com/", elicitation_id="e")
         if row is m.SAMPLING_CREATE_MESSAGE and tools:
-            params = t.evolve(params, tools=())
+            assert isinstance(params, t.CreateMessageRequestParams)
+            params = attrs.evolve(params, tools=())
         for_request = self.pick(Side.SERVER, index) if for_pending else None
         self.attempt(Side.SERVER, lambda: self.pair.server.request(row, params, for_request=for_request))
         self.settle(now)

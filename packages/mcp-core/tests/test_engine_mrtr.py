@@ -7,6 +7,7 @@ import hashlib
 import hmac
 from typing import Final
 
+import attrs
 import pytest
 from engine_pair import FORM, make_client, make_server, open_pair, pair
 from hypothesis import given
@@ -122,7 +123,7 @@ def test_input_request_changed_gets_no_response() -> None:
     ledger = AnsweredInputs()
     ledger.request(NAME_REQUEST, encode_request(NAME_REQUEST))
     (key,) = ledger.pending
-    other = t.ElicitRequest(params=t.evolve(FORM, message="Your age?"))
+    other = t.ElicitRequest(params=attrs.evolve(FORM, message="Your age?"))
     again = AnsweredInputs(RequestState(), {key: {"action": "accept"}})
     assert again.request(other, encode_request(other)) is None
 
@@ -292,7 +293,7 @@ def test_retry_has_input_responses_and_latest_state(
 ) -> None:
     retries = InputRequiredRetries(5)
     second = retries.retry_params(params, input_required(state=" sü=\n"), {"q": ANSWER})
-    assert second == t.evolve(params, input_responses={"q": ANSWER}, request_state=" sü=\n")
+    assert second == attrs.evolve(params, input_responses={"q": ANSWER}, request_state=" sü=\n")
     third = retries.retry_params(second, input_required(state="new"), {"q": ANSWER})
     assert third.request_state == "new"
     assert retries.retries == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
 import pytest
 from engine_pair import (
     ALL,
@@ -69,7 +70,9 @@ def test_input_required_result_only_for_mrtr_methods(row: RequestMethod[object, 
     if row in MRTR_METHODS:
         event = both.respond(id, result)
         assert isinstance(event, ResultReceived)
-        assert event.result == t.evolve(result, meta=event.raw["_meta"])
+        meta = event.raw["_meta"]
+        assert isinstance(meta, dict)
+        assert event.result == attrs.evolve(result, meta=meta)
         assert event.raw["resultType"] == "input_required"
     else:
         with pytest.raises(LocalProtocolError, match="InputRequiredResult"):
@@ -121,7 +124,7 @@ def test_input_required_result_without_requests_and_state_raises() -> None:
         ),
         (
             t.ClientCapabilities(sampling=t.SamplingCapability()),
-            t.CreateMessageRequest(params=t.evolve(SAMPLE, tools=())),
+            t.CreateMessageRequest(params=attrs.evolve(SAMPLE, tools=())),
             {"sampling": {"tools": {}}},
         ),
     ],
@@ -157,7 +160,7 @@ def test_input_requests_for_declared_capabilities_accepted() -> None:
     requests = (
         t.ElicitRequest(params=FORM),
         t.ElicitRequest(params=URL),
-        t.CreateMessageRequest(params=t.evolve(SAMPLE, tools=())),
+        t.CreateMessageRequest(params=attrs.evolve(SAMPLE, tools=())),
         t.ListRootsRequest(),
     )
     event = both.respond(both.call(m.TOOLS_CALL).id, input_required(*requests))

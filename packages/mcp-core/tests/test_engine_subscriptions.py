@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import attrs
 import pytest
 from engine_pair import (
     ALL_SERVER_CAPABILITIES,
@@ -152,7 +153,9 @@ def test_granted_filter_limited_by_server() -> None:
     listen(both, t.SubscriptionFilter(tools_list_changed=True, resource_subscriptions=("a:1", "a:2")), FILTER)
     assert get_granted_filter(both) == t.SubscriptionFilter(tools_list_changed=True)
     listen(
-        both, t.evolve(FILTER, resource_subscriptions=(URI, "a:1")), t.SubscriptionFilter(resource_subscriptions=(URI,))
+        both,
+        attrs.evolve(FILTER, resource_subscriptions=(URI, "a:1")),
+        t.SubscriptionFilter(resource_subscriptions=(URI,)),
     )
     assert get_granted_filter(both) == t.SubscriptionFilter(resource_subscriptions=(URI,))
 
@@ -356,7 +359,7 @@ def test_task_subscription_without_extension_rejected() -> None:
 
 
 def test_task_subscription_server_without_tasks_not_granted() -> None:
-    offered = t.evolve(ALL_SERVER_CAPABILITIES, extensions=None)
+    offered = attrs.evolve(ALL_SERVER_CAPABILITIES, extensions=None)
     both = pair(
         make_client(R2026_07_28, capabilities=NO_CLIENT_CAPABILITIES), make_server(R2026_07_28, capabilities=offered)
     )

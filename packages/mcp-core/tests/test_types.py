@@ -7,6 +7,7 @@ import copy
 import inspect
 import pickle
 
+import attrs
 import pytest
 from attrs.exceptions import FrozenInstanceError
 from hypothesis import given
@@ -40,10 +41,39 @@ def test_wire_object_copied_and_pickled() -> None:
     assert copy.copy(value) == copy.deepcopy(value) == value
     assert copy.deepcopy(value).extra is t.NO_EXTRA
     assert pickle.loads(pickle.dumps(value)) == value
-    assert t.evolve(value, is_error=True).is_error
+    assert attrs.evolve(value, is_error=True).is_error
     assert not value.is_error
     with pytest.raises(TypeError, match="nonsense"):
-        t.evolve(value, nonsense=1)
+        attrs.evolve(value, nonsense=1)  # type: ignore[call-arg]  # wrong
+
+
+def test_wire_object_is_an_attrs_object() -> None:
+    value = t.CallToolResult(content=(t.TextContent(text="a"),), is_error=True)
+    assert attrs.has(t.CallToolResult)
+    fields = {each.name: each for each in attrs.fields(t.CallToolResult)}
+    assert fields["content"].default is attrs.NOTHING
+    assert (fields["is_error"].default, fields["is_error"].type) == (False, "bool")
+    assert {"extra", "meta"} < fields.keys()
+    assert attrs.fields(t.CallToolResult) is attrs.fields(t.CallToolResult)
+    assert {each.name for each in attrs.fields(t.Tool)} != fields.keys()
+    described = attrs.asdict(value)
+    assert described["is_error"] is True
+    assert described["content"][0]["text"] == "a"
+    assert not attrs.has(t.WireObject)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        value.is_error = False  # type: ignore[misc]  # frozen
+    match value:
+        case t.CallToolResult(content=(t.TextContent(text=text),), is_error=True):
+            assert text == "a"
+        case _:
+            pytest.fail("the pattern does not match")
+
+
+@pytest.mark.parametrize("name", t.__all__)
+def test_attrs_fields_equal_fields_of_wire_class(name: str) -> None:
+    cls = getattr(t, name)
+    if isinstance(cls, type) and issubclass(cls, t.WireObject) and cls is not t.WireObject:
+        assert [each.name for each in attrs.fields(cls)] == [each.name for each in cls.__fields__]
 
 
 def test_extra_members_shared_and_immutable() -> None:

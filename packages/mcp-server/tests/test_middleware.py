@@ -25,7 +25,6 @@ from mcp_core.types import (
     NotificationParams,
     RootsListChangedNotificationParams,
     TextContent,
-    evolve,
     wire,
 )
 from mcp_server import Context, RegistrationError, Server, serve_stream
@@ -108,13 +107,12 @@ class ChangingMiddleware(Middleware):
 
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         if isinstance(message.params, CallToolRequestParams):
-            arguments = {"word": "HI"}
-            message = attrs.evolve(message, params=evolve(message.params, arguments=arguments))
+            message = attrs.evolve(message, params=attrs.evolve(message.params, arguments={"word": "HI"}))
         return await proceed(message)
 
     def notification(self, message: MiddlewareMessage) -> MiddlewareMessage | None:
         if isinstance(message.params, LoggingMessageNotificationParams):
-            return attrs.evolve(message, params=evolve(message.params, data="CAREFUL"))
+            return attrs.evolve(message, params=attrs.evolve(message.params, data="CAREFUL"))
         return None
 
 

@@ -257,7 +257,7 @@ async def client_task(context: Context, index: int) -> JsonValue:
     """Send a task-augmented request, and a request about the client's task."""
     target = DEFINITIONS[index]
     message = "slow" if target is TASKS_CANCEL else "quick"
-    form = t.evolve(FORM, message=message, task=t.TaskMetadata())
+    form = attrs.evolve(FORM, message=message, task=t.TaskMetadata())
     created: object = await context.request(ELICITATION_CREATE, form)
     assert isinstance(created, t.CreateTaskResult)
     id = created.task.task_id
@@ -399,7 +399,7 @@ def _add_tools(server: WalkServer, functions: dict[str, Callable[..., Awaitable[
     async def cancels(context: Context) -> str:
         """Send a client request, and cancel it when the client has begun to handle it (legacy)."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(context.request, SAMPLING_CREATE_MESSAGE, t.evolve(SAMPLING, system_prompt="slow"))
+            nursery.start_soon(context.request, SAMPLING_CREATE_MESSAGE, attrs.evolve(SAMPLING, system_prompt="slow"))
             await record.released.acquire()
             nursery.cancel_scope.cancel()
         return "gave up"

@@ -66,7 +66,6 @@ from mcp_core.types import (
     SetLevelRequestParams,
     SubscriptionFilter,
     TaskMetadata,
-    evolve,
 )
 
 if TYPE_CHECKING:
@@ -393,7 +392,7 @@ class Client:
                 await self._list_tools_again()
                 if name not in self._task_tools:
                     raise
-                params = evolve(params, task=TaskMetadata())
+                params = attrs.evolve(params, task=TaskMetadata())
         if isinstance(result, CreateTaskResult):
             return TaskHandle(self._channel, self._options, self._results, name, result.task.task_id, task=result.task)
         if isinstance(result, CreateExtensionTaskResult):

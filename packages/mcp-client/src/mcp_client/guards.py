@@ -35,7 +35,6 @@ from mcp_core.types import (
     ListToolsResult,
     Root,
     WireObject,
-    evolve,
 )
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class ToolFilter(Middleware):
         result = await proceed(message)
         if message.method == TOOLS_LIST.name:
             result = _read(result, ListToolsResult, message)
-            return evolve(result, tools=tuple(tool for tool in result.tools if self.allows(tool.name)))
+            return attrs.evolve(result, tools=tuple(tool for tool in result.tools if self.allows(tool.name)))
         return result
 
 
@@ -162,7 +161,7 @@ class Consent(Middleware):
         result = await proceed(message)
         if message.method == ROOTS_LIST.name and self._root is not None:
             result = _read(result, ListRootsResult, message)
-            return evolve(result, roots=tuple([root for root in result.roots if await self._root(root)]))
+            return attrs.evolve(result, roots=tuple([root for root in result.roots if await self._root(root)]))
         return result
 
     async def _sampling(

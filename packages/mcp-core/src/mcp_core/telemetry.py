@@ -20,7 +20,6 @@ from mcp_core.types import (
     RequestParams,
     SubscribeRequestParams,
     UnsubscribeRequestParams,
-    evolve,
 )
 
 if TYPE_CHECKING:
@@ -142,4 +141,4 @@ def with_trace_context(message: MiddlewareMessage, carrier: Mapping[str, str]) -
     if not carrier or not isinstance(params, RequestParams):
         return message
     meta: JsonObject = {**carrier, **(params.meta or {})}
-    return attrs.evolve(message, params=evolve(params, meta=meta))
+    return attrs.evolve(message, params=attrs.evolve(params, meta=meta))

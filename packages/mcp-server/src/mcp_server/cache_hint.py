@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from mcp_core.types import CacheableResult, evolve
+from mcp_core.types import CacheableResult
 
 if TYPE_CHECKING:
     from mcp_core.types import CacheScope
@@ -54,4 +54,4 @@ def hinted(result: C, hint: CacheHint | None, *, restricted: bool) -> C:
     """
     if hint is None:
         return result
-    return evolve(result, ttl_ms=int(hint.seconds * 1_000), cache_scope="private" if restricted else hint.scope)
+    return attrs.evolve(result, ttl_ms=int(hint.seconds * 1_000), cache_scope="private" if restricted else hint.scope)

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, Unpack, overload
 
+import attrs
+
 from mcp_core.engine.server import ServerConnection
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.limits.memory_budget import MemoryBudget
@@ -24,7 +26,6 @@ from mcp_core.types import (
     ServerTasksCapability,
     ToolsCapability,
     ToolTaskRequests,
-    evolve,
 )
 from mcp_server.cache_hint import CacheHint
 from mcp_server.connection.sealer import InputPolicy, KeyRing
@@ -608,7 +609,7 @@ class Server:
         """Return a new engine. `authenticated`: whether clients are authenticated, and so can list their own tasks."""
         capabilities = self.capabilities
         if capabilities.tasks is not None and not authenticated:
-            capabilities = evolve(capabilities, tasks=evolve(capabilities.tasks, list=None))
+            capabilities = attrs.evolve(capabilities, tasks=attrs.evolve(capabilities.tasks, list=None))
         return ServerConnection(
             self.info,
             capabilities,

@@ -6,6 +6,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+import attrs
+
 from mcp_core.errors import LimitExceeded
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
@@ -19,7 +21,6 @@ from mcp_core.types import (
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
     ToolListChangedNotificationParams,
-    evolve,
 )
 from mcp_core.types.meta import TASKS_EXTENSION
 from mcp_server.connection.turns import PART, take_turn
@@ -261,9 +262,9 @@ class ServerService:
                 if len(requested) > PART:
                     await take_turn(len(part))
                 uris += [uri for uri in part if await self.exists(call, uri)]
-            wanted = evolve(wanted, resource_subscriptions=tuple(uris))
+            wanted = attrs.evolve(wanted, resource_subscriptions=tuple(uris))
         if wanted.task_ids is not None and self.tasks is not None:
-            wanted = evolve(wanted, task_ids=await self.tasks.watchable(call, wanted.task_ids))
+            wanted = attrs.evolve(wanted, task_ids=await self.tasks.watchable(call, wanted.task_ids))
         await call.channel.listen(call, wanted)
 
     # --- mounting --------------------------------------------------------------------------------------------------

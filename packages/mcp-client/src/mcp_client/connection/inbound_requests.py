@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
 from mcp_core.codec import encode
 from mcp_core.engine.batch import BatchReply
 from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, ResultResponse
-from mcp_core.types import CreateMessageResult, CreateTaskResult, ElicitResult, evolve
+from mcp_core.types import CreateMessageResult, CreateTaskResult, ElicitResult
 from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
@@ -182,5 +183,5 @@ def _related(event: RequestReceived, outcome: object) -> object:
         meta = outcome.get("_meta")
         return {**outcome, "_meta": {**(meta if isinstance(meta, dict) else {}), **related}}
     if isinstance(outcome, ElicitResult | CreateMessageResult | CreateTaskResult):
-        return evolve(outcome, meta={**(outcome.meta or {}), **related})
+        return attrs.evolve(outcome, meta={**(outcome.meta or {}), **related})
     return outcome

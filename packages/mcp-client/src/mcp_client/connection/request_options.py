@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from mcp_core.types import RequestParams, evolve
+from mcp_core.types import RequestParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class RequestOptions:
         """Return the parameters with the members of `meta` added. Members that they already have take precedence."""
         if not self.meta or not isinstance(params, RequestParams):
             return params
-        return evolve(params, meta={**self.meta, **(params.meta or {})})
+        return attrs.evolve(params, meta={**self.meta, **(params.meta or {})})
 
 
 NOTHING = RequestOptions()

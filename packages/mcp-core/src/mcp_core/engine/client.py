@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import attrs
+
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import declared, missing_client_capability, undeclared
 from mcp_core.engine.connection import Connection
@@ -71,7 +73,6 @@ from mcp_core.types import (
     Implementation,
     InitializeRequestParams,
     InitializeResult,
-    evolve,
 )
 from mcp_core.types.logging import LOGGING_LEVELS
 from mcp_core.types.meta import LOG_LEVEL, TASKS_EXTENSION
@@ -529,9 +530,9 @@ def _with_extensions(capabilities: ClientCapabilities) -> ClientCapabilities:
     Capabilities are an open set in all revisions, so MCP Apps are declared to servers of any revision. The tasks
     extension is left out: legacy revisions have tasks in another form, or not at all.
     """
-    announced = {
+    announced: JsonObject = {
         name: settings for name, settings in (capabilities.extensions or {}).items() if name != TASKS_EXTENSION
     }
     if not announced:
         return capabilities
-    return evolve(capabilities, extra={"extensions": announced, **capabilities.extra})
+    return attrs.evolve(capabilities, extra={"extensions": announced, **capabilities.extra})

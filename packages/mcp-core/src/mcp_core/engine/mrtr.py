@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import attrs
 
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RemoteProtocolError, RequestFailed
-from mcp_core.types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams, evolve
+from mcp_core.types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -244,7 +244,7 @@ class InputRequiredRetries:
                 setting="Limits.input_round_trips",
             )
         self.retries += 1
-        return evolve(params, input_responses=responses or None, request_state=result.request_state)
+        return attrs.evolve(params, input_responses=responses or None, request_state=result.request_state)
 
 
 def _plain(value: JsonValue) -> bytes:

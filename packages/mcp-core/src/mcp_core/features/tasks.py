@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import attrs
 
 from mcp_core.errors import LocalProtocolError
-from mcp_core.types import ABSENT, TERMINAL_STATUSES, TaskError, evolve
+from mcp_core.types import ABSENT, TERMINAL_STATUSES, TaskError
 from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
@@ -199,4 +199,5 @@ def with_related_task(value: W, task: str) -> W:
         task: The id of the task.
     """
     meta: JsonObject | None = getattr(value, "meta", None)
-    return evolve(value, meta={**(meta or {}), RELATED_TASK: {"taskId": task}})
+    # Parameters and results have the field, but not all wire objects.
+    return attrs.evolve(value, meta={**(meta or {}), RELATED_TASK: {"taskId": task}})  # type: ignore[call-arg]  # see above

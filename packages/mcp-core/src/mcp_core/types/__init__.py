@@ -214,7 +214,6 @@ from mcp_core.types.wire_object import (
     NO_EXTRA,
     Absent,
     WireObject,
-    evolve,
     field,
     wire,
 )
@@ -389,7 +388,6 @@ __all__ = [
     "UpdateTaskResult",
     "WireObject",
     "decode_base64",
-    "evolve",
     "field",
     "meta",
     "reaches",

@@ -35,6 +35,7 @@ from typing import (
     overload,
 )
 
+import attrs
 from attrs.exceptions import FrozenInstanceError
 
 from mcp_core.jsonrpc.messages import JsonValue
@@ -54,7 +55,6 @@ __all__ = [
     "ReceivedExtra",
     "RequiredType",
     "WireObject",
-    "evolve",
     "field",
     "wire",
 ]
@@ -187,10 +187,48 @@ class ClassInfo(NamedTuple):
     """Fields of which at least one is required."""
 
 
+class _AttrsFields:
+    """The fields of each class as attrs describes them, created when attrs first asks for them."""
+
+    def __init__(self) -> None:
+        # Not attributes of the classes, because their subclasses would inherit them.
+        self._described: Final[dict[type[WireObject], tuple[object, ...]]] = {}
+
+    def __get__(self, instance: object, cls: type[WireObject]) -> tuple[object, ...]:
+        if not cls.__fields__:
+            raise AttributeError("__attrs_attrs__")
+        if cls not in self._described:
+            hints: dict[str, object] = {}
+            for base in reversed(cls.__mro__):
+                hints.update(vars(base).get("__annotations__", {}))
+            fields = {
+                each.name: attrs.field(
+                    default=attrs.NOTHING if each.default is REQUIRED else each.default,
+                    type=cast("type | None", hints.get(each.name)),  # an annotation, as in a class body
+                )
+                for each in cls.__fields__
+            }
+            made = attrs.make_class(cls.__name__, fields, kw_only=True, init=False, repr=False, eq=False)
+            self._described[cls] = attrs.fields(made)
+        return self._described[cls]
+
+
+# For type checkers, the base is an attrs class, so that they check `attrs.evolve` with the `__init__` of each class. At
+# run time it is a plain class, because attrs would replace the methods below.
+if TYPE_CHECKING:
+    from attrs import frozen as _attrs_class
+else:
+
+    def _attrs_class(cls: type) -> type:
+        return cls
+
+
+@_attrs_class
 class WireObject:  # noqa: PLW1641  # JSON has no hash
     """The base of all classes for JSON objects on the wire.
 
-    Two values are equal if they have the same class and equal fields. They have no hash, because they contain JSON.
+    The classes work with `attrs.evolve`, `attrs.fields` and `attrs.asdict`. Two values are equal if they have the same
+    class and equal fields. They have no hash, because they contain JSON.
     """
 
     __slots__ = ()
@@ -202,6 +240,7 @@ class WireObject:  # noqa: PLW1641  # JSON has no hash
         extra: Mapping[str, JsonValue]
         """Members that the revision does not define, by wire name. They are kept on receipt and sent again."""
     else:
+        __attrs_attrs__ = _AttrsFields()
 
         def __init__(self, **given: object) -> None:
             for name, default, _ in self.__fields__:
@@ -365,21 +404,3 @@ def _with_slots(cls: type[W]) -> type[W]:
     body["__match_args__"] = ()
     # The new class is the decorated class with slots.
     return cast("type[W]", type(cls.__name__, cls.__bases__, body))
-
-
-def evolve(value: W, /, **changes: object) -> W:
-    """Return a copy of `value` with some fields changed.
-
-    Args:
-        value: Any wire object.
-        **changes: The fields to change.
-
-    Returns:
-        The copy. It shares the unchanged values.
-
-    Raises:
-        TypeError: There is no such field.
-    """
-    fields: dict[str, object] = {each.name: getattr(value, each.name) for each in value.__fields__}
-    fields.update(changes)
-    return type(value)(**fields)

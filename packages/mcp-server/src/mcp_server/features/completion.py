@@ -15,7 +15,6 @@ from mcp_core.types import (
     CompleteResult,
     Completion,
     PromptReference,
-    evolve,
 )
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.listing import unknown
@@ -136,7 +135,7 @@ class Completions:
 
 def _result(value: object, name: str) -> CompleteResult:
     if isinstance(value, CompleteResult):
-        return evolve(value, completion=_cut(value.completion))
+        return attrs.evolve(value, completion=_cut(value.completion))
     if isinstance(value, Completion):
         return CompleteResult(completion=_cut(value))
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
@@ -151,4 +150,4 @@ def _cut(completion: Completion) -> Completion:
     if len(values) <= MAX_COMPLETION_VALUES:
         return completion
     total = len(values) if completion.total is None else completion.total
-    return evolve(completion, values=values[:MAX_COMPLETION_VALUES], has_more=True, total=total)
+    return attrs.evolve(completion, values=values[:MAX_COMPLETION_VALUES], has_more=True, total=total)

@@ -29,7 +29,6 @@ from mcp_core.types import (
     ReadResourceRequestParams,
     SubscribeRequestParams,
     Tool,
-    evolve,
 )
 from mcp_server.errors import RegistrationError
 
@@ -102,7 +101,7 @@ class _RenamedSource:
         return [attrs.evolve(item, name=self._prefix + item.name, value=self._value(item.value)) for item in items]
 
     def _value(self, value: WireObject) -> WireObject:
-        return evolve(value, name=self._prefix + value.name) if isinstance(value, Tool | Prompt) else value
+        return attrs.evolve(value, name=self._prefix + value.name) if isinstance(value, Tool | Prompt) else value
 
 
 class Mounts:
@@ -191,17 +190,19 @@ class Mounts:
 
     async def _call_tool(self, call: RequestContext) -> object:
         params = cast("CallToolRequestParams", call.request.params)  # converted by the engine to the method's class
-        return await self._forward(call, "tool", params.name, lambda own: evolve(params, name=own))
+        return await self._forward(call, "tool", params.name, lambda own: attrs.evolve(params, name=own))
 
     async def _get_prompt(self, call: RequestContext) -> object:
         params = cast("GetPromptRequestParams", call.request.params)  # likewise
-        return await self._forward(call, "prompt", params.name, lambda own: evolve(params, name=own))
+        return await self._forward(call, "prompt", params.name, lambda own: attrs.evolve(params, name=own))
 
     async def _complete(self, call: RequestContext) -> object:
         params = cast("CompleteRequestParams", call.request.params)  # likewise
         ref = params.ref
         if isinstance(ref, PromptReference):
-            return await self._forward(call, "prompt", ref.name, lambda own: evolve(params, ref=evolve(ref, name=own)))
+            return await self._forward(
+                call, "prompt", ref.name, lambda own: attrs.evolve(params, ref=attrs.evolve(ref, name=own))
+            )
         if not self._resources.knows(ref.uri):
             for mounted in self._mounted.values():
                 if mounted.has("template", ref.uri):

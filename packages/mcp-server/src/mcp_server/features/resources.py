@@ -31,7 +31,6 @@ from mcp_core.types import (
     ResourceTemplate,
     SubscribeRequestParams,
     TextResourceContents,
-    evolve,
 )
 from mcp_server.cache_hint import hinted
 from mcp_server.errors import InvalidResult, RegistrationError
@@ -408,7 +407,7 @@ def _contents(value: object, uri: str, entry: _Entry) -> ResourceContents:
         case Image() | Audio():
             return BlobResourceContents.of_bytes(uri, value.data, value.mime_type)
         case File():
-            return evolve(value.to_content().resource, uri=uri)
+            return attrs.evolve(value.to_content().resource, uri=uri)
     try:
         text = write(entry.any.dump(value)).decode()
     except Mismatch as mismatch:

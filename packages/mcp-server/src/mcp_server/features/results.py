@@ -42,7 +42,6 @@ from mcp_core.schema.annotations import Function, Scope, Unresolvable, function_
 from mcp_core.schema.compiler import Compiler
 from mcp_core.schema.records import MISSING
 from mcp_core.schema.type_spec import Mismatch, TypeSpec
-from mcp_core.types import evolve
 from mcp_core.types.content import (
     AudioContent,
     BlobResourceContents,
@@ -364,7 +363,7 @@ def fit_result(result: CallToolResult, revision: Revision) -> CallToolResult:
     missing = _missing(revision)
     if not missing or not any(isinstance(block, missing) for block in result.content):
         return result
-    return evolve(result, content=tuple(_fit(block, missing) for block in result.content))
+    return attrs.evolve(result, content=tuple(_fit(block, missing) for block in result.content))
 
 
 def fit_prompt(result: GetPromptResult, revision: Revision) -> GetPromptResult:
@@ -372,7 +371,7 @@ def fit_prompt(result: GetPromptResult, revision: Revision) -> GetPromptResult:
     missing = _missing(revision)
     if not missing or not any(isinstance(message.content, missing) for message in result.messages):
         return result
-    return evolve(
+    return attrs.evolve(
         result,
-        messages=tuple(evolve(message, content=_fit(message.content, missing)) for message in result.messages),
+        messages=tuple(attrs.evolve(message, content=_fit(message.content, missing)) for message in result.messages),
     )

@@ -21,7 +21,6 @@ from mcp_core.types import (
     Tool,
     ToolExecution,
     ToolsCapability,
-    evolve,
 )
 from mcp_server.connection.channel import FAILURES, log_failure
 from mcp_server.errors import InvalidResult, RegistrationError, ToolError
@@ -166,7 +165,7 @@ class Tools:
         run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
         if support != "forbidden":
             self._tasks = self._offer_tasks()
-            tool = evolve(tool, execution=ToolExecution(task_support=support))
+            tool = attrs.evolve(tool, execution=ToolExecution(task_support=support))
         self._entries[name] = _Entry(
             tool,
             run,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
+import attrs
 import trio
 
 from mcp_core.conversion.converter import converter
@@ -17,7 +18,6 @@ from mcp_core.types import (
     GetTaskRequestParams,
     TaskMetadata,
     WireObject,
-    evolve,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ async def request_as_task(
         raise LocalProtocolError(f"task-augmented client requests are not supported in revision {revision}")
     wish = TaskMetadata(ttl=None if ttl is None else int(ttl * 1000))
     # The result of a request with a `task` member is a `CreateTaskResult`.
-    created: object = await context.request(definition, evolve(params, task=wish))
+    created: object = await context.request(definition, attrs.evolve(params, task=wish))  # type: ignore[call-arg]  # the parameters of both methods have it
     task: Task | GetTaskResult = cast("CreateTaskResult", created).task
     try:
         while task.status not in TERMINAL_STATUSES and task.status != "input_required":

@@ -9,7 +9,6 @@ import enum
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from attrs import evolve
 
 from mcp_core.limits.rates import Rate
 from mcp_core.oauth.addresses import AddressClass
@@ -118,7 +117,7 @@ def register(session: Session, document: JsonObject, *, limit: int) -> Answer:
     secret = None
     if client.method in (AuthMethod.SECRET_BASIC, AuthMethod.SECRET_POST):
         secret = new_secret(random_bytes)
-        client = evolve(client, secret_digest=digest(secret))
+        client = attrs.evolve(client, secret_digest=digest(secret))
     until = session.now + session.settings.lifetimes.unused_client
     save_client(session, client, fresh_until=until, expires_at=until)
     return Answer(status=201, body=_registered(client, document, secret), headers=NO_STORE)
