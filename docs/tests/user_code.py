@@ -7,6 +7,7 @@ import datetime
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict, assert_type
 
 import attrs
+import httpx
 import msgspec
 import pydantic
 
@@ -23,6 +24,7 @@ from mcp_client import (
 )
 from mcp_client.group import open_group
 from mcp_core.jsonrpc.messages import JsonValue
+from mcp_core.types import TextContent
 from mcp_server import Context, ElicitationAccepted, Param, Server, SyncContext
 
 if TYPE_CHECKING:
@@ -95,6 +97,16 @@ async def book_later(context: Context) -> str:
 async def ask_user(form: ElicitRequestFormParams) -> dict[str, object] | ElicitationDeclined:
     """Return the content of the form."""
     return {"name": form.message, "on": datetime.date(2026, 7, 28)} if form.message else ElicitationDeclined()
+
+
+def serve_api() -> Server:
+    """Serve an HTTP API, of which `GET` operations are resources."""
+    assert_type(attrs.evolve(TextContent(text="a"), text="b"), TextContent)
+    return Server.from_openapi(
+        {"openapi": "3.1.0"},
+        client=httpx.AsyncClient(base_url="https://shop.example"),
+        expose=lambda operation: "resource" if operation.method == "GET" else "tool",
+    )
 
 
 async def use_client() -> None:

@@ -1,5 +1,7 @@
 """The strict run of mypy over all sources, tests, scripts and examples, also those in the pages of the documentation.
 
+Then pyright checks that each public name of the packages has a type.
+
 Test modules of two packages may have the same name (`test_stdio`), which one run of mypy does not allow: their
 folders (`mcp-client`) are not Python names, so mypy cannot distinguish them. Therefore one run checks the sources and
 the folders with Python names, and one run the tests of each package. They share a cache, so that a module is parsed once.
@@ -7,6 +9,7 @@ the folders with Python names, and one run the tests of each package. They share
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -18,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from documentation.markdown_blocks import blocks, pages
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("mcp_core", "mcp_client", "mcp_server", "mcp_conformance")
 PLAIN = ("conformance", "docs", "scripts", "noxfile.py", "packages/conftest.py")
 
 
@@ -60,8 +64,25 @@ def examples(root: Path, folder: Path) -> list[str]:
     return files
 
 
+def is_complete(package: str) -> bool:
+    """Return whether pyright knows the type of each public name of a package. Print the names that it does not know."""
+    # pyright finds the packages through the first `python` of the path.
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    run = subprocess.run(
+        [sys.executable, "-m", "basedpyright", "--verifytypes", package, "--ignoreexternal"],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode or "Type completeness score: 100%" not in run.stdout:
+        print(run.stdout, run.stderr, sep="\n")
+        return False
+    return True
+
+
 def main() -> int:
-    """Run mypy and return the exit status: 0 if all runs pass."""
+    """Run both type checkers and return the exit status: 0 if all runs pass."""
     with tempfile.TemporaryDirectory() as folder:
         statuses = [
             subprocess.run(
@@ -69,6 +90,7 @@ def main() -> int:
             ).returncode
             for paths in [*runs(ROOT), examples(ROOT, Path(folder))]
         ]
+    statuses += [not is_complete(package) for package in PACKAGES]
     return max(statuses)
 
 
