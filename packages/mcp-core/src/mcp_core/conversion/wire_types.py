@@ -54,7 +54,7 @@ class ScalarKind(enum.Enum):
     """True or false."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Scalar:
     """A scalar: string, number or boolean."""
 
@@ -62,7 +62,7 @@ class Scalar:
     """The kind of the scalar."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Enumeration:
     """A string from a fixed set."""
 
@@ -70,12 +70,12 @@ class Enumeration:
     """The allowed strings."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class AnyJson:
     """Any JSON value, including `null`."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class ObjectJson:
     """A JSON object that is not converted."""
 
@@ -83,7 +83,7 @@ class ObjectJson:
     """For a JSON Schema: the required type of its root."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Array:
     """An array of items of one form."""
 
@@ -91,7 +91,7 @@ class Array:
     """The form of the items."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Dictionary:
     """An object with arbitrary names."""
 
@@ -99,7 +99,7 @@ class Dictionary:
     """The form of the values."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Ref:
     """An object of a wire class."""
 
@@ -107,7 +107,7 @@ class Ref:
     """The wire class."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Choice:
     """A union of forms."""
 

@@ -70,7 +70,7 @@ class Strength(enum.Enum):
     SHOULD_NOT = "should not"
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Rule:
     """The effect of a kind of message in a state. A kind without a rule must not be sent in that state."""
 
@@ -132,7 +132,7 @@ class Violation(Exception):
         return LocalProtocolError(self.message, code=self.code, anchor=self.anchor)
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Lifecycle:
     """The state of one legacy session."""
 
