@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from mcp_core.schema.type_spec import InvalidArguments, Param
 from mcp_core.types.prompts import PromptArgument
-from mcp_server.errors import RegistrationError
 from mcp_server.schema.text_arguments import PromptParameters, prompt_arguments
 
 
@@ -77,6 +76,13 @@ def test_arguments_from_signature_and_docstring() -> None:
         (Literal["1", 2], "1", "1"),
         (datetime.date, "2026-07-28", datetime.date(2026, 7, 28)),
         (Annotated[int, Param(minimum=1)], "1", 1),
+        (list[str], ' ["a"]', ["a"]),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+        (list[int] | None, "null", None),
+        (list[int] | str, "[1]", [1]),
+        (list[int] | str, "[a]", "[a]"),
+        (list[int] | str, '["a"]', '["a"]'),
+        (object, "[1]", "[1]"),
     ],
 )
 def test_text_converted_to_parameter_type(hint: object, text: str, value: object) -> None:
@@ -97,6 +103,12 @@ def test_text_converted_to_parameter_type(hint: object, text: str, value: object
         (Level, "3", "expected one of 1, 2"),
         (datetime.date, "2026", "expected a date"),
         (Annotated[int, Param(minimum=1)], "0", "at least 1"),
+        (list[int], "1", "expected an array"),
+        (list[int], "[1", "expected an array"),
+        (list[int], "[1.5]", "x[0]: expected an integer, got 1.5"),
+        (list[int], '{"a": 1}', "expected an array"),
+        (dict[str, int], "[" * 200 + "]" * 200, "over the limit of 128"),
+        (list[str], '["\ud800"]', "expected an array"),
     ],
 )
 def test_text_not_matching_type_raises(hint: object, text: str, message: str) -> None:
@@ -114,10 +126,11 @@ def test_argument_not_text_missing_or_unknown_raises() -> None:
         parameters_of(str).bind({"x": "1", "y": "2"})
 
 
-@pytest.mark.parametrize("hint", [list[str], dict[str, int], tuple[int, int], list])
-def test_type_without_text_form_raises(hint: object) -> None:
-    with pytest.raises(RegistrationError, match="parameter 'x'"):
-        parameters_of(hint)
+def test_argument_with_json_described_as_such() -> None:
+    (argument,) = parameters_of(list[int]).arguments
+    assert argument.description == "JSON: an array"
+    (argument,) = parameters_of(Annotated[list[int], Param(description="The pages.")]).arguments
+    assert argument.description == "The pages. (JSON: an array)"
 
 
 @given(st.integers(-(10**300), 10**300) | st.booleans() | st.floats(allow_nan=False, allow_infinity=False))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import datetime
 import enum
+import pathlib
 import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, ForwardRef, Literal, TypeAlias, Union, get_args, get_origin
 
@@ -45,11 +47,15 @@ __all__ = ["Form", "form_schema"]
 
 _FormFormat: TypeAlias = Literal["email", "uri", "date", "date-time"]
 _FORMATS: Final[dict[str, _FormFormat]] = {"email": "email", "uri": "uri", "date": "date", "date-time": "date-time"}
-_TEXTS: Final[dict[object, str | None]] = {str: None, datetime.date: "date", datetime.datetime: "date-time"}
+_TEXTS: Final[dict[object, str | None]] = {
+    str: None,
+    pathlib.Path: None,
+    pathlib.PurePath: None,
+    datetime.date: "date",
+    datetime.datetime: "date-time",
+}
 _SEVERAL: Final = (list, set, frozenset, tuple, Sequence)
-_ADVICE: Final = (
-    "a form has fields of type str, int, float, bool, date, datetime, Enum, Literal, or a list of one of the last two"
-)
+_ADVICE: Final = "a form has fields of type str, int, float, bool, Path, date, datetime, Enum, Literal, or a list of one of the last two"
 
 
 @attrs.frozen(kw_only=True)
@@ -203,6 +209,10 @@ def _bare(member: Member, compiler: Compiler) -> tuple[object, Param]:
         elif get_origin(hint) is Annotated:
             hint, *more = get_args(hint)
             marks = [*more, *marks]
+        elif isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        elif type(hint).__name__ == "TypeAliasType":  # of `type X = ...`, which Python 3.11 does not have
+            hint = getattr(hint, "__value__", object)
         elif get_origin(hint) in (Union, types.UnionType) and not member.required:
             rest = [argument for argument in get_args(hint) if argument is not type(None)]
             if len(rest) != 1:

@@ -1,6 +1,7 @@
 """The arguments of a prompt: strings on the wire, typed values for the function.
 
-Spec: server/prompts#prompt. A user types the arguments, so the type of the parameter decides how a string is read.
+Spec: server/prompts#prompt. A user types the arguments, so the type of the parameter decides how a string is read:
+numbers, booleans and null as in JSON, lists and objects as JSON, anything else as the string.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.json_text import read
+from mcp_core.limits import SERVER_LIMITS
 from mcp_core.schema.compiler import Compiler
 from mcp_core.schema.records import load_members, plan
 from mcp_core.schema.type_spec import Load, Mismatch, TypeSpec, describe
@@ -31,7 +34,7 @@ __all__ = ["PromptParameters", "prompt_arguments"]
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WORDS: Final[Mapping[str, JsonValue]] = {"true": True, "false": False, "null": None}
-_SINGLE: Final = frozenset({"string", "integer", "number", "boolean", "null"})
+_NESTED: Final = frozenset({"array", "object"})
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +82,7 @@ def prompt_arguments(
         The parameters of the function.
 
     Raises:
-        RegistrationError: A parameter has no type or cannot be read from a string, or an annotation cannot be evaluated.
+        RegistrationError: A parameter has no type, or an annotation cannot be evaluated.
     """
     signature = read_signature(function, injected)
     compiler = Compiler(signature.owner, error=RegistrationError, converter=converter)
@@ -89,15 +92,13 @@ def prompt_arguments(
     for member in signature.members:
         compiler.at(f"parameter {member.name!r}")
         spec = compiler.spec(member.hint, member.scope)
-        if spec.schema and not spec.kinds <= _SINGLE:
-            raise compiler.failure(f"the arguments of a prompt are strings, which cannot represent {spec.expected}")
         specs[member.name] = (attrs.evolve(spec, load=_from_text(spec)), member.required)
         said, title = spec.schema.get("description"), spec.schema.get("title")
         arguments.append(
             PromptArgument(
                 name=member.name,
                 title=title if isinstance(title, str) else None,
-                description=said if isinstance(said, str) else member.description,
+                description=_described(spec, said if isinstance(said, str) else member.description),
                 required=member.required,
             )
         )
@@ -108,6 +109,13 @@ def prompt_arguments(
         plan=plan(specs),
         binding=signature.binding,
     )
+
+
+def _described(spec: TypeSpec, description: str | None) -> str | None:
+    """Return the description of an argument, which states that it is JSON if a user could not know it otherwise."""
+    if not spec.schema or not spec.kinds & _NESTED:
+        return description
+    return f"{description} (JSON: {spec.expected})" if description else f"JSON: {spec.expected}"
 
 
 def _from_text(spec: TypeSpec) -> Load:
@@ -124,11 +132,36 @@ def _from_text(spec: TypeSpec) -> Load:
             except Mismatch:
                 if "string" not in spec.kinds:
                     raise
+        nested = _nested(value, spec)
+        if nested is not None and ("string" not in spec.kinds or _fits(nested, spec)):
+            return spec.load(nested)
         if "string" in spec.kinds:
             return spec.load(value)
         raise Mismatch.of(spec.expected, describe(value))
 
     return load
+
+
+def _nested(text: str, spec: TypeSpec) -> JsonValue:
+    """Return the list or the object that a string contains as JSON; `None` if it contains neither."""
+    if not spec.schema or not spec.kinds & _NESTED or not text.lstrip().startswith(("[", "{")):
+        return None
+    try:
+        # The text is a part of a message, but only now its depth and its collections matter.
+        value, excess, _ = read(text.encode(), SERVER_LIMITS)
+    except ValueError:
+        return None
+    if excess is not None:
+        raise Mismatch.of(spec.expected, excess.message)
+    return value
+
+
+def _fits(value: JsonValue, spec: TypeSpec) -> bool:
+    try:
+        spec.load(value)
+    except Mismatch:
+        return False
+    return True
 
 
 def _kind_fits(value: JsonValue, spec: TypeSpec) -> bool:
