@@ -81,6 +81,7 @@ PUBLIC: Final[Mapping[str, frozenset[str]]] = {
             "mcp_server.features",
             "mcp_server.guards",
             "mcp_server.handlers",
+            "mcp_server.openapi",
             "mcp_server.runners",
             "mcp_server.skills",
             "mcp_server.stores",
