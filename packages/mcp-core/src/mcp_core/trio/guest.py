@@ -1,0 +1,361 @@
+"""trio as a guest of an asyncio event loop, and calls between the two in both directions.
+
+*Guest mode.* `trio.lowlevel.start_guest_run` divides trio's loop into ticks, which the host's loop calls. Both run in one
+thread, so they share all data, and a call from one to the other is a callback. If trio has nothing to run, its own guest
+mode waits for I/O in a thread. Each tick after a pause then costs two thread switches, which is more than the rest of a
+short request.
+
+*Without a thread.* On Linux and macOS, trio waits with one file descriptor (epoll, kqueue), which the asyncio loop can
+wait for like any other. So this module does what the thread does:
+
+1. A task that is always runnable, the pump, prevents that trio starts its thread: trio then schedules its next tick at
+   once, through `run_sync_soon_not_threadsafe`. This module stores the tick instead.
+2. The tick is called when a task becomes runnable (the instrument `task_scheduled`), when trio's file descriptor is
+   readable, and when the next deadline passes.
+3. After a tick, trio may have received events that it handles in the next one. Then the next tick is called at once.
+
+Steps 2 and 3 read two attributes of trio's guest state, which trio does not document. If they do not exist (Windows, a
+future release), the pump does not start, and trio waits in its thread as documented.
+
+*Ownership.* One asyncio task owns the run. `asyncio.run` cancels all tasks at its end; the owner then cancels the trio
+tasks and waits for them. `aclose` does the same earlier.
+
+Source: https://trio.readthedocs.io/en/stable/reference-lowlevel.html#using-guest-mode-to-run-trio-on-top-of-other-event-loops
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import math
+import weakref
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import outcome
+
+__all__ = ["TrioGuest", "current_guest", "host_of_trio"]
+
+T = TypeVar("T")
+
+_TICKS: Final = 16
+"""Ticks of trio before other callbacks of the asyncio loop run. A short request needs three."""
+
+_LAST_TICKS: Final = 1000
+"""Ticks for a run that must end at once. It has just started, so a few are enough."""
+
+_guests: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, TrioGuest]] = weakref.WeakKeyDictionary()
+
+
+_guest: Final[trio.lowlevel.RunVar[TrioGuest | None]] = trio.lowlevel.RunVar("guest", None)
+
+
+def host_of_trio() -> TrioGuest | None:
+    """Return the guest that the running trio is, with its asyncio loop; `None` if trio has its own loop."""
+    return _guest.get()
+
+
+def current_guest() -> TrioGuest:
+    """Return the trio guest of the running asyncio loop. Start it at the first call.
+
+    Raises:
+        RuntimeError: No asyncio loop is running in this thread, or trio is running in it already.
+    """
+    loop = asyncio.get_running_loop()
+    guest = _guests.get(loop)
+    if guest is None or guest.ended:
+        guest = _guests[loop] = TrioGuest(loop)
+    return guest
+
+
+class TrioGuest(trio.abc.Instrument):
+    """A trio run in the thread of an asyncio loop. Create it in that thread.
+
+    Args:
+        loop: The running loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop: Final = loop
+        self._tick: Callable[[], object] | None = None
+        self._soon: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_runnable = False
+        self._is_ticking = False
+        self._pump: trio.lowlevel.Task | None = None
+        self._nursery: trio.Nursery | None = None
+        self._scope: Final = trio.CancelScope()
+        self._descriptor: int | None = None
+        self._end: Final[asyncio.Future[None]] = loop.create_future()
+        trio.lowlevel.start_guest_run(
+            self._main,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            run_sync_soon_not_threadsafe=self._store,
+            done_callback=self._finish,
+            host_uses_signal_set_wakeup_fd=True,
+            instruments=[self],
+        )
+        self._descriptor = self._watched()
+        while not self._has_started():
+            # The first ticks start `_main`. They do not wait.
+            self._run_ticks()
+        self._owner: Final[asyncio.Task[None]] = loop.create_task(self._own(), name="trio guest")
+        self._owner.add_done_callback(self._end_now)
+
+    def _has_started(self) -> bool:
+        return self._nursery is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the trio run has ended."""
+        return self._end.done()
+
+    # --- calls from one loop to the other --------------------------------------------------------------------------
+
+    async def run(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Call a trio coroutine function from an asyncio task.
+
+        It runs in a trio task with the context variables of the caller. If the asyncio task is cancelled, the trio task
+        is cancelled, and this method waits until it has ended.
+
+        Returns:
+            The return value of the function.
+
+        Raises:
+            BaseException: The exception of the function.
+            asyncio.CancelledError: The asyncio task was cancelled, or the trio run ended during the call.
+            RuntimeError: The trio run has ended before the call.
+        """
+        if self._nursery is None:
+            raise RuntimeError("the trio run of this event loop has ended; it ends with the loop")
+        scope = trio.CancelScope()
+        values: list[T] = []
+        failure: BaseException | None = None
+        cancellation: asyncio.CancelledError | None = None
+        waiter: asyncio.Future[None] | None = None
+        has_ended = False
+
+        async def call() -> None:
+            nonlocal failure, has_ended
+            try:
+                with scope:
+                    values.append(await function())
+            except trio.Cancelled:
+                raise  # of the whole run
+            except BaseException as error:  # noqa: BLE001  # raised in the asyncio task
+                failure = error
+            finally:
+                has_ended = True
+                if waiter is not None and not waiter.done():
+                    waiter.set_result(None)
+
+        self._nursery.start_soon(call)
+        while not has_ended:
+            waiter = self._loop.create_future()
+            try:
+                await waiter
+            except asyncio.CancelledError as error:
+                # The trio task still needs its time, even if the asyncio task is cancelled again.
+                cancellation = error
+                scope.cancel()
+        try:
+            if failure is not None:
+                raise failure
+            if cancellation is not None:
+                raise cancellation
+            if not values:
+                raise asyncio.CancelledError("the trio run has ended")
+            return values[0]
+        finally:
+            # The tracebacks refer to this frame.
+            failure = cancellation = None
+
+    async def run_asyncio(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Call an asyncio coroutine function from a trio task.
+
+        It runs in an asyncio task with the context variables of the caller. If the trio task is cancelled, the asyncio
+        task is cancelled, and this method waits until it has ended.
+
+        Returns:
+            The return value of the function.
+
+        Raises:
+            BaseException: The exception of the function.
+            RuntimeError: The function raised `asyncio.CancelledError`, but nothing cancelled the trio task.
+        """
+        me = trio.lowlevel.current_task()
+        cancellation: list[trio.lowlevel.RaiseCancelT] = []
+        task = self._loop.create_task(_awaited(function), context=contextvars.copy_context())
+        task.add_done_callback(lambda _: trio.lowlevel.reschedule(me))
+
+        def cancel(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            cancellation.append(raise_cancel)
+            task.cancel()
+            return trio.lowlevel.Abort.FAILED
+
+        await trio.lowlevel.wait_task_rescheduled(cancel)
+        if task.cancelled():
+            if cancellation:
+                cancellation.pop()()
+            # The end of the loop cancels the asyncio tasks and the trio run at the same time.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            raise RuntimeError("the function raised asyncio.CancelledError, but its request was not cancelled")
+        return task.result()
+
+    def start_soon(self, function: Callable[[], Awaitable[object]]) -> None:
+        """Start a trio task that is cancelled when the trio run ends. The function must not raise."""
+        if self._nursery is not None:
+            self._nursery.start_soon(function)
+
+    async def aclose(self) -> None:
+        """Cancel all trio tasks and wait until the trio run has ended. Call it from asyncio."""
+        self._owner.cancel()
+        await asyncio.wait([self._end])
+
+    # --- the trio run ----------------------------------------------------------------------------------------------
+
+    async def _main(self) -> None:
+        _guest.set(self)
+        if self._descriptor is not None:
+            # Before the first wait. Its first step sets `_pump`; until then it counts as any other task.
+            trio.lowlevel.spawn_system_task(self._keep_runnable)
+        with self._scope:
+            await self._host()
+
+    async def _host(self) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                await trio.sleep_forever()
+            finally:
+                # From now on the pump counts as any other task: trio waits until it has ended, too.
+                self._nursery = self._pump = None
+
+    async def _own(self) -> None:
+        """Wait until the trio run ends. If this asyncio task is cancelled, end the run."""
+        try:
+            await asyncio.shield(self._end)
+        except asyncio.CancelledError:
+            while not self._end.done():
+                self._scope.cancel()
+                try:
+                    await asyncio.shield(self._end)
+                except asyncio.CancelledError:
+                    continue
+            raise
+
+    def _end_now(self, owner: asyncio.Task[None]) -> None:  # noqa: ARG002  # a callback
+        """End the run if its owner was cancelled before its first step: the loop can be closed after this callback."""
+        if self._end.done():
+            return
+        self._scope.cancel()
+        for _ in range(_LAST_TICKS):
+            if self._end.done():
+                return
+            self._run_ticks()
+
+    def _finish(self, result: outcome.Outcome[None]) -> None:
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            self._descriptor = None
+        self._tick = self._nursery = None
+        try:
+            result.unwrap()
+        except BaseException as error:  # noqa: BLE001  # raised by the owner
+            self._end.set_exception(error)
+        else:
+            self._end.set_result(None)
+
+    async def _keep_runnable(self) -> None:
+        """Run a step in each tick, so that trio does not wait for I/O in a thread."""
+        self._pump = trio.lowlevel.current_task()
+        while True:
+            await trio.lowlevel.checkpoint()
+
+    # --- ticks -----------------------------------------------------------------------------------------------------
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
+        """Call the next tick soon, because a task can run. Called by trio."""
+        if task is not self._pump:
+            self._is_runnable = True
+            self._wake()
+
+    def _store(self, tick: Callable[[], object]) -> None:
+        """Store the next tick, which trio wants to be called at once."""
+        self._tick = tick
+        if self._descriptor is None or self._is_runnable:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._soon is None and self._tick is not None and not self._is_ticking:
+            self._soon = self._loop.call_soon(self._run_ticks)
+
+    def _run_ticks(self) -> None:
+        """Call ticks until trio has nothing to do, but not for so long that other callbacks would be delayed."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_ticking = True
+        try:
+            for _ in range(_TICKS):
+                tick, self._tick = self._tick, None
+                if tick is None:
+                    return  # trio has ended, or waits in its thread
+                self._is_runnable = False
+                tick()
+                if self._descriptor is None:
+                    break
+                if not (self._is_runnable or _has_events(tick)):
+                    break
+        finally:
+            self._is_ticking = False
+        if self._tick is None:
+            return
+        if self._descriptor is None or self._is_runnable or _has_events(self._tick):
+            self._soon = self._loop.call_soon(self._run_ticks)
+            return
+        seconds = trio.lowlevel.current_statistics().seconds_to_next_deadline
+        if seconds < math.inf:
+            self._timer = self._loop.call_later(max(0.0, seconds), self._run_ticks)
+
+    def _watched(self) -> int | None:
+        """Let the asyncio loop wait for trio's file descriptor, and return it; `None` if one of them does not support it."""
+        descriptor = None if self._tick is None else _descriptor_of(self._tick)
+        if descriptor is None:
+            return None
+        try:
+            self._loop.add_reader(descriptor, self._run_ticks)
+        except (NotImplementedError, OSError):
+            return None  # the loop cannot wait for it: trio waits in its thread
+        return descriptor
+
+
+async def _awaited(function: Callable[[], Awaitable[T]]) -> T:
+    return await function()
+
+
+def _descriptor_of(tick: Callable[[], object]) -> int | None:
+    """Return the file descriptor with which trio waits; `None` if it has none or another release of trio hides it."""
+    state = getattr(tick, "__self__", None)
+    manager = getattr(getattr(state, "runner", None), "io_manager", None)
+    if not hasattr(getattr(state, "unrolled_run_next_send", None), "value"):
+        return None
+    for name in ("_epoll", "_kqueue"):
+        fileno = getattr(getattr(manager, name, None), "fileno", None)
+        if callable(fileno):
+            found = fileno()
+            return found if isinstance(found, int) else None
+    return None
+
+
+def _has_events(tick: Callable[[], object]) -> bool:
+    """Return whether trio has received events that it handles in the next tick, or an error."""
+    state = getattr(tick, "__self__", None)
+    return bool(getattr(getattr(state, "unrolled_run_next_send", None), "value", True))

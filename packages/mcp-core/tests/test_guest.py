@@ -1,0 +1,282 @@
+"""trio as a guest of an asyncio loop, on each loop and with each way to wait for I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import TypeAlias
+
+import pytest
+import trio
+import trio.lowlevel
+import uvloop
+
+import mcp_core.trio.guest as guest_module
+from mcp_core.trio.guest import current_guest, host_of_trio
+
+Host: TypeAlias = Callable[[Callable[[], Coroutine[object, object, None]]], None]
+
+_SECONDS = 20
+"""Time after which a call that waits forever fails."""
+
+_WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+
+
+@pytest.fixture(params=["asyncio", "uvloop", "thread"])
+def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Run a function on a loop. `thread`: trio waits for I/O in its thread, as on other systems."""
+    if request.param == "thread":
+        monkeypatch.setattr(guest_module, "_descriptor_of", lambda _: None)
+    factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+
+    def run(function: Callable[[], Coroutine[object, object, None]]) -> None:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(function(), _SECONDS))
+
+    return run
+
+
+def test_guest_calls_in_both_directions_return_values(host: Host) -> None:
+    async def on_asyncio() -> str:
+        await asyncio.sleep(0)
+        return f"{_WHO.get()} on {asyncio.get_running_loop() is not None}"
+
+    async def on_trio() -> str:
+        await trio.lowlevel.checkpoint()
+        found = host_of_trio()
+        assert found is current_guest()
+        return await found.run_asyncio(on_asyncio)
+
+    async def main() -> None:
+        _WHO.set("caller")
+        assert await current_guest().run(on_trio) == "caller on True"
+
+    host(main)
+
+
+def test_guest_next_deadline_wakes_trio_task(host: Host) -> None:
+    async def main() -> None:
+        await current_guest().run(partial(trio.sleep, 0.01))
+
+    host(main)
+
+
+def test_guest_with_deadline_far_away_wakes_for_new_task(host: Host) -> None:
+    # A timer of trio must not delay a task that can run. On uvloop, timers have a class of their own.
+
+    async def main() -> None:
+        guest = current_guest()
+        waiting = asyncio.create_task(guest.run(partial(trio.sleep, 1000)))
+        await asyncio.sleep(0.01)
+        event = trio.Event()
+        reader = asyncio.create_task(guest.run(event.wait))
+        await asyncio.sleep(0.01)
+        event.set()
+        await reader
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    host(main)
+
+
+def test_guest_socket_readable_wakes_trio_task(host: Host) -> None:
+    async def main() -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+            for size in (1, 3):
+                read = asyncio.create_task(current_guest().run(stream.receive_some))
+                await asyncio.sleep(0.01)
+                theirs.sendall(b"x" * size)
+                assert await read == b"x" * size
+            await current_guest().run(stream.aclose)
+
+    host(main)
+
+
+def test_guest_worker_thread_returns_value(host: Host) -> None:
+    def work() -> int:
+        return trio.from_thread.run_sync(lambda: 42)
+
+    async def main() -> None:
+        assert await current_guest().run(lambda: trio.to_thread.run_sync(work)) == 42
+
+    host(main)
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), BaseException("worse"), StopAsyncIteration()])
+def test_guest_exception_crosses_in_both_directions(host: Host, error: BaseException) -> None:
+    async def fail() -> None:
+        raise error
+
+    async def cross() -> None:
+        await current_guest().run_asyncio(fail)
+
+    async def main() -> None:
+        for function in (fail, cross):
+            with pytest.raises(type(error)) as caught:
+                await current_guest().run(function)
+            assert caught.value is error
+
+    host(main)
+
+
+def test_guest_asyncio_task_cancelled_cancels_trio_task_and_waits(host: Host) -> None:
+    ended: list[str] = []
+
+    async def on_asyncio() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append("asyncio")
+
+    async def on_trio() -> None:
+        try:
+            await current_guest().run_asyncio(on_asyncio)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.01)
+            ended.append("trio")
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await current_guest().run(on_trio)
+        assert ended == ["asyncio", "trio"]
+
+    host(main)
+
+
+def test_guest_trio_scope_cancelled_cancels_asyncio_task(host: Host) -> None:
+    cancelled: list[bool] = []
+
+    async def on_asyncio() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    async def on_trio() -> bool:
+        with trio.move_on_after(0.01) as scope:
+            await current_guest().run_asyncio(on_asyncio)
+        return scope.cancelled_caught
+
+    async def main() -> None:
+        assert await current_guest().run(on_trio)
+        assert cancelled == [True]
+
+    host(main)
+
+
+def test_guest_function_raises_cancelled_error_on_its_own_is_error(host: Host) -> None:
+    async def on_asyncio() -> None:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="was not cancelled"):
+            await current_guest().run(lambda: current_guest().run_asyncio(on_asyncio))
+
+    host(main)
+
+
+def test_guest_cancelled_twice_waits_for_trio_task(host: Host) -> None:
+    release = trio.Event()
+    ended: list[bool] = []
+
+    async def on_trio() -> None:
+        with trio.CancelScope(shield=True):
+            await release.wait()
+        ended.append(True)
+
+    async def main() -> None:
+        task = asyncio.create_task(current_guest().run(on_trio))
+        for _ in range(2):
+            await asyncio.sleep(0.01)
+            task.cancel()
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == [True]
+
+    host(main)
+
+
+def test_guest_end_of_loop_cancels_trio_tasks(host: Host) -> None:
+    ended: list[str] = []
+
+    async def forever() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.append("trio")
+
+    async def main() -> None:
+        current_guest().start_soon(forever)
+        await asyncio.sleep(0.01)
+
+    host(main)
+    assert ended == ["trio"]
+
+
+def test_guest_closed_rejects_calls_and_can_be_started_again(host: Host) -> None:
+    async def main() -> None:
+        first = current_guest()
+        await first.aclose()
+        assert first.ended
+        with pytest.raises(RuntimeError, match="has ended"):
+            await first.run(trio.lowlevel.checkpoint)
+        assert current_guest() is not first
+        await current_guest().run(trio.lowlevel.checkpoint)
+
+    host(main)
+
+
+def test_guest_many_calls_at_once_each_return(host: Host) -> None:
+    async def double(number: int) -> int:
+        async def on_asyncio() -> int:
+            await asyncio.sleep(0)
+            return number * 2
+
+        await trio.lowlevel.checkpoint()
+        return await current_guest().run_asyncio(on_asyncio)
+
+    def call(number: int) -> Awaitable[int]:
+        return current_guest().run(lambda: double(number))
+
+    async def main() -> None:
+        assert await asyncio.gather(*map(call, range(500))) == [2 * number for number in range(500)]
+
+    host(main)
+
+
+def test_guest_trio_task_that_never_waits_lets_asyncio_run(host: Host) -> None:
+    stop = trio.Event()
+
+    async def busy() -> None:
+        while not stop.is_set():
+            await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        task = asyncio.create_task(current_guest().run(busy))
+        await asyncio.sleep(0.01)
+        stop.set()
+        await task
+
+    host(main)
+
+
+def test_guest_without_asyncio_loop_is_error() -> None:
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        current_guest()
+
+
+async def test_host_of_trio_with_own_loop_is_none() -> None:
+    assert host_of_trio() is None
