@@ -214,11 +214,16 @@ class HttpEndpoint:
             self._streams -= 1
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, as an ASGI 3.0 application.
+        """Serve one request, as an ASGI 3.0 application. The host can run on trio or on asyncio.
 
         Raises:
             ValueError: The type of the scope is not `http` or `lifespan`.
         """
+        if not trio.lowlevel.in_trio_task():
+            from mcp_server.transports.http.asyncio_host import serve_from_asyncio  # lazy: for hosts on asyncio only
+
+            await serve_from_asyncio(self, scope, receive, send)
+            return
         if scope["type"] == "lifespan":
             await self._live(receive, send)
             return

@@ -1,0 +1,155 @@
+"""An endpoint in an application whose host runs on asyncio: uvicorn, granian, hypercorn, daphne.
+
+The endpoint runs in trio tasks in the same thread (`mcp_core.trio.guest`). The ASGI functions `receive` and `send` belong
+to asyncio, so each call of them crosses to the other loop, which costs about as much as a task. A short request therefore
+crosses only twice: the first part of its body is received before its trio task starts, and a response that is complete is
+sent after the task has ended, by the asyncio task of the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from mcp_core.trio.guest import current_guest
+from mcp_server.asgi import COMPANION
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mcp_core.trio.guest import TrioGuest
+    from mcp_server.asgi import Application, BackgroundTask, Message, Receive, Scope, Send
+
+__all__ = ["serve_from_asyncio"]
+
+_SLOW: Final = 0.1
+"""Time after which a running request counts as slow, in seconds. Its companion is started then."""
+
+_HELD: Final = 64 * 1024
+"""Bytes of the largest body that is sent after the endpoint has returned. The endpoint waits while larger ones are sent,
+because they are charged to the memory budget until then."""
+
+
+async def serve_from_asyncio(app: Application, scope: Scope, receive: Receive, send: Send) -> None:
+    """Run an application for trio in a trio task, for one call of an asyncio host.
+
+    Args:
+        app: The application.
+        scope: The ASGI scope.
+        receive: The ASGI `receive` of the host.
+        send: The ASGI `send` of the host.
+
+    Raises:
+        BaseException: The exceptions of the application and of the host.
+    """
+    guest = current_guest()
+    if scope["type"] != "http":
+        await guest.run(
+            partial(
+                app,
+                scope,
+                partial(guest.run_asyncio, receive),
+                lambda message: guest.run_asyncio(partial(send, message)),
+            )
+        )
+        return
+    exchange = _Exchange(guest, await receive(), receive, send)
+    await exchange.serve(app, scope)
+
+
+class _Exchange:
+    """A request and its response between the two loops."""
+
+    __slots__ = ("_companion", "_first", "_guest", "_held", "_receive", "_send", "_start", "_timer")
+
+    def __init__(self, guest: TrioGuest, first: Message, receive: Receive, send: Send) -> None:
+        self._guest: Final = guest
+        self._first: Message | None = first
+        self._receive: Final = receive
+        self._send: Final = send
+        self._start: Message | None = None
+        self._held: list[Message] = []
+        self._companion: _BackgroundTask | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def serve(self, app: Application, scope: Scope) -> None:
+        """Run the application, then send the part of the response that it has not sent."""
+        extensions = scope.get("extensions")
+        offered = {**(extensions if isinstance(extensions, dict) else {}), COMPANION: self.start_later}
+        try:
+            await self._guest.run(partial(self._run, app, {**scope, "extensions": offered}))
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+        for message in self._held:
+            await self._send(message)
+
+    async def _run(self, app: Application, scope: Scope) -> None:
+        try:
+            await app(scope, self.receive, self.send)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._companion is not None:
+                await self._companion.stop()
+
+    async def receive(self) -> Message:
+        """Return the next message of the host."""
+        message, self._first = self._first, None
+        return await self._guest.run_asyncio(self._receive) if message is None else message
+
+    async def send(self, message: Message) -> None:
+        """Send a message, or hold it until the response is complete."""
+        if message["type"] == "http.response.start":
+            # A host sends the head together with the first part of the body.
+            self._start = message
+            return
+        start, self._start = self._start, None
+        messages = [message] if start is None else [start, message]
+        body = message.get("body")
+        if (
+            start is not None
+            and not message.get("more_body")
+            and len(body if isinstance(body, bytes) else b"") <= _HELD
+        ):
+            self._held = messages
+        else:
+            await self._guest.run_asyncio(partial(self._send_all, messages))
+
+    async def _send_all(self, messages: list[Message]) -> None:
+        for message in messages:
+            await self._send(message)
+
+    def start_later(self, background: BackgroundTask) -> None:
+        """Start a companion task if the request becomes slow (`mcp_server.asgi.StartLater`)."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_SLOW, self._start_companion, background)
+
+    def _start_companion(self, background: BackgroundTask) -> None:
+        self._companion = _BackgroundTask(background)
+        self._guest.start_soon(self._companion.run)
+
+
+class _BackgroundTask:
+    """A task beside a slow request."""
+
+    def __init__(self, background: Callable[[], Awaitable[None]]) -> None:
+        self._background: Final = background
+        self._scope: Final = trio.CancelScope()
+        self._ended: Final = trio.Event()
+
+    async def run(self) -> None:
+        try:
+            with self._scope:
+                await self._background()
+        finally:
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Cancel the task and wait until it has ended."""
+        self._scope.cancel()
+        with trio.CancelScope(shield=True):
+            await self._ended.wait()

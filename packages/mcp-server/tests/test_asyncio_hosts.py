@@ -1,0 +1,167 @@
+"""The endpoint on a host that runs on asyncio: uvicorn, in a process of its own, on the loops of asyncio and of uvloop."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from mcp_client import ElicitationAccepted, Handlers, open_http
+from mcp_core.revisions import REVISIONS, Era, Revision
+
+_APP = """
+import attrs
+import trio
+
+from mcp_server import Context, Server
+
+server = Server("hosted", version="1.0")
+ended = []
+
+
+@attrs.frozen
+class Name:
+    name: str
+
+
+@server.tool
+async def echo(text: str) -> str:
+    return text
+
+
+@server.tool
+def plain(text: str) -> str:
+    return text.upper()
+
+
+@server.tool
+async def steps(context: Context) -> str:
+    for step in range(3):
+        await context.progress(step + 1, 3)
+        await trio.sleep(0.02)
+    return "done"
+
+
+@server.tool
+async def greet(context: Context) -> str:
+    answer = await context.elicit(Name, "Who are you?")
+    return f"Hello {answer.value.name}"
+
+
+@server.tool
+async def wait() -> str:
+    try:
+        await trio.sleep_forever()
+    finally:
+        ended.append("wait")
+
+
+@server.tool
+async def endings() -> list[str]:
+    return ended
+
+
+app = server.asgi()
+"""
+
+_ELICITATION = frozenset([REVISIONS["2025-06-18"], REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]])
+
+_SECONDS = 40
+"""Time after which a test that waits forever fails."""
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def loop(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@asynccontextmanager
+async def served(folder: Path, loop: str, *options: str) -> AsyncIterator[str]:
+    """Serve the application with uvicorn during the block. Yield its URL. Then stop it with SIGTERM."""
+    (folder / "hosted.py").write_text(_APP)
+    command = [sys.executable, "-m", "uvicorn", "hosted:app", "--port", "0", "--loop", loop, "--app-dir", str(folder)]
+    with trio.fail_after(_SECONDS):
+        process = await trio.lowlevel.open_process([*command, *options], stderr=subprocess.PIPE)
+        try:
+            assert process.stderr is not None
+            log = b""
+            while b"(Press CTRL+C to quit)" not in log:
+                part = await process.stderr.receive_some()
+                assert part, log.decode()
+                log += part
+            yield log.partition(b"Uvicorn running on ")[2].split()[0].decode() + "/mcp"
+            process.send_signal(signal.SIGTERM)
+            while part := await process.stderr.receive_some():
+                log += part
+            status = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            if process.stderr is not None:
+                await process.stderr.aclose()
+    # uvicorn ends itself with the signal again after its shutdown.
+    assert status in {0, -signal.SIGTERM}, log.decode()
+    assert b"Traceback" not in log, log.decode()
+
+
+@attrs.frozen
+class Answer:
+    name: str
+
+
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=lambda revision: revision.name)
+async def test_uvicorn_each_revision_serves_all_kinds_of_tools(tmp_path: Path, loop: str, revision: Revision) -> None:
+    async def answer(*_: object) -> ElicitationAccepted[Answer]:
+        return ElicitationAccepted(Answer("Ada"))
+
+    progress: list[float] = []
+    async with (
+        served(tmp_path, loop) as url,
+        open_http(url, revisions=[revision], handlers=Handlers(elicit=answer)) as client,
+    ):
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+        assert (await client.call_tool("plain", {"text": "hi"})).text == "HI"
+        report = await client.call_tool("steps", on_progress=lambda at, total, message: progress.append(at))
+        assert report.text == "done"
+        assert progress == [1, 2, 3]
+        if revision in _ELICITATION:
+            assert (await client.call_tool("greet")).text == "Hello Ada"
+
+
+@pytest.mark.parametrize("lifespan", ["on", "off"])
+async def test_uvicorn_with_and_without_lifespan_events_serves(tmp_path: Path, loop: str, lifespan: str) -> None:
+    async with served(tmp_path, loop, "--lifespan", lifespan) as url, open_http(url) as client:
+        assert (await client.call_tool("echo", {"text": "x" * 300_000})).text == "x" * 300_000
+
+
+@pytest.mark.parametrize("era", Era, ids=lambda era: era.name)
+async def test_uvicorn_call_cancelled_ends_handler(tmp_path: Path, loop: str, era: Era) -> None:
+    revision = [each for each in REVISIONS.values() if each.era is era][-1]
+    async with served(tmp_path, loop) as url, open_http(url, revisions=[revision]) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "wait")
+            await client.call_tool("steps")
+            nursery.cancel_scope.cancel()
+        while (await client.call_tool("endings", returns=list[str])).data != ["wait"]:
+            await trio.lowlevel.checkpoint()
+
+
+async def test_uvicorn_many_calls_at_once_each_return(tmp_path: Path, loop: str) -> None:
+    texts: list[str] = []
+    async with served(tmp_path, loop) as url, open_http(url) as client:
+
+        async def call(text: str) -> None:
+            texts.append((await client.call_tool("echo", {"text": text})).text)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(64):
+                nursery.start_soon(call, str(number))
+    assert sorted(texts, key=int) == [str(number) for number in range(64)]
