@@ -1,4 +1,4 @@
-"""The endpoint on a host that runs on asyncio: uvicorn, in a process of its own, on the loops of asyncio and of uvloop."""
+"""The endpoint on hosts that run on asyncio, in a process of their own: uvicorn on two loops, and Hypercorn."""
 
 from __future__ import annotations
 
@@ -77,26 +77,34 @@ _SECONDS = 40
 """Time after which a test that waits forever fails."""
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def loop(request: pytest.FixtureRequest) -> str:
+_HOSTS = {
+    "uvicorn-asyncio": ["uvicorn", "--port", "0", "--loop", "asyncio"],
+    "uvicorn-uvloop": ["uvicorn", "--port", "0", "--loop", "uvloop"],
+    "hypercorn": ["hypercorn", "--worker-class", "asyncio", "--bind", "127.0.0.1:0"],
+}
+"""The command of each host, without the application."""
+
+
+@pytest.fixture(params=_HOSTS)
+def host(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @asynccontextmanager
-async def served(folder: Path, loop: str, *options: str) -> AsyncIterator[str]:
-    """Serve the application with uvicorn during the block. Yield its URL. Then stop it with SIGTERM."""
+async def served(folder: Path, host: str, *options: str) -> AsyncIterator[str]:
+    """Serve the application during the block. Yield its URL. Then stop it with SIGTERM."""
     (folder / "hosted.py").write_text(_APP)
-    command = [sys.executable, "-m", "uvicorn", "hosted:app", "--port", "0", "--loop", loop, "--app-dir", str(folder)]
+    command = [sys.executable, "-m", *_HOSTS[host], "hosted:app", *options]
     with trio.fail_after(_SECONDS):
-        process = await trio.lowlevel.open_process([*command, *options], stderr=subprocess.PIPE)
+        process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, cwd=folder)
         try:
             assert process.stderr is not None
             log = b""
-            while b"(Press CTRL+C to quit)" not in log:
+            while b" to quit)" not in log:
                 part = await process.stderr.receive_some()
                 assert part, log.decode()
                 log += part
-            yield log.partition(b"Uvicorn running on ")[2].split()[0].decode() + "/mcp"
+            yield log.lower().partition(b"running on ")[2].split()[0].decode() + "/mcp"
             process.send_signal(signal.SIGTERM)
             while part := await process.stderr.receive_some():
                 log += part
@@ -118,13 +126,13 @@ class Answer:
 
 
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=lambda revision: revision.name)
-async def test_uvicorn_each_revision_serves_all_kinds_of_tools(tmp_path: Path, loop: str, revision: Revision) -> None:
+async def test_host_each_revision_serves_all_kinds_of_tools(tmp_path: Path, host: str, revision: Revision) -> None:
     async def answer(*_: object) -> ElicitationAccepted[Answer]:
         return ElicitationAccepted(Answer("Ada"))
 
     progress: list[float] = []
     async with (
-        served(tmp_path, loop) as url,
+        served(tmp_path, host) as url,
         open_http(url, revisions=[revision], handlers=Handlers(elicit=answer)) as client,
     ):
         assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
@@ -136,16 +144,20 @@ async def test_uvicorn_each_revision_serves_all_kinds_of_tools(tmp_path: Path, l
             assert (await client.call_tool("greet")).text == "Hello Ada"
 
 
-@pytest.mark.parametrize("lifespan", ["on", "off"])
-async def test_uvicorn_with_and_without_lifespan_events_serves(tmp_path: Path, loop: str, lifespan: str) -> None:
-    async with served(tmp_path, loop, "--lifespan", lifespan) as url, open_http(url) as client:
+async def test_host_large_result_is_complete(tmp_path: Path, host: str) -> None:
+    async with served(tmp_path, host) as url, open_http(url) as client:
         assert (await client.call_tool("echo", {"text": "x" * 300_000})).text == "x" * 300_000
 
 
+async def test_uvicorn_without_lifespan_events_serves(tmp_path: Path) -> None:
+    async with served(tmp_path, "uvicorn-asyncio", "--lifespan", "off") as url, open_http(url) as client:
+        assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+
+
 @pytest.mark.parametrize("era", Era, ids=lambda era: era.name)
-async def test_uvicorn_call_cancelled_ends_handler(tmp_path: Path, loop: str, era: Era) -> None:
+async def test_host_call_cancelled_ends_handler(tmp_path: Path, host: str, era: Era) -> None:
     revision = [each for each in REVISIONS.values() if each.era is era][-1]
-    async with served(tmp_path, loop) as url, open_http(url, revisions=[revision]) as client:
+    async with served(tmp_path, host) as url, open_http(url, revisions=[revision]) as client:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "wait")
             await client.call_tool("steps")
@@ -154,9 +166,9 @@ async def test_uvicorn_call_cancelled_ends_handler(tmp_path: Path, loop: str, er
             await trio.lowlevel.checkpoint()
 
 
-async def test_uvicorn_many_calls_at_once_each_return(tmp_path: Path, loop: str) -> None:
+async def test_host_many_calls_at_once_each_return(tmp_path: Path, host: str) -> None:
     texts: list[str] = []
-    async with served(tmp_path, loop) as url, open_http(url) as client:
+    async with served(tmp_path, host) as url, open_http(url) as client:
 
         async def call(text: str) -> None:
             texts.append((await client.call_tool("echo", {"text": text})).text)

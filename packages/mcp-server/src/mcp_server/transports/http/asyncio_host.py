@@ -28,6 +28,10 @@ __all__ = ["serve_from_asyncio"]
 _SLOW: Final = 0.1
 """Time after which a running request counts as slow, in seconds. Its companion is started then."""
 
+_LAST: Final = frozenset({"lifespan.startup.failed", "lifespan.shutdown.complete", "lifespan.shutdown.failed"})
+"""Messages after which a lifespan ends. They are sent when the trio task has ended, because Hypercorn cancels the lifespan
+as soon as it has received them."""
+
 _HELD: Final = 64 * 1024
 """Bytes of the largest body that is sent after the endpoint has returned. The endpoint waits while larger ones are sent,
 because they are charged to the memory budget until then."""
@@ -47,17 +51,24 @@ async def serve_from_asyncio(app: Application, scope: Scope, receive: Receive, s
     """
     guest = current_guest()
     if scope["type"] != "http":
-        await guest.run(
-            partial(
-                app,
-                scope,
-                partial(guest.run_asyncio, receive),
-                lambda message: guest.run_asyncio(partial(send, message)),
-            )
-        )
+        await _serve_lifespan(guest, app, scope, receive, send)
         return
     exchange = _Exchange(guest, await receive(), receive, send)
     await exchange.serve(app, scope)
+
+
+async def _serve_lifespan(guest: TrioGuest, app: Application, scope: Scope, receive: Receive, send: Send) -> None:
+    last: list[Message] = []
+
+    async def send_or_hold(message: Message) -> None:
+        if message["type"] in _LAST:
+            last.append(message)
+        else:
+            await guest.run_asyncio(partial(send, message))
+
+    await guest.run(partial(app, scope, partial(guest.run_asyncio, receive), send_or_hold))
+    for message in last:
+        await send(message)
 
 
 class _Exchange:
