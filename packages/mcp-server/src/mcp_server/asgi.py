@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 __all__ = [
     "CHARGE",
     "COMPANION",
+    "SLOW_AFTER",
     "WRITE_NOW",
     "Application",
     "BackgroundTask",
@@ -40,8 +41,11 @@ COMPANION: Final = "mcp_server.companion"
 BackgroundTask: TypeAlias = Callable[[], Awaitable[None]]
 """Coroutine function that runs during a request: it detects that the client disconnects, and keeps the stream alive."""
 
+SLOW_AFTER: Final = 0.1
+"""Time after which a running request counts as slow, in seconds. Its companion is started then."""
+
 StartLater: TypeAlias = Callable[[BackgroundTask], None]
-"""Function that schedules a companion. The host starts it if the request still runs after 0.1 seconds. The host cancels
+"""Function that schedules a companion. The host starts it if the request still runs after `SLOW_AFTER`. The host cancels
 it and waits for it when the response is complete or the application returns. Call it at most once per request. A short
 request therefore costs no task."""
 

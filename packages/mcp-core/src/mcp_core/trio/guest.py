@@ -8,14 +8,14 @@ short request.
 *Without a thread.* On Linux and macOS, trio waits with one file descriptor (epoll, kqueue), which the asyncio loop can
 wait for like any other. So this module does what the thread does:
 
-1. A task that is always runnable, the pump, prevents that trio starts its thread: trio then schedules its next tick at
-   once, through `run_sync_soon_not_threadsafe`. This module stores the tick instead.
+1. An always-runnable task keeps trio from starting its thread: trio then schedules its next tick at once, through
+   `run_sync_soon_not_threadsafe`. This module stores the tick instead.
 2. The tick is called when a task becomes runnable (the instrument `task_scheduled`), when trio's file descriptor is
    readable, and when the next deadline passes.
 3. After a tick, trio may have received events that it handles in the next one. Then the next tick is called at once.
 
 Steps 2 and 3 read two attributes of trio's guest state, which trio does not document. If they do not exist (Windows, a
-future release), the pump does not start, and trio waits in its thread as documented.
+future release), that task does not start, and trio waits in its thread as documented.
 
 *Ownership.* One asyncio task owns the run. `asyncio.run` cancels all tasks at its end; the owner then cancels the trio
 tasks and waits for them. `aclose` does the same earlier.
@@ -49,7 +49,6 @@ _LAST_TICKS: Final = 1000
 """Ticks for a run that must end at once. It has just started, so a few are enough."""
 
 _guests: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, TrioGuest]] = weakref.WeakKeyDictionary()
-
 
 _guest: Final[trio.lowlevel.RunVar[TrioGuest | None]] = trio.lowlevel.RunVar("guest", None)
 
@@ -86,7 +85,7 @@ class TrioGuest(trio.abc.Instrument):
         self._timer: asyncio.TimerHandle | None = None
         self._is_runnable = False
         self._is_ticking = False
-        self._pump: trio.lowlevel.Task | None = None
+        self._runnable_task: trio.lowlevel.Task | None = None
         self._nursery: trio.Nursery | None = None
         self._scope: Final = trio.CancelScope()
         self._descriptor: int | None = None
@@ -221,7 +220,7 @@ class TrioGuest(trio.abc.Instrument):
     async def _main(self) -> None:
         _guest.set(self)
         if self._descriptor is not None:
-            # Before the first wait. Its first step sets `_pump`; until then it counts as any other task.
+            # Before the first wait. Its first step sets `_runnable_task`; until then it counts as any other task.
             trio.lowlevel.spawn_system_task(self._keep_runnable)
         with self._scope:
             await self._host()
@@ -232,8 +231,8 @@ class TrioGuest(trio.abc.Instrument):
             try:
                 await trio.sleep_forever()
             finally:
-                # From now on the pump counts as any other task: trio waits until it has ended, too.
-                self._nursery = self._pump = None
+                # From now on the always-runnable task counts as any other task: trio waits until it has ended, too.
+                self._nursery = self._runnable_task = None
 
     async def _own(self) -> None:
         """Wait until the trio run ends. If this asyncio task is cancelled, end the run."""
@@ -272,7 +271,7 @@ class TrioGuest(trio.abc.Instrument):
 
     async def _keep_runnable(self) -> None:
         """Run a step in each tick, so that trio does not wait for I/O in a thread."""
-        self._pump = trio.lowlevel.current_task()
+        self._runnable_task = trio.lowlevel.current_task()
         while True:
             await trio.lowlevel.checkpoint()
 
@@ -280,7 +279,7 @@ class TrioGuest(trio.abc.Instrument):
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         """Call the next tick soon, because a task can run. Called by trio."""
-        if task is not self._pump:
+        if task is not self._runnable_task:
             self._is_runnable = True
             self._wake()
 

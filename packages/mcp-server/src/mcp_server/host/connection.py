@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import trio
 
 from mcp_core.errors import LimitExceeded
+from mcp_server.asgi import SLOW_AFTER
 from mcp_server.host.http1 import HeadReader, RequestHeadRejected, date_value, plain_response, read_common, rejection
-from mcp_server.host.request import PROMPT, UNREAD, AsgiRequest, RequestHost
+from mcp_server.host.request import UNREAD, AsgiRequest, RequestHost
 
 if TYPE_CHECKING:
     from mcp_core.limits.memory_budget import MemoryBudget, MemoryCharge
@@ -249,8 +250,8 @@ class Connection:
         if found is None:
             return None
         self.waiting_since = None
-        if now + PROMPT < self.look_at:
-            self.look_by(now + PROMPT)
+        if now + SLOW_AFTER < self.look_at:
+            self.look_by(now + SLOW_AFTER)
         return (*found, now)
 
     async def _read_other_head(self, data: bytes, now: float) -> tuple[Head, BodyReader] | None:
@@ -436,7 +437,7 @@ class Connection:
                 # The socket buffer of the system is full, because the client does not read.
                 self._charge_output()
             else:
-                self._output_due = trio.current_time() + PROMPT
+                self._output_due = trio.current_time() + SLOW_AFTER
                 self.look_by(self._output_due)
         try:
             while rest:
@@ -456,7 +457,7 @@ class Connection:
                 self._lose()
 
     def _charge_output(self) -> None:
-        """Charge a response that the client has not read within `PROMPT` seconds."""
+        """Charge a response that the client has not read within `SLOW_AFTER` seconds."""
         self._output = self.host.budget.droppable(self.client or self)
         self._output.on_drop = self.drop_output
         try:
@@ -498,8 +499,8 @@ class Connection:
             self._pipe.interrupt()
         exchange = self.exchange
         if exchange is not None:
-            if exchange.began + PROMPT > now:
-                self.look_by(exchange.began + PROMPT)
+            if exchange.began + SLOW_AFTER > now:
+                self.look_by(exchange.began + SLOW_AFTER)
             else:
                 exchange.look()
         self.look_by(min(self._read_until, self._write_until, self._output_due))

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import h11
 import trio
 
-from mcp_server.asgi import CHARGE, COMPANION, WRITE_NOW
+from mcp_server.asgi import CHARGE, COMPANION, SLOW_AFTER, WRITE_NOW
 from mcp_server.host.body_deadline import BodyDeadline
 from mcp_server.host.http1 import ResponseWriter, SizedBody, date_value
 
@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 
     Ts = TypeVarTuple("Ts")
 
-__all__ = ["PROMPT", "UNREAD", "Address", "AsgiRequest", "RequestConnection", "RequestHost"]
+__all__ = ["UNREAD", "Address", "AsgiRequest", "RequestConnection", "RequestHost"]
 
 _log: Final = logging.getLogger("mcp_server")
-
-PROMPT: Final = 0.1
-"""Time after which a running request counts as slow, in seconds. Its companion is started then."""
 
 UNREAD: Final = 16 * 1024
 """Largest output that is not charged, in bytes. Error responses must be sent even if the memory budget is exhausted."""
@@ -120,7 +117,7 @@ class RequestConnection(Protocol):
         """Release the connection of a client that has disconnected, while the application continues."""
 
 
-class _BackgroundTask:
+class _CompanionTask:
     """A task of the application that runs beside a slow request."""
 
     __slots__ = ("_function", "ended", "scope")
@@ -197,7 +194,7 @@ class AsgiRequest:
         self.finished: bool = False
         """Whether the complete response was sent. The client may send its next request."""
         self.looked: bool = False
-        """Whether the request runs for longer than `PROMPT` seconds."""
+        """Whether the request runs for longer than `SLOW_AFTER` seconds."""
         self.over: bool = False
         """Whether the application has returned."""
         self.handed_over: bool = False
@@ -216,7 +213,7 @@ class AsgiRequest:
         # The wait for the client to disconnect: a scope, or `True` for the connection's `read`.
         self._watching: trio.CancelScope | bool = False
         self._wanted: BackgroundTask | None = None
-        self._background: _BackgroundTask | None = None
+        self._background: _CompanionTask | None = None
 
     def scope(self, head: Head) -> Scope:
         """Return the ASGI scope of the request."""
@@ -438,7 +435,7 @@ class AsgiRequest:
             self.wake()
         if self.looked:
             # Check soon whether the application continues without its client.
-            connection.look_by(trio.current_time() + PROMPT)
+            connection.look_by(trio.current_time() + SLOW_AFTER)
 
     async def _send_large_body(self, data: bytes, *, more: bool, charge: MemoryCharge | None) -> None:
         response, connection = self.response, self._connection
@@ -468,14 +465,14 @@ class AsgiRequest:
             self._start_companion()
         elif self._watching is not False or (self._background is not None and not self._background.ended.is_set()):
             # A read may have been woken by the next request, and is about to take its bytes from the connection.
-            self._connection.look_by(trio.current_time() + PROMPT)
+            self._connection.look_by(trio.current_time() + SLOW_AFTER)
         else:
             self.handed_over = True
             self._connection.go_on_without(self)
 
     def _start_companion(self) -> None:
         if self._wanted is not None and self._background is None:
-            self._background = _BackgroundTask(self._wanted)
+            self._background = _CompanionTask(self._wanted)
             self._connection.host.start_soon(self._background.run, self)
 
     async def end(self) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_core.trio.guest import current_guest
-from mcp_server.asgi import COMPANION
+from mcp_server.asgi import COMPANION, SLOW_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from mcp_server.asgi import Application, BackgroundTask, Message, Receive, Scope, Send
 
 __all__ = ["serve_from_asyncio"]
-
-_SLOW: Final = 0.1
-"""Time after which a running request counts as slow, in seconds. Its companion is started then."""
 
 _LAST: Final = frozenset({"lifespan.startup.failed", "lifespan.shutdown.complete", "lifespan.shutdown.failed"})
 """Messages after which a lifespan ends. They are sent when the trio task has ended, because Hypercorn cancels the lifespan
@@ -51,13 +48,14 @@ async def serve_from_asyncio(app: Application, scope: Scope, receive: Receive, s
     """
     guest = current_guest()
     if scope["type"] != "http":
-        await _serve_lifespan(guest, app, scope, receive, send)
+        await _serve_other(guest, app, scope, receive, send)
         return
     exchange = _Exchange(guest, await receive(), receive, send)
     await exchange.serve(app, scope)
 
 
-async def _serve_lifespan(guest: TrioGuest, app: Application, scope: Scope, receive: Receive, send: Send) -> None:
+async def _serve_other(guest: TrioGuest, app: Application, scope: Scope, receive: Receive, send: Send) -> None:
+    """Run an application for a scope that is not an HTTP request: the lifespan. The application refuses WebSockets."""
     last: list[Message] = []
 
     async def send_or_hold(message: Message) -> None:
@@ -83,7 +81,7 @@ class _Exchange:
         self._send: Final = send
         self._start: Message | None = None
         self._held: list[Message] = []
-        self._companion: _BackgroundTask | None = None
+        self._companion: _CompanionTask | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def serve(self, app: Application, scope: Scope) -> None:
@@ -137,14 +135,14 @@ class _Exchange:
     def start_later(self, background: BackgroundTask) -> None:
         """Start a companion task if the request becomes slow (`mcp_server.asgi.StartLater`)."""
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(_SLOW, self._start_companion, background)
+        self._timer = loop.call_later(SLOW_AFTER, self._start_companion, background)
 
     def _start_companion(self, background: BackgroundTask) -> None:
-        self._companion = _BackgroundTask(background)
+        self._companion = _CompanionTask(background)
         self._guest.start_soon(self._companion.run)
 
 
-class _BackgroundTask:
+class _CompanionTask:
     """A task beside a slow request."""
 
     def __init__(self, background: Callable[[], Awaitable[None]]) -> None:
