@@ -15,7 +15,8 @@ import trio.lowlevel
 import uvloop
 
 import mcp_core.trio.guest as guest_module
-from mcp_core.trio.guest import current_guest, host_of_trio
+from mcp_core.trio.guest import current_guest
+from mcp_core.trio.host_loop import host_of_trio
 
 Host: TypeAlias = Callable[[Callable[[], Coroutine[object, object, None]]], None]
 

@@ -16,7 +16,7 @@ raises. Messages of the connection itself bypass middleware: the handshake, ping
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import attrs
 
@@ -55,6 +55,9 @@ Proceed: TypeAlias = Callable[[MiddlewareMessage], Awaitable[object]]
 
 class Middleware:
     """The base class of middleware. It passes all messages unchanged; override the methods of interest."""
+
+    async_library: ClassVar[Literal["asyncio", "trio"] | None] = None
+    """The async library that `request` is written for; `None` for that of the client or server."""
 
     def request(self, message: MiddlewareMessage, proceed: Proceed) -> Awaitable[object]:
         """Process one request and its response. Override this method with a coroutine method.

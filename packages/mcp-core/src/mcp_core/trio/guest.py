@@ -29,16 +29,22 @@ import asyncio
 import contextvars
 import math
 import weakref
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
+from mcp_core.trio.host_loop import running_host
+from mcp_core.trio.nursery import is_cancellation
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     import outcome
 
-__all__ = ["TrioGuest", "current_guest", "host_of_trio"]
+__all__ = ["TrioGuest", "current_guest"]
 
 T = TypeVar("T")
 
@@ -49,13 +55,6 @@ _LAST_TICKS: Final = 1000
 """Ticks for a run that must end at once. It has just started, so a few are enough."""
 
 _guests: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, TrioGuest]] = weakref.WeakKeyDictionary()
-
-_guest: Final[trio.lowlevel.RunVar[TrioGuest | None]] = trio.lowlevel.RunVar("guest", None)
-
-
-def host_of_trio() -> TrioGuest | None:
-    """Return the guest that the running trio is, with its asyncio loop; `None` if trio has its own loop."""
-    return _guest.get()
 
 
 def current_guest() -> TrioGuest:
@@ -205,6 +204,65 @@ class TrioGuest(trio.abc.Instrument):
             raise RuntimeError("the function raised asyncio.CancelledError, but its request was not cancelled")
         return task.result()
 
+    @asynccontextmanager
+    async def enter_asyncio(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+        """Enter and leave an asyncio context manager from a trio task. One asyncio task does both.
+
+        Args:
+            make: Returns the context manager. It is called in that task.
+
+        Raises:
+            BaseException: The exceptions of the context manager.
+        """
+        entered: asyncio.Future[T] = self._loop.create_future()
+        left: asyncio.Future[None] = self._loop.create_future()
+
+        async def own() -> None:
+            async with make() as value:
+                entered.set_result(value)
+                await left
+
+        task = self._loop.create_task(own(), name="context manager for trio", context=contextvars.copy_context())
+
+        async def until(*futures: asyncio.Future[T] | asyncio.Future[None]) -> None:
+            try:
+                await asyncio.wait({task, *futures}, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                task.cancel()
+                await asyncio.wait({task})
+                raise
+
+        await self.run_asyncio(partial(until, entered))
+        if not entered.done():
+            task.result()
+            raise RuntimeError("the context manager was not entered")
+        try:
+            yield entered.result()
+        except BaseException as error:
+            if is_cancellation(error):
+                task.cancel()
+                with trio.CancelScope(shield=True):
+                    await self.run_asyncio(until)
+                raise
+            # Raised in the context manager, which decides.
+            if not left.done():
+                left.set_exception(error)
+        else:
+            if not left.done():
+                left.set_result(None)
+        await self.run_asyncio(until)
+        # The end of the loop cancels all asyncio tasks, and the trio run.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        task.result()
+
+    def check_cancelled(self) -> None:
+        """Raise `asyncio.CancelledError` if an asyncio task called the current trio task, by `run`.
+
+        For code that has cancelled a scope around the asyncio task: the current trio task is not in that scope.
+        """
+        if trio.lowlevel.current_task().parent_nursery is self._nursery:
+            raise asyncio.CancelledError
+
     def start_soon(self, function: Callable[[], Awaitable[object]]) -> None:
         """Start a trio task that is cancelled when the trio run ends. The function must not raise."""
         if self._nursery is not None:
@@ -218,7 +276,7 @@ class TrioGuest(trio.abc.Instrument):
     # --- the trio run ----------------------------------------------------------------------------------------------
 
     async def _main(self) -> None:
-        _guest.set(self)
+        running_host.set(self)
         if self._descriptor is not None:
             # Before the first wait. Its first step sets `_runnable_task`; until then it counts as any other task.
             trio.lowlevel.spawn_system_task(self._keep_runnable)

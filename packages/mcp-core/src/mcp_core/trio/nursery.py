@@ -10,7 +10,7 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["open_private_nursery"]
+__all__ = ["is_cancellation", "open_private_nursery"]
 
 
 @asynccontextmanager
@@ -29,7 +29,7 @@ async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
     except BaseExceptionGroup as group:
         # Unwraps one level only: a group that the block itself raised is kept. If the block is cancelled from outside,
         # the tasks add their own `Cancelled` exceptions, which carry no information.
-        raised = [error for error in group.exceptions if not _is_cancellation(error)] or [group.exceptions[0]]
+        raised = [error for error in group.exceptions if not is_cancellation(error)] or [group.exceptions[0]]
         if len(raised) > 1:
             raise
         alone = raised[0]
@@ -39,7 +39,8 @@ async def open_private_nursery() -> AsyncIterator[trio.Nursery]:
     raise alone
 
 
-def _is_cancellation(error: BaseException) -> bool:
+def is_cancellation(error: BaseException) -> bool:
+    """Return whether an exception is the cancellation of a trio task, or a group that contains nothing else."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(trio.Cancelled)[1] is None
     return isinstance(error, trio.Cancelled)

@@ -5,6 +5,8 @@ them. Applications break this rule without seeing a nursery: two connections in 
 first out; a connection in an asynchronous generator that is not exhausted; a fixture of a test that is torn down by
 another task. trio then reports an internal error. With an owner task, these applications work.
 
+The task that enters or leaves can be an asyncio task, if an asyncio loop hosts trio.
+
 The owner task is a system task of trio: it is not a child of the task that enters, which may end first. It ends when the
 block is left, or when the trio run ends. Exceptions that end it are raised to the task that enters or leaves.
 """
@@ -17,6 +19,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 import trio
+
+from mcp_core.trio.async_library import allow_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +56,7 @@ class OwnerTask(AbstractAsyncContextManager[T], Generic[T]):
         self._is_used = False
         self._error: BaseException | None = None
 
+    @allow_asyncio
     async def __aenter__(self) -> T:
         if self._is_used:
             raise RuntimeError(f"{self._name}: this context manager was entered before; make a new one")
@@ -70,6 +75,7 @@ class OwnerTask(AbstractAsyncContextManager[T], Generic[T]):
             raise self._take_error()
         return self._values[0]
 
+    @allow_asyncio
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from mcp_core.middleware import Middleware
 from mcp_core.telemetry import (
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry import context, metrics, trace
 
     from mcp_core.middleware import MiddlewareMessage, Proceed
+    from mcp_core.trio.async_library import AsyncLibrary
 
 __all__ = ["Telemetry"]
 
@@ -48,6 +49,8 @@ class Telemetry(Middleware):
     Raises:
         MissingExtra: OpenTelemetry is not installed.
     """
+
+    async_library: ClassVar[AsyncLibrary | None] = "trio"
 
     def __init__(
         self,

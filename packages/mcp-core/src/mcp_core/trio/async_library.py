@@ -1,0 +1,114 @@
+"""The async library that a coroutine function is written for: trio or asyncio.
+
+The library runs on trio. If an asyncio loop hosts that trio, functions of the application run on asyncio, and the
+application awaits the library's coroutine methods from asyncio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
+
+import trio
+
+from mcp_core.trio.host_loop import host_of_trio
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from mcp_core.trio.host_loop import HostLoop
+
+__all__ = ["AsyncLibrary", "WrongAsyncLibrary", "allow_asyncio", "asyncio_host", "call_in", "enter_in"]
+
+AsyncLibrary: TypeAlias = Literal["asyncio", "trio"]
+"""The async library of a coroutine function."""
+
+CoroutineFunction: TypeAlias = Callable[..., Awaitable[object]]  # type: ignore[explicit-any]  # any parameters
+"""A coroutine function."""
+
+F = TypeVar("F", bound=CoroutineFunction)
+T = TypeVar("T")
+
+
+class WrongAsyncLibrary(RuntimeError):
+    """A coroutine function needs another async library than the one that runs. The message names the remedy."""
+
+
+def asyncio_host(library: AsyncLibrary | None) -> HostLoop | None:
+    """Return the asyncio loop on which functions of the application run; `None` if they run on trio.
+
+    Args:
+        library: The library of the functions; `None` for that of the host.
+
+    Raises:
+        WrongAsyncLibrary: The library is asyncio, but trio runs without it.
+    """
+    host = None if library == "trio" else host_of_trio()
+    if host is None and library == "asyncio":
+        raise WrongAsyncLibrary(
+            "async_library is 'asyncio', but the server runs on trio alone: serve it with asyncio.run or by an ASGI host"
+            " that runs on asyncio, or write its coroutine functions for trio"
+        )
+    return host
+
+
+def call_in(library: AsyncLibrary | None, function: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+    """Call a coroutine function of the application from a trio task, on the loop that it is written for.
+
+    Args:
+        library: The library of the function; `None` for that of the host.
+        function: The function.
+
+    Returns:
+        An awaitable of its result, for trio.
+
+    Raises:
+        WrongAsyncLibrary: The library is asyncio, but trio runs without it.
+    """
+    host = asyncio_host(library)
+    return function() if host is None else host.run_asyncio(function)
+
+
+def enter_in(
+    library: AsyncLibrary | None, make: Callable[[], AbstractAsyncContextManager[T]] | None
+) -> AbstractAsyncContextManager[T | None]:
+    """Return a context manager for trio that enters a context manager of the application.
+
+    Args:
+        library: The library of the context manager; `None` for that of the host.
+        make: Returns the context manager; `None` to enter nothing.
+
+    Raises:
+        WrongAsyncLibrary: The library is asyncio, but trio runs without it.
+    """
+    host = asyncio_host(library)
+    if make is None:
+        return nullcontext()
+    return make() if host is None else host.enter_asyncio(make)
+
+
+def allow_asyncio(function: F) -> F:
+    """Decorate a coroutine function for trio, so that an asyncio task can await it too.
+
+    Called from asyncio, it runs in a trio task with the context variables of the caller. Cancellation and exceptions
+    pass through.
+    """
+
+    @wraps(function)
+    def call(*arguments: object, **options: object) -> Awaitable[object]:
+        if trio.lowlevel.in_trio_task():
+            return function(*arguments, **options)
+        return _run(partial(function, *arguments, **options))
+
+    return cast("F", call)  # it has the same parameters, and returns a coroutine with the same result
+
+
+async def _run(function: Callable[[], Awaitable[T]]) -> T:
+    # The loop is looked up here: `asyncio.run(serve_stdio(server))` calls the function before the loop runs.
+    if trio.lowlevel.in_trio_task():
+        return await function()
+    from mcp_core.trio.guest import current_guest  # lazy: asyncio is slow to import
+
+    return await current_guest().run(function)
