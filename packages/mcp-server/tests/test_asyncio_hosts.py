@@ -22,7 +22,7 @@ import trio
 
 from mcp_server import Context, Server
 
-server = Server("hosted", version="1.0")
+server = Server("hosted", version="1.0", async_library="trio")
 ended = []
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import trio
 
 from mcp_core.errors import LocalProtocolError
+from mcp_core.trio.async_library import enter_in
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_server.errors import NotRunning
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
+    from mcp_core.trio.async_library import AsyncLibrary
     from mcp_core.types import Implementation
 
 __all__ = ["LifespanRunner"]
@@ -31,11 +33,16 @@ class LifespanRunner:
     Args:
         info: Name and version of the server, for error messages.
         lifespan: Function that returns the context manager of the author; `None` if the author passed no function.
+        library: The async library of the author's coroutine functions; `None` for that of the host.
     """
 
     def __init__(
-        self, info: Implementation, lifespan: Callable[[], AbstractAsyncContextManager[object]] | None
+        self,
+        info: Implementation,
+        lifespan: Callable[[], AbstractAsyncContextManager[object]] | None,
+        library: AsyncLibrary | None,
     ) -> None:
+        self._library: Final = library
         self._info: Final = info
         self._lifespan: Final = lifespan
         self.running: bool = False
@@ -89,6 +96,9 @@ class LifespanRunner:
         """Run the lifespan, or join it if it is running. It ends when all blocks have ended.
 
         If the first block is cancelled or fails, the lifespan ends for all of them.
+
+        Raises:
+            WrongAsyncLibrary: The functions of the server are written for asyncio, but trio runs without it.
         """
         while self._occupied and self._nursery is None:
             # It is starting or ending. The author's context manager may not support two concurrent runs.
@@ -107,9 +117,7 @@ class LifespanRunner:
             async with AsyncExitStack() as stack:
                 for part in self.parts:
                     await stack.enter_async_context(part.run())
-                state = None
-                if self._lifespan is not None:
-                    state = await stack.enter_async_context(self._lifespan())
+                state = await stack.enter_async_context(enter_in(self._library, self._lifespan))
                 await stack.enter_async_context(self._begun(state))
                 self._turn()
                 yield

@@ -17,6 +17,7 @@ from mcp_server.errors import RegistrationError
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.trio.async_library import AsyncLibrary
     from mcp_core.types import Annotations, Icon, ToolAnnotations, WireObject
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "ResourceOptions",
     "TaskSupport",
     "ToolOptions",
+    "check_async_library",
     "check_kinds",
     "check_listed",
     "check_options",
@@ -50,6 +52,8 @@ class Options(TypedDict, total=False):
     """Value of `_meta`."""
     thread: bool | None
     """Whether a plain function runs in a worker thread, which is the default."""
+    async_library: AsyncLibrary | None
+    """The async library that a coroutine function and its providers are written for; that of the server by default."""
 
 
 class ToolOptions(Options, total=False):
@@ -95,6 +99,7 @@ _KINDS: Final[Mapping[str, tuple[type, str]]] = {
     "name": (str, "a string"),
     "icons": (Iterable, "an iterable of icons"),
     "thread": (bool, "True or False"),
+    "async_library": (str, "'asyncio' or 'trio'"),
     "input_schema": (dict, "a dict"),
     "start_as_task": (bool, "True or False"),
     "resumable": (bool, "True or False"),
@@ -120,6 +125,13 @@ def check_options(where: str, given: Options, known: frozenset[str]) -> None:
         kind, said = _KINDS.get(name, (object, ""))
         if value is not None and not isinstance(value, kind):
             raise RegistrationError(f"{where}: option {name!r} must be {said}, not {value!r}")
+    check_async_library(where, given.get("async_library"))
+
+
+def check_async_library(where: str, library: object) -> None:
+    """Raise `RegistrationError` if a value is neither a supported async library nor `None`."""
+    if library not in {None, "asyncio", "trio"}:
+        raise RegistrationError(f"{where}: async_library must be 'asyncio' or 'trio', not {library!r}")
 
 
 def check_listed(where: str, value: WireObject) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, Unpack, overload
 
 import attrs
+import trio
 
 from mcp_core.engine.server import ServerConnection
 from mcp_core.limits import SERVER_LIMITS, Limits
@@ -16,6 +17,7 @@ from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
 from mcp_core.middleware import Middleware
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.schema.annotations import Function as AnyFunction
+from mcp_core.trio.owner_task import OwnerTask
 from mcp_core.types import (
     Implementation,
     PromptsCapability,
@@ -36,7 +38,7 @@ from mcp_server.handlers.dependencies import Provider
 from mcp_server.handlers.environment import HandlerEnvironment
 from mcp_server.handlers.middleware import MiddlewareChain
 from mcp_server.lifespan import LifespanRunner
-from mcp_server.options import check_kinds, check_listed, check_text
+from mcp_server.options import check_async_library, check_kinds, check_listed, check_text
 from mcp_server.service import ServerService
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.schema.hooks import HookConverter
+    from mcp_core.trio.async_library import AsyncLibrary
     from mcp_core.types import Icon, WireObject
     from mcp_server.auth import ResourceServer
     from mcp_server.connection.authenticator import Authenticate
@@ -101,6 +104,9 @@ class Server:
         cache: Cache hint for the lists; by default clients do not reuse them. Resources have their own hints.
         converter: A `cattrs.Converter` whose hooks load and dump classes of the author. The annotations of a hook declare
             the JSON form of its class.
+        async_library: The async library that the coroutine functions are written for, `asyncio` or `trio`: handlers,
+            providers, `lifespan`, `access`, `authenticate` and middleware. By default that of the host: asyncio under
+            uvicorn and in `asyncio.run`, trio under `trio.run`. A handler can have its own (`ToolOptions.async_library`).
 
     Raises:
         ValueError: `revisions` is empty.
@@ -127,6 +133,7 @@ class Server:
         tasks: TaskPolicy | None = None,
         cache: CacheHint | None = None,
         converter: HookConverter | None = None,
+        async_library: AsyncLibrary | None = None,
     ) -> None:
         check_kinds(
             f"the server {name!r}",
@@ -166,20 +173,22 @@ class Server:
         layers = tuple(middleware)
         for layer in layers:
             check_kinds(f"the server {name!r}", middleware=(layer, Middleware))
+        check_async_library(f"the server {name!r}", async_library)
         check_listed(f"the server {name!r}", self.info)
         policy = input_policy or InputPolicy()
         environment = HandlerEnvironment(
             server=self,
             limits=limits,
-            guard=Guard(access),
+            guard=Guard(access, async_library),
             input_policy=policy,
             keys=KeyRing(policy.keys),
             budget=MemoryBudget(limits.total_bytes),
-            middleware=MiddlewareChain(layers),
-            life=LifespanRunner(self.info, None if lifespan is None else partial(lifespan, self)),
+            middleware=MiddlewareChain(layers, async_library),
+            life=LifespanRunner(self.info, None if lifespan is None else partial(lifespan, self), async_library),
             redact=redact,
             cache=cache,
             converter=converter,
+            async_library=async_library,
         )
         self._service: Final = ServerService(environment, self.connection, tasks)
 
@@ -599,7 +608,8 @@ class Server:
         share one lifespan, or if the endpoint is mounted in an application whose host does not send lifespan events to
         it. The lifespan starts once. Later blocks join it, and the first block waits for them when it ends.
         """
-        return self._service.life.run()
+        run = self._service.life.run
+        return run() if trio.lowlevel.in_trio_task() else OwnerTask(run, f"lifespan of {self.info.name}")
 
     def connection(self) -> ServerConnection:
         """Return a new engine for one connection, for use with a custom transport."""
@@ -672,7 +682,11 @@ class Server:
             raise RegistrationError(f"{where}: `auth` must be a ResourceServer, not {auth!r}")
         if auth is not None and authenticate is not None:
             raise ValueError("auth and authenticate are both set: set only one of them")
-        authenticator = auth if authenticate is None else CallableAuthenticator(authenticate)
+        authenticator = (
+            auth
+            if authenticate is None
+            else CallableAuthenticator(authenticate, self._service.environment.async_library)
+        )
         policy = policy or EndpointPolicy()
         pair = None
         if legacy_sse:

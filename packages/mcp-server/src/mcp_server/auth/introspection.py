@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64encode
-from typing import Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import quote_plus, urlencode
 
 import attrs
@@ -20,6 +20,9 @@ from mcp_core.oauth.access_token import AccessToken, InvalidToken, read_access_t
 from mcp_core.oauth.urls import check_browser_url
 from mcp_server.auth.fetch import OWN_NETWORKS, FetchRefused, fetch_json
 from mcp_server.auth.tokens import KnownTokens, TokensUnavailable, digest_of
+
+if TYPE_CHECKING:
+    from mcp_core.trio.async_library import AsyncLibrary
 
 __all__ = ["Introspection"]
 
@@ -56,6 +59,8 @@ class Introspection:
     Raises:
         UnsafeUrl: Secrets must not be sent to this URL.
     """
+
+    async_library: ClassVar[AsyncLibrary] = "trio"
 
     def __init__(
         self, endpoint: str, *, issuer: str, client_id: str, client_secret: str, remember: float = 30.0

@@ -10,7 +10,7 @@ Spec: RFC 9068, RFC 7517, RFC 8725; OpenID Connect Core 1.0 section 10.1.1
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import trio
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from mcp_core.oauth.access_token import AccessToken
     from mcp_core.oauth.signatures import SignedJwt
+    from mcp_core.trio.async_library import AsyncLibrary
 
 __all__ = ["JwtTokens"]
 
@@ -60,6 +61,8 @@ class JwtTokens:
         ValueError: An algorithm is not supported, or the set of keys has no usable key.
         UnsafeUrl: A URL is neither https nor on this machine.
     """
+
+    async_library: ClassVar[AsyncLibrary] = "trio"
 
     def __init__(
         self,

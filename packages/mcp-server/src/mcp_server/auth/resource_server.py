@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -26,6 +27,7 @@ from mcp_core.oauth.protected_resource import (
     check_scopes,
 )
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS
+from mcp_core.trio.async_library import call_in
 from mcp_server.auth.keys import JoseVerifier
 from mcp_server.auth.scopes import Scopes
 from mcp_server.auth.tokens import TokensUnavailable
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from mcp_core.codec import Batch
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import Message
+    from mcp_core.trio.async_library import AsyncLibrary
     from mcp_server.auth.tokens import TokenVerifier
 
 __all__ = ["ResourceServer"]
@@ -95,6 +98,7 @@ class ResourceServer:
         """The protected resource metadata of this server, and the responses that deny access."""
         check_scopes(self.scopes.all)
         self._tokens: Final = tokens
+        self._library: Final[AsyncLibrary | None] = getattr(tokens, "async_library", None)
         self._clock: Final = clock
         self._proofs: Final = ProofCheck(
             JoseVerifier(), nonces=None if dpop_nonces is None else NonceIssuer(dpop_nonces)
@@ -122,7 +126,7 @@ class ResourceServer:
         if credentials is None or credentials.scheme not in self.protected.schemes:
             return self.protected.token_missing()
         try:
-            token = await self._tokens.verify(credentials.token)
+            token = await call_in(self._library, partial(self._tokens.verify, credentials.token))
             now = self._clock()
             self._check(token, credentials, http, now)
         except InvalidToken as bad:

@@ -27,7 +27,11 @@ class TokensUnavailable(McpError):
 
 
 class TokenVerifier(Protocol):
-    """A verifier of access tokens."""
+    """A verifier of access tokens.
+
+    `verify` runs on the loop of the host: trio, or asyncio. A verifier that is always written for the same async library
+    has an attribute `async_library` with its name, `"trio"` or `"asyncio"`.
+    """
 
     async def verify(self, token: str) -> AccessToken:
         """Verify that an access token was issued by its issuer, and return its content.

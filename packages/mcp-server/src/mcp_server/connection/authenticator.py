@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 import attrs
@@ -19,6 +20,7 @@ from mcp_core.excerpts import shown
 from mcp_core.http.server import Rejection, Responses, id_of
 from mcp_core.oauth.principal import Principal
 from mcp_core.oauth.protected_resource import AccessDenial
+from mcp_core.trio.async_library import call_in
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from mcp_core.codec import Batch
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import Message
+    from mcp_core.trio.async_library import AsyncLibrary
 
 __all__ = [
     "ANONYMOUS",
@@ -102,17 +105,19 @@ class CallableAuthenticator:
 
     Args:
         authenticate: The function.
+        library: The async library of the function; `None` for that of the host.
     """
 
     documents: Mapping[str, bytes] = {}
 
-    def __init__(self, authenticate: Authenticate) -> None:
+    def __init__(self, authenticate: Authenticate, library: AsyncLibrary | None = None) -> None:
         self._authenticate: Final = authenticate
+        self._library: Final = library
 
     async def authenticate(self, http: HttpRequest) -> Identity | AccessDenial:
         """Authenticate a request by its headers. An exception other than `AccessDenied` leads to status 500."""
         try:
-            who = await self._authenticate(http)
+            who = await call_in(self._library, partial(self._authenticate, http))
         except AccessDenied as denied:
             challenges = tuple([("www-authenticate", challenge) for challenge in denied.challenges])
             return AccessDenial(status=denied.status, message=denied.message, headers=challenges)

@@ -27,6 +27,7 @@ from mcp_core.engine.mrtr import AnsweredInputs, RequestState, binding, open_sta
 from mcp_core.engine.server import require_client
 from mcp_core.errors import ErrorCode, InvalidValue, LimitExceeded, LocalProtocolError, RequestFailed
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
+from mcp_core.trio.host_loop import host_of_trio
 from mcp_core.types import CreateMessageRequest, ElicitRequest, InputRequiredResult, ListRootsRequest
 
 if TYPE_CHECKING:
@@ -193,6 +194,9 @@ class RetryClientRequests:
             await self.hand_over()
         self._call.scope.cancel()
         await trio.lowlevel.checkpoint()
+        host = host_of_trio()
+        if host is not None:
+            host.check_cancelled()
         raise RuntimeError(
             "a client request ends the handler, which runs again when the response arrives, but the task that sent it "
             "is shielded from cancellation: send client requests outside of the shielded scope"

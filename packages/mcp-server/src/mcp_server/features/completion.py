@@ -98,7 +98,7 @@ class Completions:
             raise RegistrationError(
                 f"{where}: a completion takes the text entered so far, and optionally {_ARGUMENTS!r} and a Context, but not {', '.join(names) or 'nothing'}"
             )
-        run = Runner(function, signature.injected, thread=thread, environment=self._environment)
+        run = Runner(function, signature.injected, thread=thread, async_library=None, environment=self._environment)
         self._entries[is_prompt, name, argument] = _Entry(run, names[0], len(names) > 1)
 
     def _known(self, name: str, *, is_prompt: bool) -> tuple[str, ...] | None:

@@ -6,6 +6,7 @@ Spec: basic/index#extension-negotiation (2026-07-28)
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from mcp_core.engine.connection import Extensions
@@ -20,6 +21,7 @@ from mcp_core.methods import (
     RequestMethod,
     Side,
 )
+from mcp_core.trio.async_library import call_in
 from mcp_server.errors import RegistrationError
 from mcp_server.handlers.context import context_of
 from mcp_server.handlers.runner import is_async
@@ -90,7 +92,7 @@ class Methods:
             params: P = call.request.params  # type: ignore[assignment]  # the engine uses the class of the method
             context = context_of(call, self._environment)
             try:
-                return await function(params, context)
+                return await call_in(self._environment.async_library, partial(function, params, context))
             finally:
                 context._end()  # noqa: SLF001  # not part of the public interface
 

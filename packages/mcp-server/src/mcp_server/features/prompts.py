@@ -95,7 +95,13 @@ class Prompts:
             meta=options.get("meta"),
         )
         check_listed(label(function), prompt)
-        run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
+        run = Runner(
+            function,
+            read.injected,
+            thread=options.get("thread"),
+            async_library=options.get("async_library"),
+            environment=self._environment,
+        )
         self._entries[name] = _Entry(prompt, run, read)
         self.listing.add(name, prompt)
         self._changed()

@@ -179,7 +179,13 @@ class Resources:
             raise RegistrationError(f"{where}: there is already a resource {uri!r}")
         if _SCHEME.match(uri) is None:
             raise RegistrationError(f"{where}: {uri!r} has no scheme; use a URI with one, for example 'notes://today'")
-        run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
+        run = Runner(
+            function,
+            read.injected,
+            thread=options.get("thread"),
+            async_library=options.get("async_library"),
+            environment=self._environment,
+        )
         dump = Compiler(where, output=True, error=RegistrationError, converter=self._environment.converter).spec(
             object, Scope({}, {})
         )

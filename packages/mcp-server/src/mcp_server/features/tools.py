@@ -162,7 +162,13 @@ class Tools:
         if support not in _SUPPORT:
             raise RegistrationError(f"{label(function)}: `task` must be one of {', '.join(_SUPPORT)}, not {support!r}")
         check_listed(label(function), tool)
-        run = Runner(function, read.injected, thread=options.get("thread"), environment=self._environment)
+        run = Runner(
+            function,
+            read.injected,
+            thread=options.get("thread"),
+            async_library=options.get("async_library"),
+            environment=self._environment,
+        )
         if support != "forbidden":
             self._tasks = self._offer_tasks()
             tool = attrs.evolve(tool, execution=ToolExecution(task_support=support))

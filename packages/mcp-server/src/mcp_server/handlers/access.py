@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import attrs
 
 from mcp_core.oauth.principal import Principal
+from mcp_core.trio.async_library import call_in
 
 if TYPE_CHECKING:
     from mcp_core.engine.events import ClientPeer
     from mcp_core.http.messages import HttpRequest
+    from mcp_core.trio.async_library import AsyncLibrary
     from mcp_server.connection.channel import RequestContext
 
 __all__ = ["Access", "AccessKind", "AccessRequest", "Guard", "principal_of"]
@@ -54,10 +57,12 @@ class Guard:
 
     Args:
         access: The author's function. `None` allows everything.
+        library: The async library of the function; `None` for that of the host.
     """
 
-    def __init__(self, access: Access | None) -> None:
+    def __init__(self, access: Access | None, library: AsyncLibrary | None = None) -> None:
         self._access: Final = access
+        self._library: Final = library
         self.restricts: Final = access is not None
         """Whether there is a function, so that clients can see different lists."""
 
@@ -70,7 +75,7 @@ class Guard:
         access_request = AccessRequest(
             kind=kind, name=name, principal=principal_of(call), scopes=scopes, peer=peer, http=call.http
         )
-        return await self._access(access_request) is True
+        return await call_in(self._library, partial(self._access, access_request)) is True
 
 
 def principal_of(call: RequestContext) -> Principal | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import secrets
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from mcp_core.methods import (
 from mcp_core.revisions import R2025_11_25, between
 from mcp_core.schema.form import Form, form_schema
 from mcp_core.schema.type_spec import InvalidArguments
+from mcp_core.trio.async_library import allow_asyncio, call_in
 from mcp_core.types import (
     LOGGING_LEVELS,
     CreateMessageRequestParams,
@@ -132,7 +134,7 @@ class _ManualRetry:
 class Context:
     """One request, from the view of its handler. A function receives it in a parameter annotated with `Context`.
 
-    It cannot be used after the handler has returned. A plain function, which runs in a worker thread, takes a
+    Tasks of trio and of asyncio can await the methods. It cannot be used after the handler has returned. A plain function, which runs in a worker thread, takes a
     `SyncContext` instead.
 
     The methods that send a client request raise `RequestFailed` if the client responds with an error, `ConnectionEnded`
@@ -224,6 +226,7 @@ class Context:
 
     # --- progress, log messages, notifications ---------------------------------------------------------------------
 
+    @allow_asyncio
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report the progress of the request. Without effect if the client did not request progress, except in a task.
 
@@ -257,6 +260,7 @@ class Context:
         through = self._environment.middleware.outbound_notification(definition, params, revision)
         return cast("P | None", through)  # the middleware keeps the class
 
+    @allow_asyncio
     async def log(self, level: LoggingLevel, data: JsonValue, logger: str | None = None) -> None:
         """Send the client a log message, if the client has requested messages of this level.
 
@@ -297,6 +301,7 @@ class Context:
         """Log at level `error`. See `log`."""
         await self.log("error", data, logger)
 
+    @allow_asyncio
     async def notify(self, definition: NotificationMethod[object], params: WireObject) -> None:
         """Send a notification that belongs to this request, for example one of an extension.
 
@@ -314,6 +319,7 @@ class Context:
             await call.channel.send(call.channel.connection.notify(definition, through, for_request=call.request.id))
         await trio.lowlevel.checkpoint()
 
+    @allow_asyncio
     async def begin_task(self) -> None:
         """Continue this tool call as a task. For tools with `start_as_task=False`.
 
@@ -331,6 +337,7 @@ class Context:
             await call.begin_task(call)
         await trio.lowlevel.checkpoint()
 
+    @allow_asyncio
     async def release_stream(self) -> None:
         """Release the connection on which the client waits for the response, for a handler that runs long.
 
@@ -342,6 +349,7 @@ class Context:
 
     # --- client requests -------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def elicit(
         self, form: type[T], message: str, *, key: str | None = None
     ) -> ElicitationAccepted[T] | ElicitationDeclined | ElicitationCancelled:
@@ -382,6 +390,7 @@ class Context:
             return form.legacy_schema
         return form.schema
 
+    @allow_asyncio
     async def elicit_url(
         self, url: str, message: str, *, elicitation_id: str | None = None, key: str | None = None
     ) -> ElicitationAccepted[None] | ElicitationDeclined | ElicitationCancelled:
@@ -418,6 +427,7 @@ class Context:
             return result
         return ElicitationDeclined() if result.action == "decline" else ElicitationCancelled()
 
+    @allow_asyncio
     async def sample(
         self,
         messages: str | SamplingMessage | Iterable[SamplingMessage],
@@ -482,6 +492,7 @@ class Context:
         sampling = peer.capabilities.sampling
         return peer.revision not in _CONTEXT_DECLARED or (sampling is not None and sampling.context is not None)
 
+    @allow_asyncio
     async def list_roots(self, *, key: str | None = None) -> tuple[Root, ...]:
         """Request the folders that the server may work in. Spec: client/roots
 
@@ -493,6 +504,7 @@ class Context:
         """
         return (await self.request(ROOTS_LIST, ListRootsRequestParams(), key=key)).roots
 
+    @allow_asyncio
     async def request(self, definition: RequestMethod[P, R], params: P, *, key: str | None = None) -> R:
         """Send a client request that has no method here, or needs other parameters.
 
@@ -589,6 +601,12 @@ class Context:
             TypeError: The result is not JSON.
         """
         self._alive()
+        if not trio.lowlevel.in_trio_task():
+            function = partial(call_in, "asyncio", partial(_value_of, function))
+        return await self._once(key, function)
+
+    @allow_asyncio
+    async def _once(self, key: str, function: Callable[[], object]) -> object:
         return await self._client_requests.once(key, function)
 
     # --- for the server --------------------------------------------------------------------------------------------
@@ -604,6 +622,11 @@ class Context:
     def _end(self) -> None:
         """Make the context unusable: the handler has returned."""
         self._ended = True
+
+
+async def _value_of(function: Callable[[], object]) -> object:
+    made = function()
+    return await made if inspect.isawaitable(made) else made
 
 
 def context_of(call: RequestContext, environment: HandlerEnvironment) -> Context:

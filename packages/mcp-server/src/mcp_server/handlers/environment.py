@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
     from mcp_core.schema.annotations import Function
     from mcp_core.schema.hooks import HookConverter
+    from mcp_core.trio.async_library import AsyncLibrary
     from mcp_core.types import Implementation, ServerCapabilities
     from mcp_server.cache_hint import CacheHint
     from mcp_server.connection.sealer import InputPolicy, KeyRing
@@ -108,6 +109,8 @@ class HandlerEnvironment:
     """Removes from the data of a log message what the client must not see."""
     cache: CacheHint | None
     """Cache hint for the lists."""
+    async_library: AsyncLibrary | None = None
+    """The async library of the author's coroutine functions; `None` for that of the host."""
     converter: HookConverter | None = None
     """The hooks of the author for classes."""
     limiter: trio.CapacityLimiter = attrs.field(factory=_limiter, init=False)

@@ -1,15 +1,16 @@
-"""Calls of registered functions: coroutine functions in the request's trio task, others in a worker thread."""
+"""Calls of registered functions: coroutine functions in the event loop, others in a worker thread."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
 from mcp_core.errors import ErrorCode, McpError, RequestFailed
+from mcp_core.trio.async_library import allow_asyncio, call_in
 from mcp_server.errors import RegistrationError
 from mcp_server.handlers.context import Context, context_of
 from mcp_server.handlers.dependencies import Dependencies
@@ -18,9 +19,10 @@ from mcp_server.handlers.sync_context import SyncContext
 from mcp_server.schema.signature import label
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from mcp_core.schema.annotations import Function
+    from mcp_core.trio.async_library import AsyncLibrary
     from mcp_server.connection.channel import RequestContext
     from mcp_server.handlers.environment import HandlerEnvironment
     from mcp_server.options import Options
@@ -34,7 +36,7 @@ _MAX_ROUND_TRIPS: Final = 16
 
 def is_async(function: Function) -> bool:
     """Return whether a call of `function` returns an awaitable."""
-    while isinstance(function, functools.partial):
+    while isinstance(function, partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
@@ -58,6 +60,8 @@ class Runner:
         function: A coroutine function, or a plain function.
         injected: The injected parameters and their sources.
         thread: Whether a plain function runs in a worker thread. `None` means yes.
+        async_library: The library of the coroutine functions: this one and its providers. `None` for that of the
+            server.
         environment: The environment of the handlers of the server.
 
     Raises:
@@ -71,6 +75,7 @@ class Runner:
         injected: Mapping[str, type | Depends],
         *,
         thread: bool | None,
+        async_library: AsyncLibrary | None,
         environment: HandlerEnvironment,
     ) -> None:
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
@@ -79,10 +84,12 @@ class Runner:
         if is_async(function):
             if thread:
                 raise RegistrationError(f"{label(function)} is a coroutine function; only plain ones run in a thread")
-            self._run: Function = function
+            self._direct: Function = function
+            self._run: Function = self._on_library
         else:
-            self._run = self._inline if thread is False else self._in_thread
+            self._direct = self._run = self._inline if thread is False else self._in_thread
         self._function: Final = function
+        self._library: Final = async_library or environment.async_library
         self._dependencies: Final = Dependencies(injected)
         self._environment: Final = environment
 
@@ -108,7 +115,7 @@ class Runner:
             for name in wanted.sync_contexts:
                 arguments[name] = SyncContext(context)
         try:
-            # Without a context there are no providers. `_run` is a coroutine function, or one of the two methods.
+            # Without a context there are no providers. `_run` is one of the three methods.
             value = await (self._run(**arguments) if context is None else self._once(context, arguments))  # type: ignore[misc]
             for _ in range(_MAX_ROUND_TRIPS):
                 if not isinstance(value, InputRequired):
@@ -129,7 +136,8 @@ class Runner:
 
     async def _once(self, context: Context, arguments: dict[str, object]) -> object:
         if self._dependencies.providers:
-            return await self._provided(context, dict(arguments))
+            # One task runs the providers before and after the function, and the function itself.
+            return await call_in(self._library, partial(self._provided, context, dict(arguments)))
         return await self._run(**arguments)  # type: ignore[misc]
 
     async def _provided(self, context: Context, arguments: dict[str, object]) -> object:
@@ -138,16 +146,20 @@ class Runner:
         async with AsyncExitStack() as stack:
             for name, provider in self._dependencies.providers.items():
                 arguments[name] = await provider.value(context, stack, made, self._environment.overrides)
-            return await cast("Awaitable[object]", self._run(**arguments))
+            return await cast("Awaitable[object]", self._direct(**arguments))
+
+    def _on_library(self, **arguments: object) -> Awaitable[object]:
+        return call_in(self._library, partial(cast("Callable[[], Awaitable[object]]", self._function), **arguments))
 
     async def _inline(self, **arguments: object) -> object:
         return self._function(**arguments)
 
+    @allow_asyncio
     async def _in_thread(self, **arguments: object) -> object:
         # Not abandoned on cancellation, because abandoned threads are not bounded. The function can detect the
         # cancellation with `trio.from_thread.check_cancelled`.
         return await trio.to_thread.run_sync(
-            functools.partial(_unless_cancelled, self._function, arguments),
+            partial(_unless_cancelled, self._function, arguments),
             abandon_on_cancel=False,
             limiter=self._environment.limiter,
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack
 import attrs
 import trio
 
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.host.listeners import are_loopback, listen, urls
 from mcp_server.host.open_files import connections_allowed
 from mcp_server.host.tls import tls_context
@@ -84,6 +85,7 @@ class ServeHttpOptions(TypedDict, total=False):
     """Time for running requests to finish when the server stops, in seconds; 10 by default."""
 
 
+@allow_asyncio
 async def serve_http(
     server: Server,
     bind: str = _DEFAULT_BIND,

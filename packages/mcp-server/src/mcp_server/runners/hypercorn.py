@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Unpack, cast
 
 import trio
 
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.extras import extra
 from mcp_server.host.listeners import BACKLOG
 from mcp_server.host.request_guard import RequestGuard
@@ -35,6 +36,7 @@ _MARGIN: Final = 1.0
 """Additional time for the last responses after the grace period, in seconds."""
 
 
+@allow_asyncio
 async def serve_hypercorn(
     server: Server,
     bind: str = "127.0.0.1:8000",

@@ -21,6 +21,7 @@ from mcp_core.codec import decode, encode
 from mcp_core.errors import ErrorCode, LimitExceeded, MalformedMessage
 from mcp_core.framing.lines import LineFramer
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.writer import CoalescingWriter
 from mcp_server.connection.stream_channel import StreamChannel
 from mcp_server.errors import OutputBroken
@@ -57,6 +58,7 @@ class ByteStream(Protocol):
         """Write all of `data`."""
 
 
+@allow_asyncio
 async def serve_stdio(server: Server) -> None:
     """Serve the parent process, over stdin and stdout.
 
@@ -123,6 +125,7 @@ def _reason(failure: Exception) -> str:
     return f"stdout cannot be written ({said.strerror}); running requests were cancelled"
 
 
+@allow_asyncio
 async def serve_stream(server: Server, stream: ByteStream) -> None:
     """Serve one client over a byte stream: a socket, a pipe, or a pair in memory.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from mcp_core.oauth.access_token import AccessToken
+    from mcp_core.trio.async_library import AsyncLibrary
     from mcp_server.auth.authorization_server.model.settings import Settings
     from mcp_server.auth.authorization_server.model.store import SqliteStore
 
@@ -28,6 +29,8 @@ _KNOWN: Final = 10_000
 @attrs.define
 class OwnTokens:
     """A `TokenVerifier` of this server's tokens. It queries the store each time, so it detects a revocation at once."""
+
+    async_library: ClassVar[AsyncLibrary] = "trio"
 
     _settings: Settings
     _store: SqliteStore
