@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from contextvars import ContextVar
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, cast
 
 import trio
 
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
 
     from mcp_core.trio.host_loop import HostLoop
 
-__all__ = ["AsyncLibrary", "WrongAsyncLibrary", "allow_asyncio", "asyncio_host", "call_in", "enter_in"]
+__all__ = [
+    "AsyncLibrary",
+    "WrongAsyncLibrary",
+    "allow_asyncio",
+    "asyncio_host",
+    "call_in",
+    "caller_library",
+    "enter_in",
+]
 
 AsyncLibrary: TypeAlias = Literal["asyncio", "trio"]
 """The async library of a coroutine function."""
@@ -28,12 +37,23 @@ AsyncLibrary: TypeAlias = Literal["asyncio", "trio"]
 CoroutineFunction: TypeAlias = Callable[..., Awaitable[object]]  # type: ignore[explicit-any]  # any parameters
 """A coroutine function."""
 
+_caller: Final[ContextVar[AsyncLibrary]] = ContextVar("async library of the caller", default="trio")
+"""Set in the trio tasks that asyncio started, and so in the tasks that they start."""
+
 F = TypeVar("F", bound=CoroutineFunction)
 T = TypeVar("T")
 
 
 class WrongAsyncLibrary(RuntimeError):
     """A coroutine function needs another async library than the one that runs. The message names the remedy."""
+
+
+def caller_library() -> AsyncLibrary:
+    """Return the async library of the application that called a function of the library, such as `open_http`.
+
+    Functions of the application that the call leads to, for example handlers, are written for the same library.
+    """
+    return _caller.get()
 
 
 def asyncio_host(library: AsyncLibrary | None) -> HostLoop | None:
@@ -68,7 +88,9 @@ def call_in(library: AsyncLibrary | None, function: Callable[[], Awaitable[T]]) 
         WrongAsyncLibrary: The library is asyncio, but trio runs without it.
     """
     host = asyncio_host(library)
-    return function() if host is None else host.run_asyncio(function)
+    if host is not None:
+        return host.run_asyncio(function)
+    return function() if _caller.get() == "trio" else _for_trio(function)
 
 
 def enter_in(
@@ -105,10 +127,25 @@ def allow_asyncio(function: F) -> F:
     return cast("F", call)  # it has the same parameters, and returns a coroutine with the same result
 
 
+async def _for_trio(function: Callable[[], Awaitable[T]]) -> T:
+    """Call a function for trio, within a call from asyncio."""
+    token = _caller.set("trio")
+    try:
+        return await function()
+    finally:
+        _caller.reset(token)
+
+
 async def _run(function: Callable[[], Awaitable[T]]) -> T:
     # The loop is looked up here: `asyncio.run(serve_stdio(server))` calls the function before the loop runs.
     if trio.lowlevel.in_trio_task():
         return await function()
     from mcp_core.trio.guest import current_guest  # lazy: asyncio is slow to import
 
-    return await current_guest().run(function)
+    return await current_guest().run(partial(_from_asyncio, function))
+
+
+async def _from_asyncio(function: Callable[[], Awaitable[T]]) -> T:
+    # The trio task is new and ends with this call, so the variable is not reset.
+    _caller.set("asyncio")
+    return await function()

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_core.middleware import Middleware, MiddlewareMessage, around, passed
-from mcp_core.trio.async_library import allow_asyncio, asyncio_host
+from mcp_core.middleware import MiddlewareMessage, around, passed
+from mcp_core.trio.middleware import LibraryMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.methods import NotificationMethod, RequestMethod
-    from mcp_core.middleware import Proceed
+    from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
     from mcp_core.trio.async_library import AsyncLibrary
     from mcp_server.connection.channel import Channel, Handler, RequestContext
@@ -24,22 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["MiddlewareChain"]
 
 _log: Final = logging.getLogger("mcp_server")
-
-
-class _AuthorMiddleware(Middleware):
-    """A middleware of the author, whose coroutine method runs on the loop that it is written for."""
-
-    def __init__(self, layer: Middleware, library: AsyncLibrary | None) -> None:
-        self._layer: Final = layer
-        # The method of the base class awaits nothing.
-        self._library: Final = "trio" if type(layer).request is Middleware.request else layer.async_library or library
-        self.notification = layer.notification  # type: ignore[method-assign]  # saves a call
-
-    def request(self, message: MiddlewareMessage, proceed: Proceed) -> Awaitable[object]:
-        host = asyncio_host(self._library)
-        if host is None:
-            return self._layer.request(message, proceed)
-        return host.run_asyncio(partial(self._layer.request, message, allow_asyncio(proceed)))
 
 
 class MiddlewareChain:
@@ -53,7 +36,9 @@ class MiddlewareChain:
     __slots__ = ("layers",)
 
     def __init__(self, layers: tuple[Middleware, ...], library: AsyncLibrary | None = None) -> None:
-        self.layers: Final[tuple[Middleware, ...]] = tuple(_AuthorMiddleware(layer, library) for layer in layers)
+        self.layers: Final[tuple[Middleware, ...]] = tuple(
+            LibraryMiddleware(layer, lambda: library) for layer in layers
+        )
         """The middleware, the outermost first."""
 
     def inbound_request(self, handler: Handler, call: RequestContext) -> Awaitable[object]:
