@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 import attrs
+import trio
 
 from mcp_client.connection.request_headers import checked
 from mcp_client.connection.request_options import NOTHING
@@ -42,6 +44,8 @@ from mcp_core.methods import (
     TOOLS_CALL,
     TOOLS_LIST,
 )
+from mcp_core.trio.async_library import allow_asyncio
+from mcp_core.trio.owner_task import OwnerTask
 from mcp_core.types import (
     CallToolRequestParams,
     CallToolResult,
@@ -213,6 +217,7 @@ class Client:
 
     # --- tools -----------------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def list_tools(self) -> tuple[Tool, ...]:
         """Return all tools, from all pages.
 
@@ -260,6 +265,7 @@ class Client:
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
     ) -> ToolResult[object]: ...
+    @allow_asyncio
     async def call_tool(
         self,
         name: str,
@@ -307,6 +313,7 @@ class Client:
 
     # --- tools as tasks --------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def start_task(
         self,
         name: str,
@@ -462,16 +469,19 @@ class Client:
 
     # --- resources -------------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def list_resources(self) -> tuple[Resource, ...]:
         """Return all resources, from all pages."""
         pages = await self._pages(RESOURCES_LIST, ListResourcesRequestParams)
         return tuple(resource for page in pages for resource in page.resources)
 
+    @allow_asyncio
     async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
         """Return all resource templates, from all pages."""
         pages = await self._pages(RESOURCES_TEMPLATES_LIST, ListResourceTemplatesRequestParams)
         return tuple(template for page in pages for template in page.resource_templates)
 
+    @allow_asyncio
     async def read_resource(
         self, uri: str, *, on_progress: ProgressHandler | None = None, deadlines: Deadlines | None = None
     ) -> ReadResourceResult:
@@ -494,11 +504,13 @@ class Client:
 
     # --- prompts ---------------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def list_prompts(self) -> tuple[Prompt, ...]:
         """Return all prompts, from all pages."""
         pages = await self._pages(PROMPTS_LIST, ListPromptsRequestParams)
         return tuple(prompt for page in pages for prompt in page.prompts)
 
+    @allow_asyncio
     async def get_prompt(
         self,
         name: str,
@@ -526,6 +538,7 @@ class Client:
         )
         return await self._request_with_input(PROMPTS_GET, params, on_progress=on_progress, deadlines=deadlines)
 
+    @allow_asyncio
     async def complete(
         self,
         ref: PromptReference | ResourceTemplateReference,
@@ -557,6 +570,7 @@ class Client:
 
     # --- any request -----------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def request(
         self,
         definition: RequestMethod[P, R],
@@ -594,6 +608,7 @@ class Client:
 
     # --- the connection --------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def ping(self) -> None:
         """Send a ping and wait for the response.
 
@@ -603,6 +618,7 @@ class Client:
         """
         await self.request(PING, PingRequestParams())
 
+    @allow_asyncio
     async def set_log_level(self, level: LoggingLevel) -> None:
         """Set the minimum level of log messages that the server sends: one of `mcp_core.types.LOGGING_LEVELS`.
 
@@ -619,6 +635,7 @@ class Client:
             await self.request(LOGGING_SET_LEVEL, SetLevelRequestParams(level=level))
         self._channel.connection.log_level = level
 
+    @allow_asyncio
     async def roots_changed(self) -> None:
         """Notify a legacy server that the roots have changed.
 
@@ -630,6 +647,7 @@ class Client:
         if self.revision.server_requests:
             await self.notify(NOTIFICATIONS_ROOTS_LIST_CHANGED, RootsListChangedNotificationParams())
 
+    @allow_asyncio
     async def notify(self, definition: NotificationMethod[P], params: P) -> None:
         """Send a notification of any method: the low-level interface, for extensions.
 
@@ -644,10 +662,12 @@ class Client:
         """
         await self._channel.notify(definition, params, self._options.headers)
 
+    @allow_asyncio
     async def wait_ended(self) -> None:
         """Wait until the connection is closed by this client, or lost."""
         await self._channel.wait_ended()
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the connection. Pending requests raise `ConnectionEnded`.
 
@@ -687,7 +707,8 @@ class Client:
             resources_list_changed=resources,
             resource_subscriptions=tuple(dict.fromkeys(uris)) or None,
         )
-        return self._subscriptions.open(wanted, self._options)
+        make = partial(self._subscriptions.open, wanted, self._options)
+        return make() if trio.lowlevel.in_trio_task() else OwnerTask(make, "mcp_client subscription")
 
     # --- outdated state --------------------------------------------------------------------------------------------
 

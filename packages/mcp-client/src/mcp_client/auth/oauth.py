@@ -18,6 +18,7 @@ from mcp_core.oauth.dpop import DPOP
 from mcp_core.oauth.scopes import StepUps
 from mcp_core.oauth.token_presentation import BEARER
 from mcp_core.oauth.urls import check_browser_url
+from mcp_core.trio.async_library import allow_asyncio
 
 if TYPE_CHECKING:
     import ssl
@@ -132,6 +133,7 @@ class OAuth:
         check_browser_url(target.url, what="server URL")
         return Bound(self._options, self._tokens(target.url), target)
 
+    @allow_asyncio
     async def log_out(
         self,
         url: str,

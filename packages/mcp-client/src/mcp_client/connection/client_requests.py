@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import reprlib
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from mcp_client.connection.elicitation import elicit_result, why_unfit
@@ -16,6 +17,7 @@ from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
 from mcp_core.excerpts import shown
 from mcp_core.features.sampling import why_no_answer, why_no_conversation
 from mcp_core.methods import ELICITATION_CREATE, NOTIFICATIONS_MESSAGE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
+from mcp_core.trio.async_library import call_in, caller_library
 from mcp_core.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_client.connection.middleware import MiddlewareChain
-    from mcp_client.handlers import Handlers, SampleHandler
+    from mcp_client.handlers import Handlers, MethodHandler, SampleHandler
     from mcp_core.engine.events import NotificationReceived, RequestReceived
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import InputRequest, InputResponse
@@ -88,8 +90,9 @@ class ClientRequestHandler:
         """Return the result of a request of the server, or the error to send. Failures of handlers are logged here."""
         definition, id = event.definition, event.id
         own = self._handlers.methods.get(definition)
+        handler = self._ask if own is None else partial(_call, own)
         try:
-            return await self._middleware.answer(definition.name, event.params, own or self._ask, raw=event.raw, id=id)
+            return await self._middleware.answer(definition.name, event.params, handler, raw=event.raw, id=id)
         except RequestFailed as failure:
             return failure
         except Exception:  # noqa: BLE001  the user's function: the server gets an internal error without details
@@ -118,13 +121,15 @@ class ClientRequestHandler:
         handlers = self._handlers
         if isinstance(params, ListRootsRequestParams) and handlers.roots is not None:
             if callable(handlers.roots):
-                return ListRootsResult(roots=check_roots(await handlers.roots()))
+                return ListRootsResult(roots=check_roots(await call_in(caller_library(), handlers.roots)))
             return ListRootsResult(roots=tuple(handlers.roots))
         if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
-            return _fitting(params, elicit_result(await handlers.elicit(params)))
+            return _fitting(params, elicit_result(await call_in(caller_library(), partial(handlers.elicit, params))))
         if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
             _check_page(params.url)
-            return _fitting(params, elicit_result(await handlers.elicit_url(params)))
+            return _fitting(
+                params, elicit_result(await call_in(caller_library(), partial(handlers.elicit_url, params)))
+            )
         if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
             return await self._sample(handlers.sample, params)
         # The engine rejects client requests without a declared capability, so this line is a safeguard.
@@ -134,7 +139,7 @@ class ClientRequestHandler:
         problem = why_no_conversation(params.messages)
         if problem is not None:
             raise RequestFailed(f"invalid sampling messages: {problem}", code=ErrorCode.INVALID_PARAMS)
-        answer = _checked(await sample(params), CreateMessageResult)
+        answer = _checked(await call_in(caller_library(), partial(sample, params)), CreateMessageResult)
         problem = why_no_answer(params, answer)
         if problem is not None:
             raise LocalProtocolError(
@@ -163,6 +168,10 @@ class ClientRequestHandler:
             self._handlers.log(params)
         except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
             _log.exception("the handler of log messages failed")
+
+
+async def _call(handler: MethodHandler, params: object) -> object:
+    return await call_in(caller_library(), partial(handler, params))
 
 
 def _check_page(url: str) -> None:

@@ -11,6 +11,8 @@ from mcp_core.conversion.converter import converter
 from mcp_core.errors import InvalidValue, LocalProtocolError
 from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED
 from mcp_core.middleware import MiddlewareMessage, around, passed
+from mcp_core.trio.async_library import caller_library
+from mcp_core.trio.middleware import LibraryMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -42,7 +44,7 @@ class MiddlewareChain:
 
     def __init__(self, connection: ClientConnection, middleware: Sequence[Middleware]) -> None:
         self._connection: Final = connection
-        self._middleware: Final = tuple(middleware)
+        self._middleware: Final = tuple(LibraryMiddleware(each, caller_library) for each in middleware)
         self.is_empty: Final = not self._middleware
         """Whether there is no middleware."""
 

@@ -20,6 +20,7 @@ import trio
 from mcp_client.connection.progress import ProgressQueue
 from mcp_core.errors import McpError, RemoteProtocolError, RequestTimeout
 from mcp_core.jsonrpc.messages import Request
+from mcp_core.trio.async_library import call_in, caller_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,7 +180,7 @@ class PendingRequest:
         try:
             shown = self._on_progress(progress.progress, progress.total, progress.message)
             if inspect.isawaitable(shown):
-                await self._wait_for(shown)
+                await self._wait_for(call_in(caller_library(), lambda: shown))
         except McpError as error:
             raise ProgressHandlerFailed(error) from None
 

@@ -23,6 +23,7 @@ from mcp_client.transports.stdio.stream import StreamTransport
 from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import ConnectionEnded, ErrorContext, McpError, Phase
 from mcp_core.revisions import REVISIONS, Era
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.trio.owner_task import OwnerTask
 
@@ -95,12 +96,14 @@ class Connector:
         self._closed = False
         self._owner: OwnerTask[Client] | None = None
 
+    @allow_asyncio
     async def __aenter__(self) -> Client:
         if self._owner is not None:
             raise RuntimeError("this connector was already used; call open_stdio, open_stream or open_http again")
         self._owner = OwnerTask(self._run, "mcp_client connection")
         return await self._owner.__aenter__()
 
+    @allow_asyncio
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
@@ -128,6 +131,7 @@ class Connector:
             task_status.started(client)
             await client.wait_ended()
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the connection, or stop opening it. Any task can call this, more than once."""
         self._closed = True

@@ -20,6 +20,7 @@ from mcp_core.methods import (
     NOTIFICATIONS_RESOURCES_UPDATED,
     NOTIFICATIONS_TOOLS_LIST_CHANGED,
 )
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.types import ResourceUpdatedNotificationParams
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Changes:
     def __aiter__(self) -> Changes:
         return self
 
+    @allow_asyncio
     async def __anext__(self) -> Change:
         while not self._pending:
             if self._error is not None:

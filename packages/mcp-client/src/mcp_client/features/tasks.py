@@ -40,6 +40,7 @@ from mcp_core.methods import (
     TASKS_RESULT,
     TOOLS_CALL,
 )
+from mcp_core.trio.async_library import allow_asyncio, call_in, caller_library
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import (
     ABSENT,
@@ -143,6 +144,7 @@ class TaskHandle:
 
     # --- for the application ---------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def refresh(self) -> TaskStatus:
         """Poll the task and return its status.
 
@@ -187,6 +189,7 @@ class TaskHandle:
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
     ) -> ToolResult[object]: ...
+    @allow_asyncio
     async def wait(
         self,
         *,
@@ -236,6 +239,7 @@ class TaskHandle:
         self._channel.explain(late, method=TOOLS_CALL.name, phase=Phase.REQUEST)
         raise late
 
+    @allow_asyncio
     async def cancel(self) -> None:
         """Request cancellation of the task. The task may still end in another way. An ended task does not change.
 
@@ -306,7 +310,7 @@ class TaskHandle:
     async def _show(self, on_progress: ProgressHandler, steps: int) -> None:
         shown = on_progress(steps, None, self.message or self.status)
         if inspect.isawaitable(shown):
-            await shown
+            await call_in(caller_library(), lambda: shown)
 
     async def _answer(self, nursery: trio.Nursery) -> None:
         """Respond to the input requests of the task."""

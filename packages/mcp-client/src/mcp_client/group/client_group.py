@@ -22,6 +22,7 @@ from mcp_client.group.member import DEFAULT_RESTART, Member, Restart
 from mcp_client.group.names import exposed_names
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, McpError
 from mcp_core.revisions import REVISIONS
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.trio.owner_task import OwnerTask
 
@@ -114,6 +115,7 @@ class ClientGroup:
 
     # --- lists -----------------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def list_tools(self) -> GroupListing[Tool]:
         """Return the tools of all servers, with their names for `call_tool`.
 
@@ -128,6 +130,7 @@ class ClientGroup:
         )
         return _listed(found, failed, self._tools, lambda tool: tool.name)
 
+    @allow_asyncio
     async def list_prompts(self) -> GroupListing[Prompt]:
         """Return the prompts of all servers, with their names for `get_prompt`.
 
@@ -142,6 +145,7 @@ class ClientGroup:
         )
         return _listed(found, failed, self._prompts, lambda prompt: prompt.name)
 
+    @allow_asyncio
     async def list_resources(self) -> GroupListing[Resource]:
         """Return the resources of all servers, with their URIs as names.
 
@@ -152,6 +156,7 @@ class ClientGroup:
         )
         return _by_server(found, failed, lambda resource: resource.uri)
 
+    @allow_asyncio
     async def list_resource_templates(self) -> GroupListing[ResourceTemplate]:
         """Return the resource templates of all servers, with their URI templates as names."""
         found, failed = await self._request_all(
@@ -217,6 +222,7 @@ class ClientGroup:
         on_progress: ProgressHandler | None = None,
         deadlines: Deadlines | None = None,
     ) -> ToolResult[object]: ...
+    @allow_asyncio
     async def call_tool(
         self,
         name: str,
@@ -257,6 +263,7 @@ class ClientGroup:
             deadlines=deadlines,
         )
 
+    @allow_asyncio
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
         """Get a prompt of one of the servers.
 
