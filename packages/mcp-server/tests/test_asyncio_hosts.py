@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from mcp_client import ElicitationAccepted, Handlers, open_http
+from mcp_core.errors import McpError
 from mcp_core.revisions import REVISIONS, Era, Revision
 
 _APP = """
@@ -91,9 +92,12 @@ def host(request: pytest.FixtureRequest) -> str:
 
 
 @asynccontextmanager
-async def served(folder: Path, host: str, *options: str) -> AsyncIterator[str]:
-    """Serve the application during the block. Yield its URL. Then stop it with SIGTERM."""
-    (folder / "hosted.py").write_text(_APP)
+async def served(folder: Path, host: str, *options: str, program: str = _APP, error: str = "") -> AsyncIterator[str]:
+    """Serve the application during the block. Yield its URL. Then stop it with SIGTERM.
+
+    Its log has a traceback only if there is an expected error.
+    """
+    (folder / "hosted.py").write_text(program)
     command = [sys.executable, "-m", *_HOSTS[host], "hosted:app", *options]
     with trio.fail_after(_SECONDS):
         process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, cwd=folder)
@@ -117,7 +121,8 @@ async def served(folder: Path, host: str, *options: str) -> AsyncIterator[str]:
                 await process.stderr.aclose()
     # uvicorn ends itself with the signal again after its shutdown.
     assert status in {0, -signal.SIGTERM}, log.decode()
-    assert b"Traceback" not in log, log.decode()
+    assert error in log.decode()
+    assert error or b"Traceback" not in log, log.decode()
 
 
 @attrs.frozen
@@ -152,6 +157,60 @@ async def test_host_large_result_is_complete(tmp_path: Path, host: str) -> None:
 async def test_uvicorn_without_lifespan_events_serves(tmp_path: Path) -> None:
     async with served(tmp_path, "uvicorn-asyncio", "--lifespan", "off") as url, open_http(url) as client:
         assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+
+
+_WITH_LIFESPAN = """
+import asyncio
+from contextlib import asynccontextmanager
+
+from mcp_server import Context, Server
+
+starts = []
+
+
+@asynccontextmanager
+async def lifespan(server):
+    async with asyncio.timeout(600):
+        starts.append("start")
+        if len(starts) < FAILURES + 1:
+            raise OSError("no database")
+        yield starts
+
+
+server = Server("hosted", version="1.0", lifespan=lifespan)
+
+
+@server.tool
+async def state(context: Context) -> list[str]:
+    return context.state(list)
+
+
+app = server.asgi()
+"""
+
+
+async def test_uvicorn_without_lifespan_events_starts_lifespan_at_first_request(tmp_path: Path) -> None:
+    program = _WITH_LIFESPAN.replace("FAILURES", "0")
+    async with (
+        served(tmp_path, "uvicorn-asyncio", "--lifespan", "off", program=program) as url,
+        open_http(url) as client,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(8):
+            nursery.start_soon(client.call_tool, "state")
+        assert (await client.call_tool("state", returns=list[str])).data == ["start"]
+
+
+async def test_uvicorn_without_lifespan_events_starts_failed_lifespan_again(tmp_path: Path) -> None:
+    program = _WITH_LIFESPAN.replace("FAILURES", "1")
+    modern = [REVISIONS["2026-07-28"]]
+    options = ("--lifespan", "off")
+    async with served(tmp_path, "uvicorn-asyncio", *options, program=program, error="no database") as url:
+        with pytest.raises(McpError, match="the server is not started"):
+            async with open_http(url, revisions=modern):
+                pass
+        async with open_http(url, revisions=modern) as client:
+            assert (await client.call_tool("state", returns=list[str])).data == ["start", "start"]
 
 
 @pytest.mark.parametrize("era", Era, ids=lambda era: era.name)

@@ -24,6 +24,9 @@ class HostLoop(Protocol):
     def enter_asyncio(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> AbstractAsyncContextManager[T]:
         """Enter and leave an asyncio context manager from a trio task."""
 
+    def start_soon(self, function: Callable[[], Awaitable[object]]) -> None:
+        """Start a trio task that is cancelled when the loop ends. The function must not raise."""
+
     def check_cancelled(self) -> None:
         """Raise `asyncio.CancelledError` if an asyncio task called the current trio task."""
 

@@ -29,6 +29,7 @@ from mcp_core.jsonrpc.messages import Request
 from mcp_core.limits.memory_budget import MemoryCharge, parsed_size
 from mcp_core.methods import INITIALIZE, METHODS, SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
+from mcp_core.trio.host_loop import host_of_trio
 from mcp_server.connection.authenticator import ANONYMOUS, Identity, rejected
 from mcp_server.connection.request_queue import PrincipalQueues
 from mcp_server.errors import NotRunning
@@ -144,6 +145,7 @@ class HttpEndpoint:
         self._streams = 0
         self._streams_allowed = 0
         self.bound_streams(limits.connections)
+        self._starting: trio.Event | None = None
         self._draining = False
         self._idle = trio.Event()
         self._pair: Final = pair
@@ -272,7 +274,8 @@ class HttpEndpoint:
         rejection = exchange.admit()
         if rejection is None and self._draining:
             rejection = _stopping(exchange)
-        if rejection is None and not self._service.life.running and self._service.life.needed:
+        life = self._service.life
+        if rejection is None and not life.running and life.needed and not await self._start():
             rejection = self._not_running(exchange)
         identity: Identity | Rejection = ANONYMOUS
         if rejection is None and self._authenticator is not None:
@@ -304,6 +307,34 @@ class HttpEndpoint:
             _log.debug("request rejected: %s %s: %s", shown(http.method), shown(http.path), rejection.reason)
             await response.reject(rejection)
         return None
+
+    async def _start(self) -> bool:
+        """Start the lifespan of the server, if the host runs on asyncio. It then runs as long as the loop.
+
+        Hosts that send no lifespan events, and web frameworks that do not pass them on, are common on asyncio.
+
+        Returns:
+            Whether it is running.
+        """
+        host = host_of_trio()
+        if host is None:
+            return False
+        if self._starting is None:
+            self._starting = trio.Event()
+            host.start_soon(partial(self._run_lifespan, self._starting))
+        await self._starting.wait()
+        return self._service.life.running
+
+    async def _run_lifespan(self, started: trio.Event) -> None:
+        try:
+            async with self._service.life.run():
+                started.set()
+                await trio.sleep_forever()
+        except Exception:  # noqa: BLE001 -- the author's function can raise anything; the client gets no details
+            _log.exception("server lifespan failed: phase=startup")
+        finally:
+            self._starting = None
+            started.set()
 
     def _not_running(self, responses: Responses) -> Rejection:
         _log.error("request rejected: %s", NotRunning(self._service.name))
