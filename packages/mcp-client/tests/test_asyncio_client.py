@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 import trio
 import trio.lowlevel
 import uvloop
+from asyncio_server import served
 
 import mcp_client
 import mcp_client.asyncio
@@ -22,7 +22,7 @@ from mcp_client.group import open_group
 from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import REVISIONS, Revision
 from mcp_core.types import CreateMessageRequestParams, CreateMessageResult, TextContent
-from mcp_server import Context, Server, serve_http
+from mcp_server import Context, Server
 
 _SECONDS = 20
 """Time after which a test that waits forever fails."""
@@ -104,28 +104,6 @@ class ShopServer:
             return "tea"
 
 
-class _Address:
-    """The receiver of the URLs of a server."""
-
-    def __init__(self) -> None:
-        self.urls: asyncio.Future[tuple[str, ...]] = asyncio.get_running_loop().create_future()
-
-    def started(self, value: tuple[str, ...] = ()) -> None:
-        self.urls.set_result(value)
-
-
-@asynccontextmanager
-async def served(shop: ShopServer) -> AsyncIterator[str]:
-    """Serve over HTTP in an asyncio task. Yield the URL."""
-    address = _Address()
-    serving = asyncio.create_task(serve_http(shop.server, "127.0.0.1:0", task_status=address))
-    try:
-        yield (await address.urls)[0]
-    finally:
-        serving.cancel()
-        await asyncio.wait([serving])
-
-
 @pytest.mark.parametrize("revision", REVISIONS.values(), ids=lambda revision: revision.name)
 def test_client_in_asyncio_calls_tools_over_http(run: Run, revision: Revision) -> None:
     reports: list[float] = []
@@ -135,7 +113,7 @@ def test_client_in_asyncio_calls_tools_over_http(run: Run, revision: Revision) -
         reports.append(at)
 
     async def main() -> None:
-        async with served(ShopServer()) as url, open_http(url, revisions=[revision]) as client:
+        async with served(ShopServer().server) as url, open_http(url, revisions=[revision]) as client:
             assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
             assert (await client.call_tool("steps", on_progress=show)).text == "done"
             assert "tea" in repr(await client.read_resource("shop://item"))
@@ -173,7 +151,7 @@ def test_client_in_asyncio_calls_handlers_and_middleware_on_asyncio(run: Run, re
 
     async def main() -> None:
         async with (
-            served(ShopServer()) as url,
+            served(ShopServer().server) as url,
             open_http(url, revisions=[revision], handlers=handlers, middleware=[Recorder()]) as client,
         ):
             assert (await client.call_tool("greet")).text == "Hello Ada"
@@ -188,7 +166,7 @@ def test_client_in_asyncio_calls_handlers_and_middleware_on_asyncio(run: Run, re
 def test_call_in_asyncio_cancelled_ends_handler(run: Run, revision: Revision, how: str) -> None:
     async def main() -> None:
         shop = ShopServer()
-        async with served(shop) as url, open_http(url, revisions=[revision]) as client:
+        async with served(shop.server) as url, open_http(url, revisions=[revision]) as client:
             if how == "timeout":
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.1):
@@ -208,7 +186,7 @@ def test_call_in_asyncio_cancelled_ends_handler(run: Run, revision: Revision, ho
 @pytest.mark.parametrize("revision", [REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]], ids=lambda each: each.name)
 def test_listen_in_asyncio_iterates_over_changes(run: Run, revision: Revision) -> None:
     async def main() -> None:
-        async with served(ShopServer()) as url, open_http(url, revisions=[revision]) as client:
+        async with served(ShopServer().server) as url, open_http(url, revisions=[revision]) as client:
             found: list[Change] = []
             async with client.listen(uris=["shop://item"]) as changes:
                 waiting = asyncio.ensure_future(anext(changes))
@@ -226,7 +204,7 @@ def test_listen_in_asyncio_iterates_over_changes(run: Run, revision: Revision) -
 @pytest.mark.parametrize("revision", [REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]], ids=lambda each: each.name)
 def test_task_in_asyncio_returns_result(run: Run, revision: Revision) -> None:
     async def main() -> None:
-        async with served(ShopServer()) as url, open_http(url, revisions=[revision]) as client:
+        async with served(ShopServer().server) as url, open_http(url, revisions=[revision]) as client:
             task = await client.start_task("slow")
             assert (await task.wait()).text == "slow"
 
@@ -235,7 +213,7 @@ def test_task_in_asyncio_returns_result(run: Run, revision: Revision) -> None:
 
 def test_connections_in_asyncio_left_by_other_task_in_any_order(run: Run) -> None:
     async def main() -> None:
-        async with served(ShopServer()) as url:
+        async with served(ShopServer().server) as url:
             first, second = open_http(url), open_http(url)
             one = await first.__aenter__()
             two = await asyncio.create_task(second.__aenter__())
@@ -251,8 +229,8 @@ def test_connections_in_asyncio_left_by_other_task_in_any_order(run: Run) -> Non
 def test_group_in_asyncio_calls_tools_of_each_server(run: Run) -> None:
     async def main() -> None:
         async with (
-            served(ShopServer()) as left,
-            served(ShopServer()) as right,
+            served(ShopServer().server) as left,
+            served(ShopServer().server) as right,
             open_group({"left": partial(open_http, left), "right": partial(open_http, right)}) as group,
         ):
             names = [item.name for item in (await group.list_tools()).items]
@@ -304,19 +282,15 @@ def test_client_in_asyncio_with_handlers_for_trio_in_trio_task() -> None:
 
     async def main() -> None:
         relay = Server("relay", version="1.0", async_library="trio")
-        async with served(ShopServer()) as url:
+        async with served(ShopServer().server) as url:
 
             @relay.tool
             async def greet() -> str:
                 async with open_http(url, handlers=Handlers(elicit=elicit, sample=sample)) as client:
                     return (await client.call_tool("greet")).text
 
-            address = _Address()
-            serving = asyncio.create_task(serve_http(relay, "127.0.0.1:0", task_status=address))
-            async with open_http((await address.urls)[0]) as client:
+            async with served(relay) as relay_url, open_http(relay_url) as client:
                 assert (await client.call_tool("greet")).text == "Hello Ada"
-            serving.cancel()
-            await asyncio.wait([serving])
 
     asyncio.run(asyncio.wait_for(main(), _SECONDS))
     assert seen == ["trio"]

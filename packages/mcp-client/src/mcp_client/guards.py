@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar
 
 import attrs
 import trio
 
+from mcp_client.worker_threads import WorkerThreads
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import ErrorCode, LimitExceeded, McpError, RequestFailed
 from mcp_core.limits.rates import Rate, Rates
@@ -55,26 +56,31 @@ __all__ = [
     "ToolFilter",
 ]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 W = TypeVar("W", bound=WireObject)
 
 _USER_REJECTED: Final = -1
 """The error code for rejected sampling requests in the examples of the specification."""
 
-CallConsent: TypeAlias = Callable[[CallToolRequestParams], Awaitable[bool]]
+CallConsent: TypeAlias = Callable[[CallToolRequestParams], Awaitable[bool] | bool]
 """A function that returns whether a tool call with these arguments may be sent."""
 
-SampleConsent: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageRequestParams | None]]
+SampleConsent: TypeAlias = Callable[
+    [CreateMessageRequestParams], Awaitable[CreateMessageRequestParams | None] | CreateMessageRequestParams | None
+]
 """A function that returns the sampling request to pass to the model, changed or not; `None` to reject the request."""
 
 SampledConsent: TypeAlias = Callable[
-    [CreateMessageRequestParams, CreateMessageResult], Awaitable[CreateMessageResult | None]
+    [CreateMessageRequestParams, CreateMessageResult],
+    Awaitable[CreateMessageResult | None] | CreateMessageResult | None,
 ]
 """A function that returns the sampling result to send to the server, changed or not; `None` to reject the request."""
 
-ElicitConsent: TypeAlias = Callable[[ElicitRequestFormParams | ElicitRequestURLParams], Awaitable[bool]]
+ElicitConsent: TypeAlias = Callable[[ElicitRequestFormParams | ElicitRequestURLParams], Awaitable[bool] | bool]
 """A function that returns whether to show an elicitation, by form or by URL, to the user."""
 
-RootConsent: TypeAlias = Callable[[Root], Awaitable[bool]]
+RootConsent: TypeAlias = Callable[[Root], Awaitable[bool] | bool]
 """A function that returns whether the server may see a root."""
 
 
@@ -118,6 +124,8 @@ class ToolFilter(Middleware):
 class Consent(Middleware):
     """Consent of the user, or of a policy, to requests. Requests without a function here need no consent.
 
+    The functions are coroutine functions, or plain functions, which run in worker threads.
+
     Args:
         call: Called before a tool call is sent. Without consent `NotAllowed` is raised, and nothing is sent. A multi
             round-trip request needs consent for each round trip.
@@ -142,12 +150,17 @@ class Consent(Middleware):
         self._sampled: Final = sampled
         self._elicit: Final = elicit
         self._root: Final = root
+        self._threads: Final = WorkerThreads()
 
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Request consent for one request, as the functions of this guard require."""
         params = message.params
         if not message.incoming:
-            if isinstance(params, CallToolRequestParams) and self._call is not None and not await self._call(params):
+            if (
+                isinstance(params, CallToolRequestParams)
+                and self._call is not None
+                and not await self._of(self._call, params)
+            ):
                 raise NotAllowed(f"the call of the tool {params.name!r} was not consented to")
             return await proceed(message)
         if isinstance(params, CreateMessageRequestParams):
@@ -155,27 +168,34 @@ class Consent(Middleware):
         if (
             isinstance(params, ElicitRequestFormParams | ElicitRequestURLParams)
             and self._elicit is not None
-            and not await self._elicit(params)
+            and not await self._of(self._elicit, params)
         ):
             return ElicitResult(action="decline")
         result = await proceed(message)
         if message.method == ROOTS_LIST.name and self._root is not None:
             result = _read(result, ListRootsResult, message)
-            return attrs.evolve(result, roots=tuple([root for root in result.roots if await self._root(root)]))
+            return attrs.evolve(
+                result, roots=tuple([root for root in result.roots if await self._of(self._root, root)])
+            )
         return result
+
+    async def _of(self, function: Callable[P, Awaitable[T] | T], *arguments: P.args, **options: P.kwargs) -> T:
+        """Return the decision of a function."""
+        given = await self._threads.call(function, *arguments, **options)
+        return await given if isinstance(given, Awaitable) else given
 
     async def _sampling(
         self, message: MiddlewareMessage, params: CreateMessageRequestParams, proceed: Proceed
     ) -> object:
         sent_params: CreateMessageRequestParams | None = params
         if self._sample is not None:
-            sent_params = await self._sample(params)
+            sent_params = await self._of(self._sample, params)
         if sent_params is None:
             raise _rejected()
         result = await proceed(attrs.evolve(message, params=sent_params))
         if self._sampled is None:
             return result
-        given = await self._sampled(sent_params, _read(result, CreateMessageResult, message))
+        given = await self._of(self._sampled, sent_params, _read(result, CreateMessageResult, message))
         if given is None:
             raise _rejected()
         return given

@@ -6,7 +6,6 @@ arguments when it is created.
 
 from __future__ import annotations
 
-import inspect
 import os
 import stat
 import sys
@@ -21,6 +20,7 @@ from mcp_core.errors import LocalProtocolError
 from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
 from mcp_core.features.meta import IDENTIFIER
 from mcp_core.methods import METHODS, NOTIFICATIONS
+from mcp_core.trio.async_library import is_coroutine_function
 from mcp_core.types import (
     ClientCapabilities,
     ClientTaskRequests,
@@ -66,18 +66,20 @@ ElicitAnswer: TypeAlias = (
 The value of `ElicitationAccepted` is such a mapping, or an instance of a class with a member for each field; for a page it
 is `None`. `ElicitResult` is the same on the level of the protocol."""
 
-ElicitHandler: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitAnswer]]
-"""A function that shows a form to the user and returns the decision."""
+ElicitHandler: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitAnswer] | ElicitAnswer]
+"""A plain or asynchronous function that shows a form to the user and returns the decision."""
 
-ElicitUrlHandler: TypeAlias = Callable[[ElicitRequestURLParams], Awaitable[ElicitAnswer]]
-"""A function that asks the user for consent to visit a page, and opens the page. It must not open or fetch the page
-without consent."""
+ElicitUrlHandler: TypeAlias = Callable[[ElicitRequestURLParams], Awaitable[ElicitAnswer] | ElicitAnswer]
+"""A plain or asynchronous function that asks the user for consent to visit a page, and opens the page. It must not open or
+fetch the page without consent."""
 
-SampleHandler: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult]]
-"""A function that passes a sampling request to a model. The user should see the request and the result."""
+SampleHandler: TypeAlias = Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult] | CreateMessageResult]
+"""A plain or asynchronous function that passes a sampling request to a model. The user should see the request and the
+result."""
 
-RootsHandler: TypeAlias = Callable[[], Awaitable[Sequence[Root]]]
-"""A function that returns the roots: folders that the server may use. Each must exist on this machine."""
+RootsHandler: TypeAlias = Callable[[], Awaitable[Sequence[Root]] | Sequence[Root]]
+"""A plain or asynchronous function that returns the roots: folders that the server may use. Each must exist on this
+machine."""
 
 LogHandler: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 """A function that receives a log message of the server. The text is untrusted: escape it for a terminal."""
@@ -95,9 +97,9 @@ still runs at the `total` deadline is cancelled, and the queued notifications ar
 result, if the result has arrived.
 """
 
-MethodHandler: TypeAlias = Callable[..., Awaitable[object]]  # type: ignore[explicit-any]  # parameters of any class
-"""A coroutine function that receives the parameters of a request, of the class of its method, and returns the result as
-an instance of its class or in its wire form."""
+MethodHandler: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]  # parameters of any class
+"""A plain or asynchronous function that receives the parameters of a request, of the class of its method, and returns the
+result as an instance of its class or in its wire form."""
 
 NotificationHandler: TypeAlias = Callable[..., None]  # type: ignore[explicit-any]  # parameters of any class
 """A function that receives the parameters of a notification, of the class of its method. It must not block."""
@@ -189,6 +191,10 @@ else:
 class Handlers:
     """The handlers of client requests and notifications. The client declares capabilities only for the given handlers.
 
+    The handlers of requests are coroutine functions, or plain functions, which run in worker threads. If the server
+    cancels its request, the client does not wait for the plain function, and ignores its result. At most 8 plain
+    functions of a connection run at once. Handlers of notifications and `log` are plain functions that must not block.
+
     Raises:
         LocalProtocolError: A root is not an existing folder of this machine; a method belongs to the specification; a
             handler is not a function of the required kind; or the name of an extension is invalid.
@@ -210,7 +216,7 @@ class Handlers:
     extensions: Mapping[str, JsonObject] | None = None
     """The extensions that the application supports, settings by identifier. Extensions of `methods` need no entry."""
     methods: Mapping[RequestMethod[object, object], MethodHandler] = attrs.field(default=_NO_METHODS)
-    """Coroutine functions for requests that a legacy server sends by an extension, by method."""
+    """Functions for requests that a legacy server sends by an extension, by method."""
     notifications: Mapping[NotificationMethod[object], NotificationHandler] = attrs.field(default=_NO_NOTIFICATIONS)
     """Handlers of notifications of an extension or of the specification, by method."""
     experimental: Mapping[str, JsonObject] | None = None
@@ -228,10 +234,8 @@ class Handlers:
                     f"{definition.name} belongs to the specification: use the handler of that name in Handlers"
                 )
         for definition, function in self.methods.items():
-            if not _waits(function):
-                raise LocalProtocolError(
-                    f"the handler of {definition.name} must be a coroutine function; write `async def`"
-                )
+            if not callable(function):
+                raise LocalProtocolError(f"the handler of {definition.name} must be a function")
         for notification, listener in self.notifications.items():
             if not _plain(listener):
                 raise LocalProtocolError(f"the handler of {notification.name} must be a plain function; write `def`")
@@ -285,9 +289,5 @@ class Handlers:
         return ClientTasksCapability(list={}, cancel={}, requests=requests)
 
 
-def _waits(function: object) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  for callable objects
-
-
 def _plain(function: object) -> bool:
-    return callable(function) and not _waits(function)
+    return callable(function) and not is_coroutine_function(function)

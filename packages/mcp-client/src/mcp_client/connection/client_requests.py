@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 import re
 import reprlib
+from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from mcp_client.connection.elicitation import elicit_result, why_unfit
 from mcp_client.handlers import check_roots
+from mcp_client.worker_threads import WorkerThreads
 from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed
 from mcp_core.excerpts import shown
 from mcp_core.features.sampling import why_no_answer, why_no_conversation
@@ -31,10 +33,10 @@ from mcp_core.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mcp_client.connection.middleware import MiddlewareChain
-    from mcp_client.handlers import Handlers, MethodHandler, SampleHandler
+    from mcp_client.handlers import Handlers, SampleHandler
     from mcp_core.engine.events import NotificationReceived, RequestReceived
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.types import InputRequest, InputResponse
@@ -62,6 +64,7 @@ _LEVELS: Final = {
 
 _PAGE: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _ANSWERS: Final[Mapping[str, type[InputResponse]]] = {
@@ -85,12 +88,13 @@ class ClientRequestHandler:
     def __init__(self, handlers: Handlers, middleware: MiddlewareChain) -> None:
         self._handlers: Final = handlers
         self._middleware: Final = middleware
+        self._threads: Final = WorkerThreads()
 
     async def answer(self, event: RequestReceived) -> object:
         """Return the result of a request of the server, or the error to send. Failures of handlers are logged here."""
         definition, id = event.definition, event.id
         own = self._handlers.methods.get(definition)
-        handler = self._ask if own is None else partial(_call, own)
+        handler = self._ask if own is None else partial(self._call, own)
         try:
             return await self._middleware.answer(definition.name, event.params, handler, raw=event.raw, id=id)
         except RequestFailed as failure:
@@ -121,15 +125,13 @@ class ClientRequestHandler:
         handlers = self._handlers
         if isinstance(params, ListRootsRequestParams) and handlers.roots is not None:
             if callable(handlers.roots):
-                return ListRootsResult(roots=check_roots(await call_in(caller_library(), handlers.roots)))
+                return ListRootsResult(roots=check_roots(await self._call(handlers.roots)))
             return ListRootsResult(roots=tuple(handlers.roots))
         if isinstance(params, ElicitRequestFormParams) and handlers.elicit is not None:
-            return _fitting(params, elicit_result(await call_in(caller_library(), partial(handlers.elicit, params))))
+            return _fitting(params, elicit_result(await self._call(handlers.elicit, params)))
         if isinstance(params, ElicitRequestURLParams) and handlers.elicit_url is not None:
             _check_page(params.url)
-            return _fitting(
-                params, elicit_result(await call_in(caller_library(), partial(handlers.elicit_url, params)))
-            )
+            return _fitting(params, elicit_result(await self._call(handlers.elicit_url, params)))
         if isinstance(params, CreateMessageRequestParams) and handlers.sample is not None:
             return await self._sample(handlers.sample, params)
         # The engine rejects client requests without a declared capability, so this line is a safeguard.
@@ -139,13 +141,21 @@ class ClientRequestHandler:
         problem = why_no_conversation(params.messages)
         if problem is not None:
             raise RequestFailed(f"invalid sampling messages: {problem}", code=ErrorCode.INVALID_PARAMS)
-        answer = _checked(await call_in(caller_library(), partial(sample, params)), CreateMessageResult)
+        answer = _checked(await self._call(sample, params), CreateMessageResult)
         problem = why_no_answer(params, answer)
         if problem is not None:
             raise LocalProtocolError(
                 f"`Handlers.sample` returned an invalid result: {problem}", anchor="client/sampling"
             )
         return answer
+
+    async def _call(self, function: Callable[P, Awaitable[T] | T], *arguments: P.args, **options: P.kwargs) -> T:
+        """Call a handler: a coroutine function on the library that it is written for, a plain one in a thread."""
+        result = await self._threads.call(function, *arguments, **options)
+        if not isinstance(result, Awaitable):
+            return result
+        # A coroutine can be created here: it starts to run where it is awaited.
+        return await call_in(caller_library(), lambda: result)
 
     def notified(self, event: NotificationReceived) -> None:
         """Call the handler of a notification. Log messages go to `Handlers.log`, or else to a logger."""
@@ -168,10 +178,6 @@ class ClientRequestHandler:
             self._handlers.log(params)
         except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
             _log.exception("the handler of log messages failed")
-
-
-async def _call(handler: MethodHandler, params: object) -> object:
-    return await call_in(caller_library(), partial(handler, params))
 
 
 def _check_page(url: str) -> None:

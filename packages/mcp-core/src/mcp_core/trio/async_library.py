@@ -6,6 +6,7 @@ application awaits the library's coroutine methods from asyncio.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from contextvars import ContextVar
@@ -29,6 +30,7 @@ __all__ = [
     "call_in",
     "caller_library",
     "enter_in",
+    "is_coroutine_function",
 ]
 
 AsyncLibrary: TypeAlias = Literal["asyncio", "trio"]
@@ -46,6 +48,14 @@ T = TypeVar("T")
 
 class WrongAsyncLibrary(RuntimeError):
     """A coroutine function needs another async library than the one that runs. The message names the remedy."""
+
+
+def is_coroutine_function(function: object) -> bool:
+    """Return whether a call of a function, or of an object that is called as one, returns a coroutine."""
+    while isinstance(function, partial):
+        function = function.func
+    method = getattr(type(function), "__call__", None)  # noqa: B004  it does not ask whether the object is callable
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)
 
 
 def caller_library() -> AsyncLibrary:

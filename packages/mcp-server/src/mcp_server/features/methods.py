@@ -21,10 +21,9 @@ from mcp_core.methods import (
     RequestMethod,
     Side,
 )
-from mcp_core.trio.async_library import call_in
+from mcp_core.trio.async_library import call_in, is_coroutine_function
 from mcp_server.errors import RegistrationError
 from mcp_server.handlers.context import context_of
-from mcp_server.handlers.runner import is_async
 from mcp_server.options import check_text
 from mcp_server.schema.signature import label
 
@@ -82,7 +81,7 @@ class Methods:
             raise RegistrationError(f"{label(function)}: register a method with its definition, not {definition!r}")
         if definition in _OURS:
             raise RegistrationError(f"{definition.name} cannot be replaced: the engine handles it")
-        if not is_async(function):
+        if not is_coroutine_function(function):
             raise RegistrationError(
                 f"{label(function)}: the handler of a method must be a coroutine function; write `async def`"
             )
@@ -112,7 +111,7 @@ class Methods:
             )
         if definition in NOTIFICATIONS and Side.CLIENT not in definition.sender:
             raise RegistrationError(f"{label(function)}: clients do not send {definition.name}, only servers do")
-        if is_async(function) or not callable(cast("object", function)):
+        if is_coroutine_function(function) or not callable(cast("object", function)):
             raise RegistrationError(f"{label(function)}: the handler of a notification must not block; write `def`")
         if definition.name in self.listeners:
             raise RegistrationError(f"{label(function)}: {definition.name} already has a function")

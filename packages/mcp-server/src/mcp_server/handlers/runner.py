@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 import trio
 
 from mcp_core.errors import ErrorCode, McpError, RequestFailed
-from mcp_core.trio.async_library import allow_asyncio, call_in
+from mcp_core.trio.async_library import allow_asyncio, call_in, is_coroutine_function
 from mcp_server.errors import RegistrationError
 from mcp_server.handlers.context import Context, context_of
 from mcp_server.handlers.dependencies import Dependencies
@@ -28,17 +28,10 @@ if TYPE_CHECKING:
     from mcp_server.options import Options
     from mcp_server.schema.depends import Depends
 
-__all__ = ["Runner", "described", "is_async", "named"]
+__all__ = ["Runner", "described", "named"]
 
 _MAX_ROUND_TRIPS: Final = 16
 """How many times a function can return `InputRequired` in one legacy request. On 2026-07-28: `InputPolicy.round_trips`."""
-
-
-def is_async(function: Function) -> bool:
-    """Return whether a call of `function` returns an awaitable."""
-    while isinstance(function, partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def named(function: Function, options: Options) -> str:
@@ -80,8 +73,8 @@ class Runner:
     ) -> None:
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise RegistrationError(f"{label(function)} is a generator; return a list instead")
-        _check_context(function, injected, in_thread=not is_async(function) and thread is not False)
-        if is_async(function):
+        _check_context(function, injected, in_thread=not is_coroutine_function(function) and thread is not False)
+        if is_coroutine_function(function):
             if thread:
                 raise RegistrationError(f"{label(function)} is a coroutine function; only plain ones run in a thread")
             self._direct: Function = function
