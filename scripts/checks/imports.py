@@ -92,7 +92,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("connectors"),
         _names("apps group skills"),
         _names("auth"),
-        _names("asyncio cli testing"),
+        _names("asyncio blocking cli testing"),
     ),
     "mcp_server": (
         _names("asgi cache_hint errors guards telemetry uris"),

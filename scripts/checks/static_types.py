@@ -9,19 +9,27 @@ the folders with Python names, and one run the tests of each package. They share
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 # The folders of scripts import each other.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from documentation.markdown_blocks import blocks, pages
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("mcp_core", "mcp_client", "mcp_server", "mcp_conformance")
+INFERRED = ("mcp_client.blocking.",)
+"""Beginnings of names whose types are derived from those of other functions. mypy and pyright infer the same types, which the
+tests assert."""
 PLAIN = ("conformance", "docs", "scripts", "noxfile.py", "packages/conftest.py")
 
 
@@ -69,16 +77,44 @@ def is_complete(package: str) -> bool:
     # pyright finds the packages through the first `python` of the path.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     run = subprocess.run(
-        [sys.executable, "-m", "basedpyright", "--verifytypes", package, "--ignoreexternal"],
+        [sys.executable, "-m", "basedpyright", "--verifytypes", package, "--ignoreexternal", "--outputjson"],
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
-    if run.returncode or "Type completeness score: 100%" not in run.stdout:
+    try:
+        symbols = json.loads(run.stdout)["typeCompleteness"]["symbols"]
+    except (ValueError, KeyError):
         print(run.stdout, run.stderr, sep="\n")
         return False
-    return True
+    problems = list(incomplete(symbols))
+    print(*problems, sep="\n", end="\n" if problems else "")
+    return bool(symbols) and not problems
+
+
+class Diagnostic(TypedDict):
+    """A message of pyright about a symbol."""
+
+    message: str
+
+
+class Symbol(TypedDict):
+    """A public name of a package, as pyright reports it."""
+
+    name: str
+    isTypeKnown: bool
+    isTypeAmbiguous: bool
+    diagnostics: list[Diagnostic]
+
+
+def incomplete(symbols: Iterable[Symbol]) -> Iterator[str]:
+    """Yield a line for each name without a type. `INFERRED` names may have a type that pyright infers."""
+    for symbol in symbols:
+        is_inferred = symbol["isTypeAmbiguous"] and symbol["name"].startswith(INFERRED)
+        if not symbol["isTypeKnown"] and not is_inferred:
+            messages = "; ".join(each["message"] for each in symbol["diagnostics"])
+            yield f"{symbol['name']}: its type is not known: {messages}"
 
 
 def main() -> int:

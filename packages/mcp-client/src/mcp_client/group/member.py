@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final, Literal, TypeAlias
 
 import attrs
@@ -12,6 +12,7 @@ import trio
 
 from mcp_client.client import Client
 from mcp_core.errors import ConnectionEnded, McpError
+from mcp_core.trio.async_library import allow_asyncio
 
 __all__ = ["DEFAULT_RESTART", "MakeConnector", "Member", "Restart"]
 
@@ -62,6 +63,7 @@ class Member:
         self._settled = trio.Event()
         self._idle = trio.Event()
         self._dismissed = False
+        self._token: trio.lowlevel.TrioToken | None = None
 
     def __repr__(self) -> str:
         return f"<Member {self.name!r}, {self.state}>"
@@ -85,6 +87,7 @@ class Member:
             raise ConnectionEnded(f"there is no connection to {self.name!r} ({self.state})") from self._error
         return self._client
 
+    @allow_asyncio
     async def connected(self) -> Client:
         """Wait for a running attempt and return the client.
 
@@ -95,13 +98,17 @@ class Member:
         return self.client
 
     def reconnect(self) -> None:
-        """Request a new attempt if there is no connection: at once, or after a running attempt has failed."""
-        if self._client is None:
-            self._dismissed = False
-            if self._settled.is_set():
-                self._begin()
-            self._wanted.set()
+        """Request a new attempt if there is no connection: at once, or after a running attempt has failed.
 
+        Any task or thread can call this.
+        """
+        if self._token is None or self._token is _own_token():
+            self._request()
+        else:
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._request)
+
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the connection, or stop opening it. Only `reconnect` opens it again."""
         self._dismissed = True
@@ -113,6 +120,7 @@ class Member:
 
     async def run(self) -> None:
         """Keep the connection open until this task is cancelled."""
+        self._token = trio.lowlevel.current_trio_token()
         try:
             while True:
                 if not self._dismissed:
@@ -131,6 +139,14 @@ class Member:
         finally:
             # A later `aclose` must not wait.
             self._idle.set()
+
+    def _request(self) -> None:
+        """Request an attempt, in the trio run of the connection."""
+        if self._client is None:
+            self._dismissed = False
+            if self._settled.is_set():
+                self._begin()
+            self._wanted.set()
 
     def _begin(self) -> None:
         self._settled = trio.Event()
@@ -186,3 +202,10 @@ class Member:
 
     def _closed(self) -> ConnectionEnded:
         return ConnectionEnded(f"the connection to {self.name!r} was closed or lost")
+
+
+def _own_token() -> trio.lowlevel.TrioToken | None:
+    """Return the token of the trio run in this thread, also from asyncio code that hosts it; `None` without a run."""
+    with suppress(RuntimeError):
+        return trio.lowlevel.current_trio_token()
+    return None
