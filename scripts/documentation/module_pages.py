@@ -129,8 +129,8 @@ def _line(defined: str) -> int:
 def _directive(module: str, name: str) -> list[str]:
     value: object = getattr(importlib.import_module(module), name)
     source, _, original = definition(module, name).rpartition(".")
-    # An alias of a class is data.
-    if isinstance(_definitions(source).get(original), ast.AnnAssign | ast.Assign):
+    # An alias of a class is data; the result of a decorator is a function.
+    if isinstance(_definitions(source).get(original), ast.AnnAssign | ast.Assign) and not inspect.isfunction(value):
         # Autodoc finds the docstring of a constant only in the module that defines it.
         docstrings = ModuleAnalyzer.for_module(source).find_attr_docs()
         text = [] if source == module else docstrings.get(("", original), [])

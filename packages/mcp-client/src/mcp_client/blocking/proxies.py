@@ -93,6 +93,7 @@ def describe(blocking: Callable[P, object], function: Callable[Q, object]) -> No
     blocking.__name__ = function.__name__
     blocking.__qualname__ = function.__qualname__
     blocking.__doc__ = _blocking_doc(function)
+    blocking.__annotations__ = dict(function.__annotations__)
     blocking.__dict__["__signature__"] = inspect.signature(function)
 
 
