@@ -29,6 +29,7 @@ from mcp_client import (
     open_stdio,
     open_stream,
 )
+from mcp_client.testing import open_in_memory
 from mcp_core.methods import PROMPTS_GET
 from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import REVISIONS, Revision
@@ -478,6 +479,21 @@ async def test_server_for_asyncio_on_trio_raises_error() -> None:
     with pytest.raises(WrongAsyncLibrary, match=r"asyncio\.run"):
         async with server.running():
             pass
+
+
+async def test_tool_on_trio_that_uses_asyncio_log_names_page(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("shop", version="1.0")
+
+    @server.tool
+    async def price() -> str:
+        await asyncio.sleep(1)
+        return ""
+
+    async with open_in_memory(partial(serve_stream, server)) as client:
+        with pytest.raises(ToolFailed):
+            await client.call_tool("price")
+    assert "no running event loop" in caplog.text
+    assert "howto/asyncio" in caplog.text
 
 
 def test_server_with_unknown_async_library_raises_error() -> None:

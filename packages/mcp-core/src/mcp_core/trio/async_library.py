@@ -7,8 +7,8 @@ application awaits the library's coroutine methods from asyncio.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, cast
@@ -41,6 +41,36 @@ CoroutineFunction: TypeAlias = Callable[..., Awaitable[object]]  # type: ignore[
 
 _caller: Final[ContextVar[AsyncLibrary]] = ContextVar("async library of the caller", default="trio")
 """Set in the trio tasks that asyncio started, and so in the tasks that they start."""
+
+_NO_ASYNCIO: Final = (
+    "no running event loop",
+    "Timeout should be used inside a task",
+    "trio.run received unrecognized yield message",
+)
+"""How the texts of exceptions begin that use of asyncio on trio causes."""
+
+_NO_TRIO: Final = (
+    "must be called from async context",
+    "Task got bad yield",
+    "'RunContext' object has no attribute",
+)
+"""How the texts of exceptions begin that use of trio on asyncio causes."""
+
+_NOTES: Final[Mapping[AsyncLibrary, str]] = {
+    "trio": (
+        "This function ran on trio, but it uses asyncio. Run the application on asyncio (asyncio.run, uvicorn,"
+        " mcp_client.asyncio), or call the library for asyncio in a worker thread: see 'Use asyncio' (howto/asyncio) in the"
+        " documentation."
+    ),
+    "asyncio": (
+        "This function ran on asyncio, but it uses trio. Declare it with async_library='trio', or use asyncio in it: see"
+        " 'Use asyncio' (howto/asyncio) in the documentation."
+    ),
+}
+"""The notes for such exceptions, by the library on which the function ran."""
+
+_CAUSES: Final = 10
+"""How many exceptions of a chain of causes are examined."""
 
 F = TypeVar("F", bound=CoroutineFunction)
 T = TypeVar("T")
@@ -98,9 +128,7 @@ def call_in(library: AsyncLibrary | None, function: Callable[[], Awaitable[T]]) 
         WrongAsyncLibrary: The library is asyncio, but trio runs without it.
     """
     host = asyncio_host(library)
-    if host is not None:
-        return host.run_asyncio(function)
-    return function() if _caller.get() == "trio" else _for_trio(function)
+    return _on_trio(function) if host is None else _on_asyncio(host, function)
 
 
 def enter_in(
@@ -118,7 +146,7 @@ def enter_in(
     host = asyncio_host(library)
     if make is None:
         return nullcontext()
-    return make() if host is None else host.enter_asyncio(make)
+    return _enter_on_trio(make) if host is None else host.enter_asyncio(make)
 
 
 def allow_asyncio(function: F) -> F:
@@ -137,13 +165,55 @@ def allow_asyncio(function: F) -> F:
     return cast("F", call)  # it has the same parameters, and returns a coroutine with the same result
 
 
-async def _for_trio(function: Callable[[], Awaitable[T]]) -> T:
-    """Call a function for trio, within a call from asyncio."""
-    token = _caller.set("trio")
+async def _on_trio(function: Callable[[], Awaitable[T]]) -> T:
+    """Call a function for trio, also within a call from asyncio."""
+    token = None if _caller.get() == "trio" else _caller.set("trio")
     try:
         return await function()
+    except Exception as error:
+        _explain(error, _NO_ASYNCIO, "trio")
+        raise
     finally:
-        _caller.reset(token)
+        if token is not None:
+            _caller.reset(token)
+
+
+@asynccontextmanager
+async def _enter_on_trio(make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+    try:
+        async with make() as value:
+            yield value
+    except Exception as error:
+        _explain(error, _NO_ASYNCIO, "trio")
+        raise
+
+
+async def _on_asyncio(host: HostLoop, function: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return await host.run_asyncio(function)
+    except Exception as error:
+        _explain(error, _NO_TRIO, "asyncio")
+        raise
+
+
+def _explain(error: BaseException, beginnings: tuple[str, ...], library: AsyncLibrary) -> None:
+    """Add a note to an exception that a function caused by the use of the other library.
+
+    Args:
+        error: The exception, perhaps raised from that one.
+        beginnings: How the texts of such exceptions begin.
+        library: The library on which the function ran.
+    """
+    each: BaseException | None = error
+    for _ in range(_CAUSES):
+        if each is None:
+            return
+        if isinstance(each, RuntimeError | TypeError | AttributeError) and str(each).startswith(beginnings):
+            note = _NOTES[library]
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+            return
+        each = each.__cause__ or each.__context__
 
 
 async def _run(function: Callable[[], Awaitable[T]]) -> T:
