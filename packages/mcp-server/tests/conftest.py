@@ -9,7 +9,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
-@pytest.fixture(params=["embedded", "hypercorn", "mounted"])
+from http_hosts import HOSTS
+
+
+@pytest.fixture(params=HOSTS)
 def host(request: pytest.FixtureRequest) -> str:
     """Each way to serve an ASGI application: an argument of `http_hosts.served`."""
     kind = request.param

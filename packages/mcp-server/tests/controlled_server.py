@@ -18,7 +18,7 @@ class ControlledServer:
     def __init__(
         self, limits: Limits | None = None, revisions: tuple[Revision, ...] = tuple(REVISIONS.values())
     ) -> None:
-        self.server = Server("gate", version="0", limits=limits or Limits(), revisions=revisions)
+        self.server = Server("gate", version="0", limits=limits or Limits(), revisions=revisions, async_library="trio")
         self.releases: dict[str, trio.Event] = {}
         self.running: list[str] = []
         self.cancelled: list[str] = []

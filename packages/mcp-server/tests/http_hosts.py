@@ -1,25 +1,32 @@
-"""Three hosts of an ASGI application, on each of which the tests run.
+"""Hosts of an ASGI application, on each of which the tests run.
 
     async with served(app, kind) as url: ...
 
 `embedded` is the host of this package, `hypercorn` is Hypercorn, and `mounted` is a prefix of a quart-trio application
-on Hypercorn. A test with the fixture `host` runs once with each `kind`.
+on Hypercorn. `uvicorn` runs on asyncio: `run_on_asyncio` runs the test in trio tasks, as a guest of the same loop. A test
+with the fixture `host` runs once with each `kind`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import h11
 import hypercorn
 import hypercorn.trio
+import pytest
 import quart_trio
 import trio
+import uvicorn
 
 from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_core.trio.guest import current_guest
+from mcp_core.trio.host_loop import host_of_trio
 from mcp_server.asgi import Application, Receive, Scope, Send
 from mcp_server.host.embedded import HttpHost
 from mcp_server.host.timeouts import HostTimeouts
@@ -27,7 +34,26 @@ from mcp_server.host.timeouts import HostTimeouts
 if TYPE_CHECKING:
     from hypercorn.typing import Framework
 
-HOSTS: Final = ("embedded", "hypercorn", "mounted")
+T = TypeVar("T")
+
+
+def run_on_asyncio(function: Callable[[], Awaitable[T]], *, clock: object, instruments: object) -> T:
+    """Run a trio function as a guest of an asyncio loop: the runner of tests with the mark `trio(run=run_on_asyncio)`."""
+    assert not clock
+    assert not instruments
+
+    async def guest() -> T:
+        return await current_guest().run(function)
+
+    return asyncio.run(guest())
+
+
+HOSTS: Final = (
+    "embedded",
+    "hypercorn",
+    "mounted",
+    pytest.param("uvicorn", marks=pytest.mark.trio(run=run_on_asyncio)),
+)
 
 PREFIX: Final = "/below"
 """The path of a mounted application."""
@@ -49,6 +75,11 @@ async def served(
                 host, port = listener.socket.getsockname()[:2]
                 await nursery.start(HttpHost(app, limits=limits, timeouts=timeouts).run, [listener])
                 yield f"http://{host}:{port}"
+            elif kind == "uvicorn":
+                loop = host_of_trio()
+                assert loop is not None
+                async with loop.enter_asyncio(partial(served_by_uvicorn, app)) as url:
+                    yield url
             else:
                 config = hypercorn.Config()
                 config.bind = ["127.0.0.1:0"]
@@ -61,6 +92,20 @@ async def served(
                 yield url + (PREFIX if kind == "mounted" else "")
                 stop.set()
             nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def served_by_uvicorn(app: Application) -> AsyncIterator[str]:
+    """Serve `app` in an asyncio task while the block runs; yield the URL of its root."""
+    # Open connections are closed at once.
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield "http://{}:{}".format(*listening.getsockname())
+        finally:
+            server.should_exit = True
+            await serving
 
 
 def mounted(app: Application) -> Application:

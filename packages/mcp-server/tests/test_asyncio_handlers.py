@@ -171,6 +171,30 @@ def test_context_methods_awaited_from_asyncio_reach_client(run: Run, revision: R
     assert 1 in reports
 
 
+def test_begin_task_awaited_from_asyncio_continues_as_task(run: Run) -> None:
+    server = Server("shop", version="1.0")
+    starts: list[str] = []
+
+    @server.tool(task="optional", start_as_task=False)
+    async def buy(context: Context) -> str:
+        starts.append(await on_asyncio())
+        answer = await context.elicit(Name, "Who are you?")
+        await context.begin_task()
+        assert isinstance(answer, ElicitationAccepted)
+        return f"sold to {answer.value.name}"
+
+    async def answer(*_: object) -> ElicitationAccepted[Name]:
+        return ElicitationAccepted(Name("Ada"))
+
+    async def main() -> None:
+        async with server.running(), connected(server, REVISIONS["2026-07-28"], Handlers(elicit=answer)) as client:
+            assert (await client.call_tool("buy")).text == "sold to Ada"
+
+    run(main)
+    # For the client request, with its response, and as a task.
+    assert len(starts) == 3
+
+
 def test_provider_and_handler_on_asyncio_run_in_one_task(run: Run) -> None:
     server = Server("shop", version="1.0")
     tasks: list[object] = []

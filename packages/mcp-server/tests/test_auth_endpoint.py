@@ -733,7 +733,7 @@ async def test_dpop_use_decides_accepted_tokens() -> None:
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 async def test_host_of_each_kind_serves_protected_endpoint(host: str, revision: Revision) -> None:
-    server = Server("hosted", version="0")
+    server = Server("hosted", version="0", async_library="trio")
     calls = register_recorder(server)
     app = server.asgi(auth=dpop_resource_server())
     token = jwt()

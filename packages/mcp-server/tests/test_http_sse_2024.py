@@ -194,7 +194,7 @@ async def connected(
 
 @pytest.fixture
 def server() -> Server:
-    server = Server("old", version="0")
+    server = Server("old", version="0", async_library="trio")
 
     @server.tool
     async def echo(text: str) -> str:

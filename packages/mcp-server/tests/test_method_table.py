@@ -1,4 +1,4 @@
-"""A walk over the method table: each definition, from each side, in each revision, over memory, stdio and HTTP.
+"""A walk over the method table: each definition, from each side, in each revision, over memory, stdio and HTTP, and on asyncio.
 
 The definition determines the outcome. If the revision has it and both sides declared its capabilities, the message is
 sent and has an effect. Otherwise the sender gets an error and sends nothing, and the peer rejects the message when it
@@ -7,7 +7,7 @@ is sent nevertheless. The connection always continues to work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -26,7 +26,8 @@ from mcp_core.methods import (
 )
 from mcp_core.revisions import REVISIONS, Revision
 
-TRANSPORTS: Final = ("memory", "stdio", "http")
+TRANSPORTS: Final = ("memory", "stdio", "http", "uvicorn", "asyncio")
+"""`uvicorn` is HTTP to a server under uvicorn on asyncio, and `asyncio` is the same with a client in asyncio tasks."""
 
 _HANDSHAKE: Final = frozenset({INITIALIZE, NOTIFICATIONS_INITIALIZED})
 """The messages of the handshake."""
@@ -95,18 +96,21 @@ CASES: Final = [
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[ConnectionPool]:
-    pool = ConnectionPool()
-    pool.start()
-    yield pool
-    pool.stop()
+def pools() -> Iterator[Mapping[str, ConnectionPool]]:
+    pools = {transport: ConnectionPool(transport) for transport in TRANSPORTS}
+    for pool in pools.values():
+        pool.start()
+    yield pools
+    for pool in pools.values():
+        pool.stop()
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_definition_exercised_where_allowed_and_rejected_elsewhere(
-    case: Case, transport: str, pool: ConnectionPool
+    case: Case, transport: str, pools: Mapping[str, ConnectionPool]
 ) -> None:
+    pool = pools[transport]
     full = ConnectionSpec(transport, case.revision)
     if case.may_send:
         _run(pool, full, case, check_exercised)

@@ -1,10 +1,11 @@
-"""The connections of the walk over the method table. They stay open from test to test, in an event loop in a thread.
+"""The connections of the walk over the method table. They stay open from test to test, in event loops in threads.
 
 A connection is opened for the first test that uses it. Later tests prove that it continues to work.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -14,8 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+import anyio
+import anyio.abc
 import attrs
 import trio
+from http_hosts import served_by_uvicorn
 from walk_server import DO, EXTENSIONS, make_server
 
 from mcp_client import Client, ClientOptions, Handlers, open_http, open_stdio
@@ -26,6 +30,9 @@ from mcp_core.http.messages import HttpRequest
 from mcp_core.jsonrpc.messages import JsonValue, Message, Notification, Request
 from mcp_core.methods import NOTIFICATIONS, AnyNotificationMethod, AnyRequestMethod, Side
 from mcp_core.revisions import Revision
+from mcp_core.trio.async_library import allow_asyncio
+from mcp_core.trio.guest import current_guest
+from mcp_core.trio.host_loop import host_of_trio
 from mcp_server import serve_http, serve_stream
 
 __all__ = ["ConnectionPool", "ConnectionSpec", "Party"]
@@ -45,6 +52,10 @@ class ConnectionSpec:
     server: bool = True
     client: bool = True
 
+    @property
+    def over_http(self) -> bool:
+        return self.transport not in {"memory", "stdio"}
+
 
 @attrs.define(eq=False)
 class Party:
@@ -59,8 +70,8 @@ class Party:
     """The deviations that the engine noted."""
     notifications: list[AnyNotificationMethod] = attrs.field(factory=list)
     """The notifications that the application received."""
-    client_cancelled: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(0))
-    closed: trio.Event = attrs.field(factory=trio.Event)
+    client_cancelled: anyio.Semaphore = attrs.field(factory=lambda: anyio.Semaphore(0))
+    closed: anyio.Event = attrs.field(factory=anyio.Event)
     _client: Client | None = None
 
     @property
@@ -85,6 +96,7 @@ class Party:
 
     # --- messages that no application can send ---------------------------------------------------------------------
 
+    @allow_asyncio
     async def request_unchecked(self, definition: AnyRequestMethod, wire_params: dict[str, JsonValue]) -> object:
         """Send a request that the engine does not check."""
         connection, revision = self.client._channel.connection, self.spec.revision
@@ -102,7 +114,11 @@ class Party:
 
     async def notify_unchecked(self, definition: AnyNotificationMethod, wire_params: dict[str, JsonValue]) -> None:
         """Send a notification that the engine does not check."""
-        await self.client._channel.transport.send(Notification(definition.name, wire_params))
+        await self._send(Notification(definition.name, wire_params))
+
+    @allow_asyncio
+    async def _send(self, message: Message) -> None:
+        await self.client._channel.transport.send(message)
 
     def record(self, client: Client) -> None:
         """Record the inbound messages from now on."""
@@ -158,8 +174,8 @@ class Party:
     async def _until_cancelled(self) -> None:
         try:
             await self.call("release_work")
-            await trio.sleep_forever()
-        except trio.Cancelled:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
             self.client_cancelled.release()
             raise
 
@@ -169,7 +185,7 @@ class Party:
             # No function of the client does this. The server requests progress to show that it arrives.
             outgoing = connection.progress(id, 1)
             if outgoing is not None:
-                await self.client._channel.transport.send(outgoing.message)
+                await self._send(outgoing.message)
         return [t.Root(uri="file:///")]
 
 
@@ -215,23 +231,59 @@ async def _open_http(spec: ConnectionSpec, options: Options) -> AsyncIterator[Cl
         nursery.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def _open_in_asyncio(spec: ConnectionSpec, options: Options) -> AsyncIterator[Client]:
+    """Serve under uvicorn, and connect in an asyncio task."""
+    async with _served_by_uvicorn(spec) as url:
+        options.pop("name", None)
+        async with open_http(url, **options) as client:  # type: ignore[misc]  # it has no name
+            yield client
+
+
+@asynccontextmanager
+async def _served_by_uvicorn(spec: ConnectionSpec) -> AsyncIterator[str]:
+    app = make_server(declares=spec.server).asgi(legacy_sse=True, authenticate=_identify)
+    async with served_by_uvicorn(app) as url:
+        yield url + ("/sse" if spec.revision.http_sse else "/mcp")
+
+
+@asynccontextmanager
+async def _open_to_uvicorn(spec: ConnectionSpec, options: Options) -> AsyncIterator[Client]:
+    """Serve under uvicorn on asyncio, and connect in a trio task."""
+    loop = host_of_trio()
+    assert loop is not None
+    async with loop.enter_asyncio(partial(_served_by_uvicorn, spec)) as url:
+        options.pop("name", None)
+        async with open_http(url, **options) as client:  # type: ignore[misc]  # it has no name
+            yield client
+
+
 _OPENERS: Final[dict[str, Callable[[ConnectionSpec, Options], AbstractAsyncContextManager[Client]]]] = {
     "memory": _open_in_memory,
     "stdio": _open_stdio,
     "http": _open_http,
+    "uvicorn": _open_to_uvicorn,
+    "asyncio": _open_in_asyncio,
 }
 
 
 class ConnectionPool:
-    """The open connections of the walk, with the thread of their event loop."""
+    """The open connections of the walk over one transport, with the thread of their event loop.
 
-    def __init__(self) -> None:
-        self._ready = threading.Event()
-        self._thread: Final = threading.Thread(target=trio.run, args=(self._main,))
+    Args:
+        transport: The transport. With `uvicorn` and `asyncio`, trio is a guest of an asyncio loop; with `asyncio`, the client and
+            the exercises run in asyncio tasks.
+    """
+
+    def __init__(self, transport: str) -> None:
+        self._transport: Final = transport
+        self._ready: Final = threading.Event()
+        self._thread: Final = threading.Thread(target=self._run)
         self._parties: Final[dict[ConnectionSpec, Party]] = {}
         self._failures: Final[list[Exception]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._token: trio.lowlevel.TrioToken | None = None
-        self._nursery: trio.Nursery | None = None
+        self._group: anyio.abc.TaskGroup | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -240,7 +292,7 @@ class ConnectionPool:
     def stop(self) -> None:
         for spec in tuple(self._parties):
             self.forget(spec)
-        trio.from_thread.run_sync(self._over.set, trio_token=self._token)
+        self._call(self._over.set)
         self._thread.join()
         assert self._failures == []
 
@@ -248,32 +300,55 @@ class ConnectionPool:
         """Run an asynchronous function in the loop and wait for it, at most 20 seconds."""
 
         async def bounded() -> T:
-            with trio.fail_after(_TIMEOUT_SECONDS):
+            with anyio.fail_after(_TIMEOUT_SECONDS):
                 return await test()
 
-        return trio.from_thread.run(bounded, trio_token=self._token)
+        if self._loop is None:
+            return trio.from_thread.run(bounded, trio_token=self._token)
+        return asyncio.run_coroutine_threadsafe(bounded(), self._loop).result()
 
     async def party(self, spec: ConnectionSpec) -> Party:
         """Return the connection, and open it if necessary."""
         if spec not in self._parties:
-            assert self._nursery is not None
-            self._parties[spec] = await self._nursery.start(self._hold, spec)
+            assert self._group is not None
+            self._parties[spec] = await self._group.start(self._hold, spec)
         return self._parties[spec]
 
     def forget(self, spec: ConnectionSpec) -> None:
         """Close a connection after a failed test, so that the next test opens another."""
         party = self._parties.pop(spec, None)
         if party is not None:
-            trio.from_thread.run_sync(party.closed.set, trio_token=self._token)
+            self._call(party.closed.set)
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Call a function in the loop."""
+        if self._loop is None:
+            trio.from_thread.run_sync(function, trio_token=self._token)
+        else:
+            self._loop.call_soon_threadsafe(function)
+
+    def _run(self) -> None:
+        if self._transport == "asyncio":
+            asyncio.run(self._main())
+        elif self._transport == "uvicorn":
+            asyncio.run(self._main_as_guest())
+        else:
+            trio.run(self._main)
+
+    async def _main_as_guest(self) -> None:
+        await current_guest().run(self._main)
 
     async def _main(self) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        self._over = trio.Event()
-        async with trio.open_nursery() as self._nursery:
+        if trio.lowlevel.in_trio_task():
+            self._token = trio.lowlevel.current_trio_token()
+        else:
+            self._loop = asyncio.get_running_loop()
+        self._over = anyio.Event()
+        async with anyio.create_task_group() as self._group:
             self._ready.set()
             await self._over.wait()
 
-    async def _hold(self, spec: ConnectionSpec, task_status: trio.TaskStatus[Party]) -> None:
+    async def _hold(self, spec: ConnectionSpec, *, task_status: anyio.abc.TaskStatus[Party]) -> None:
         party = Party(spec)
         options = Options(
             revisions=[spec.revision],

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-import trio
+import anyio
 from walk_connections import Party
 from walk_server import DEFINITIONS, AnyDefinition
 
@@ -27,7 +27,7 @@ URI: Final = "walk://text"
 def is_sent(definition: AnyDefinition, sender: Side, party: Party) -> bool:
     """Return whether the message is sent. Over HTTP, a modern side closes the stream instead of a cancellation."""
     spec = party.spec
-    closes = spec.revision.disconnect_cancels and spec.transport == "http"
+    closes = spec.revision.disconnect_cancels and spec.over_http
     return not (definition is m.NOTIFICATIONS_CANCELLED and closes)
 
 
@@ -156,7 +156,7 @@ async def directory_read(party: Party) -> None:
 
 
 async def cancel(party: Party) -> None:
-    with trio.CancelScope() as scope:
+    with anyio.CancelScope() as scope:
         await party.client.call_tool("hang", on_progress=lambda *_: scope.cancel())
     assert scope.cancelled_caught
     assert await party.call("until_cancelled")
@@ -206,12 +206,12 @@ def client_task(definition: AnyDefinition) -> Exercise:
 
 
 async def cancel_of_server(party: Party) -> None:
-    revision, transport = party.spec.revision, party.spec.transport
+    revision = party.spec.revision
     if revision.server_requests:
         (block,) = (await party.client.call_tool("cancels")).content
         assert block == t.TextContent(text="gave up")
         await party.client_cancelled.acquire()
-    elif transport != "http":
+    elif not party.spec.over_http:
         async with party.client.listen(tools=True) as changes:
             await party.call("end_subscriptions")
             assert [change async for change in changes] == []
@@ -249,8 +249,8 @@ async def task_status(party: Party) -> None:
 
 async def task_notification(party: Party) -> None:
     task = await party.client.start_task("work")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(task.wait)
+    async with anyio.create_task_group() as group:
+        group.start_soon(task.wait)
         while m.NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED not in party.notifications:
             await party.call("echo")
         await party.call("release_work")

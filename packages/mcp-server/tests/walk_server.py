@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import anyio
 import attrs
 import trio
 
@@ -38,6 +39,7 @@ from mcp_core.methods import (
     Side,
 )
 from mcp_core.revisions import Revision, preferred
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.types.skills import GetSkillRequestParams, ListSkillsRequestParams, ReadResourceDirectoryRequestParams
 from mcp_server import Context, Server, serve_stdio
 from mcp_server.features import request_as_task
@@ -163,8 +165,8 @@ class ServerRecord:
     """The record of the server."""
 
     received: list[str] = attrs.field(factory=list)
-    released: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(0))
-    cancelled: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(0))
+    released: anyio.Semaphore = attrs.field(factory=lambda: anyio.Semaphore(0))
+    cancelled: anyio.Semaphore = attrs.field(factory=lambda: anyio.Semaphore(0))
 
 
 class WalkServer(Server):
@@ -205,6 +207,7 @@ async def attempt(context: Context, index: int, raw: bool) -> JsonValue:
     return "sent"
 
 
+@allow_asyncio
 async def _request_unchecked(context: Context, definition: AnyRequestMethod) -> object:
     call, revision = context._call, context.peer.revision
     connection, wire = call.channel.connection, wire_sample(definition)
@@ -223,6 +226,7 @@ async def _request_unchecked(context: Context, definition: AnyRequestMethod) -> 
         del connection.__dict__["request"]
 
 
+@allow_asyncio
 async def _notify(context: Context, definition: AnyNotificationMethod) -> None:
     call = context._call
     connection = call.channel.connection
@@ -235,6 +239,7 @@ async def _notify(context: Context, definition: AnyNotificationMethod) -> None:
         await context.notify(definition, sample(definition))
 
 
+@allow_asyncio
 async def _notify_unchecked(context: Context, definition: AnyNotificationMethod) -> None:
     call = context._call
     await call.channel.send(Outgoing(Notification(definition.name, wire_sample(definition)), call.request.id))
@@ -274,6 +279,7 @@ async def client_task(context: Context, index: int) -> JsonValue:
     return (await context.request(TASKS_CANCEL, t.CancelTaskRequestParams(task_id=id))).status == "cancelled"
 
 
+@allow_asyncio
 async def request_with_progress(context: Context) -> JsonValue:
     """Send a client request that requests progress (legacy)."""
     connection, id = context._call.channel.connection, context._call.request.id
@@ -390,18 +396,19 @@ def _add_tools(server: WalkServer, functions: dict[str, Callable[..., Awaitable[
         try:
             # The client cancels as soon as this notification arrives, which may be before the call returns.
             await context.progress(1)
-            await trio.sleep_forever()
-        except trio.Cancelled:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
             record.cancelled.release()
             raise
+        return "not reached"
 
     @server.tool
     async def cancels(context: Context) -> str:
         """Send a client request, and cancel it when the client has begun to handle it (legacy)."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(context.request, SAMPLING_CREATE_MESSAGE, attrs.evolve(SAMPLING, system_prompt="slow"))
+        async with anyio.create_task_group() as group:
+            group.start_soon(context.request, SAMPLING_CREATE_MESSAGE, attrs.evolve(SAMPLING, system_prompt="slow"))
             await record.released.acquire()
-            nursery.cancel_scope.cancel()
+            group.cancel_scope.cancel()
         return "gave up"
 
     @server.tool(task="optional")

@@ -36,6 +36,7 @@ from mcp_core.features.skills import (
     split,
 )
 from mcp_core.methods import RESOURCES_DIRECTORY_READ, SKILLS_GET, SKILLS_LIST
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.front_matter import read_front_matter
 from mcp_core.types import TextResourceContents
 from mcp_core.types.skills import (
@@ -76,6 +77,7 @@ class SkillChanged(SkillRefused):
     """
 
 
+@allow_asyncio
 async def list_skills(client: Client) -> tuple[Skill, ...]:
     """Return the skills that a server lists, from all pages. `get_skill` finds unlisted ones by their URIs.
 
@@ -102,6 +104,7 @@ async def get_skill(client: Client, uri: str) -> Skill:
     return (await client.request(SKILLS_GET, GetSkillRequestParams(uri=uri))).skill
 
 
+@allow_asyncio
 async def read_directory(client: Client, uri: str) -> tuple[Resource, ...]:
     """Return the current content of a directory of a server, from all pages.
 

@@ -10,6 +10,7 @@ import trio
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import LocalProtocolError, McpError
 from mcp_core.methods import TASKS_CANCEL, TASKS_GET, TASKS_RESULT
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.types import (
     TERMINAL_STATUSES,
     CancelTaskRequestParams,
@@ -38,6 +39,7 @@ _POLITENESS: Final = 2.0
 """Time limit for cancelling the task when its result is not needed any more, in seconds."""
 
 
+@allow_asyncio
 async def request_as_task(
     context: Context, definition: RequestMethod[P, R], params: P, *, ttl: float | None = None
 ) -> R:

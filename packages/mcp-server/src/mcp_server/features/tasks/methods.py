@@ -40,6 +40,7 @@ from mcp_core.methods import (
     TOOLS_CALL,
 )
 from mcp_core.revisions import REVISIONS
+from mcp_core.trio.host_loop import host_of_trio
 from mcp_core.types import (
     CallToolRequestParams,
     CancelExtensionTaskResult,
@@ -193,6 +194,9 @@ class Tasks:
         call.start_task = partial(self.start, run, work)
         call.scope.cancel()
         await trio.lowlevel.checkpoint()
+        host = host_of_trio()
+        if host is not None:
+            host.check_cancelled()
         # The cancellation had no effect. The client does not know the task yet.
         call.start_task = None
         await self.drop(run)
