@@ -3,7 +3,8 @@
     python scripts/checks/verdict_stability.py                          ten runs of each
     python scripts/checks/verdict_stability.py --runs 100 server-http   a hundred runs of one of them
 
-The exit status is 1 when a verdict differs between runs.
+Programs on trio are run again on asyncio and uvloop: their verdicts must be the same as those on trio. The exit status is
+1 when a verdict differs between runs.
 """
 
 from __future__ import annotations
@@ -21,29 +22,49 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _PYTHON: Final = shlex.quote(sys.executable)
-_RUNS: Final = {
-    "server-http": (
-        "server",
-        "--start",
-        f"{_PYTHON} -m everything --port {{port}}",
-        "--at",
-        "http://localhost:{port}/mcp",
-        "--sse-url",
-        "http://localhost:{port}/sse",
+_LOOPS: Final = ("trio", "asyncio", "uvloop")
+
+
+def _server_over_http(loop: str) -> tuple[str, ...]:
+    root = "http://localhost:{port}" + ("" if loop == "trio" else "/mounted")
+    start = f"{_PYTHON} -m everything --port {{port}} --loop {loop}"
+    return ("server", "--start", start, "--at", f"{root}/mcp", "--sse-url", f"{root}/sse")
+
+
+def _protected_server(loop: str) -> tuple[str, ...]:
+    start = f"{_PYTHON} -m protected --port {{port}} --issuer {{issuer}} --resource {{resource}} --loop {loop}"
+    return ("server", "--auth", "--start", start, "--at", "http://localhost:{port}/mcp")
+
+
+_EACH_LOOP: Final = {
+    "server-http": (_server_over_http, _LOOPS),
+    "server-stdio": (
+        lambda loop: ("server", "--command", f"{_PYTHON} -m everything --stdio --loop {loop}"),
+        _LOOPS[:2],
     ),
-    "server-stdio": ("server", "--command", f"{_PYTHON} -m everything --stdio"),
-    "server-auth": (
-        "server",
-        "--auth",
-        "--start",
-        f"{_PYTHON} -m protected --port {{port}} --issuer {{issuer}} --resource {{resource}}",
-        "--at",
-        "http://localhost:{port}/mcp",
+    "server-auth": (_protected_server, _LOOPS),
+    "client-http": (
+        lambda loop: ("client", "--command", f"{_PYTHON} -m everything_client --loop {loop} {{url}}"),
+        _LOOPS[:2],
     ),
-    "client-http": ("client", "--command", f"{_PYTHON} -m everything_client {{url}}"),
-    "client-stdio": ("client", "--stdio-command", f"{_PYTHON} -m everything_client --start {{command}}"),
+    "client-stdio": (
+        lambda loop: (
+            "client",
+            "--stdio-command",
+            f"{_PYTHON} -m everything_client --loop {loop} --start {{command}}",
+        ),
+        _LOOPS[:2],
+    ),
 }
-"""The runs: by name, the arguments of `mcp-conformance`."""
+"""The programs under test, and the loops on which they run: by name, a function that returns the arguments of
+`mcp-conformance`."""
+
+_RUNS: Final = {
+    name if loop == "trio" else f"{name}-{loop}": arguments(loop)
+    for name, (arguments, loops) in _EACH_LOOP.items()
+    for loop in loops
+}
+"""The runs: by name, the arguments of `mcp-conformance`. Names without a loop are of programs on trio."""
 
 _ALL: Final = "(all checks)"
 """The key, in place of a check, of the result of a leg."""
@@ -100,13 +121,16 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown name {unknown[0]!r}: {', '.join(_RUNS)}")
     lucky = 0
+    on_trio: dict[str, Verdicts] = {}
     for name in given.names or _RUNS:
         runs: list[Verdicts] = []
         for number in range(given.runs):
             runs.append(verdicts(name))
             print(f"\r{name}: {number + 1} of {given.runs}", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
-        found = differing(runs)
+        program = next(each for each in _EACH_LOOP if name.startswith(each))
+        on_trio.setdefault(program, runs[0])
+        found = differing([*runs, on_trio[program]])
         lucky += len(found)
         counts = ", ".join(f"{times} {outcome}" for outcome, times in sorted(_outcomes(runs[0]).items()))
         print(f"{name}: {given.runs} runs; {counts}; {len(found)} differing verdicts", flush=True)

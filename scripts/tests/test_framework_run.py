@@ -177,7 +177,13 @@ def test_install_without_npm_exits(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("side", "program"),
-    [("server", "everything-server"), ("client", "everything-client"), ("authorization", "authorization-server")],
+    [
+        ("server", "everything-server"),
+        ("server-uvloop", "everything-server"),
+        ("client", "everything-client"),
+        ("client-asyncio", "everything-client"),
+        ("authorization", "authorization-server"),
+    ],
 )
 def test_side_without_program_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, side: str, program: str) -> None:
     monkeypatch.setattr(official, "ROOT", tmp_path)

@@ -3,6 +3,10 @@
     nox -s official                  every leg of every side
     nox -s official -- client        every client leg
     nox -s official -- server authorization
+    nox -s official -- server-uvloop client-asyncio
+
+A side with the name of a loop is the same program on that loop: a server that uvicorn serves on it, mounted in FastAPI, or
+a client in an asyncio task. Without one, the program runs on trio.
 
 npm installs the framework and the Node.js that it needs into `.official`, in the versions of `scripts/interop/framework`.
 The lock file in that folder has no registry URLs (`--omit-lockfile-registry-resolved`), so it works with any registry.
@@ -72,9 +76,18 @@ LEGS: dict[str, dict[str, tuple[str, ...]]] = {
         **{revision: ("--spec-version", revision) for revision in REVISIONS},
     },
 }
-"""The options of each run of the framework, by the side under test."""
+"""The options of each run of the framework, by the role of the side under test."""
 PREFIXES = {"server": "server-", "client": "", "authorization": "authorization-server-"}
-"""The prefix of the folders with results."""
+"""The prefix of the folders with results, by role."""
+SIDES = {
+    "server": ("server", "trio"),
+    "client": ("client", "trio"),
+    "authorization": ("authorization", "trio"),
+    "server-asyncio": ("server", "asyncio"),
+    "server-uvloop": ("server", "uvloop"),
+    "client-asyncio": ("client", "asyncio"),
+}
+"""The role and the loop of each side."""
 
 NEVER_RUN = frozenset(
     {
@@ -152,17 +165,17 @@ def read_scenario(name: str, text: str | None) -> Scenario:
     return Scenario(name, "FAIL", (Finding("FAIL", "", "nothing was checked"),))
 
 
-def read_leg(name: str, side: str, folder: Path, output: str, status: int) -> Leg:
+def read_leg(name: str, role: str, folder: Path, output: str, status: int) -> Leg:
     """Evaluate a run of the framework.
 
     Args:
         name: The name of the leg.
-        side: The side under test.
+        role: The role of the side under test.
         folder: The folder with the results of the framework: a folder for each scenario; `/` in names is a folder too.
         output: The output of the framework.
         status: The exit status of the framework.
     """
-    prefix = PREFIXES[side]
+    prefix = PREFIXES[role]
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder).as_posix()
@@ -170,7 +183,7 @@ def read_leg(name: str, side: str, folder: Path, output: str, status: int) -> Le
         if path.is_dir() and match:
             found[match[1]] = path
     scenarios = tuple(read_scenario(scenario, _text(path / "checks.json")) for scenario, path in found.items())
-    if side == "client":
+    if role == "client":
         scenarios = tuple(_with_ending(scenario, found[scenario.name]) for scenario in scenarios)
     trouble: list[str] = []
     announced = re.search(r"\((\d+) scenarios\)", output)
@@ -269,15 +282,16 @@ def run_leg(name: str, side: str, target: Sequence[str], consenting: Consent | N
     """Run the framework once.
 
     Args:
-        name: A key of `LEGS[side]`.
-        side: The side under test.
+        name: A key of `LEGS[role]`, of the role of the side.
+        side: A key of `SIDES`.
         target: The options that identify the side under test.
         consenting: A function called with each line of output, where the framework waits for a user.
     """
+    role, _ = SIDES[side]
     folder = RESULTS / side / name.replace(" ", "-")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = [*(str(PLACE / part) for part in FRAMEWORK), side, *target, *LEGS[side][name], "-o", str(folder)]
+    command = [*(str(PLACE / part) for part in FRAMEWORK), role, *target, *LEGS[role][name], "-o", str(folder)]
     output = folder / "output.txt"
     with (
         output.open("w") as log,
@@ -296,21 +310,25 @@ def run_leg(name: str, side: str, target: Sequence[str], consenting: Consent | N
             raise
         finally:
             late.cancel()
-    return read_leg(name, side, folder, output.read_text(), child.returncode)
+    return read_leg(name, role, folder, output.read_text(), child.returncode)
 
 
 @contextlib.contextmanager
-def serving(program: str) -> Iterator[str]:
+def serving(side: str, program: str, *options: str) -> Iterator[str]:
     """Run a server on a free port for the duration of the block, and yield the URL that it prints.
 
     Args:
+        side: The side, which names the log.
         program: The script that starts the server.
+        options: More options of the script.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{Path(program).name}.log"
+    path = RESULTS / f"{side}.log"
     with (
         path.open("w") as log,
-        subprocess.Popen([_found(program), "--port", "0"], stdout=subprocess.PIPE, stderr=log, text=True) as child,
+        subprocess.Popen(
+            [_found(program), "--port", "0", *options], stdout=subprocess.PIPE, stderr=log, text=True
+        ) as child,
     ):
         try:
             assert child.stdout is not None
@@ -334,25 +352,28 @@ def _found(program: str) -> str:
 
 def run_side(side: str) -> list[Leg]:
     """Run every leg of one side; the legs of a server share one process."""
-    return {"server": _server_legs, "client": _client_legs, "authorization": _authorization_legs}[side]()
+    role, loop = SIDES[side]
+    if role == "authorization":
+        return _authorization_legs()
+    return (_server_legs if role == "server" else _client_legs)(side, loop)
 
 
-def _server_legs() -> list[Leg]:
-    with serving(SERVER) as url:
-        return [run_leg(name, "server", ("--url", url)) for name in LEGS["server"]]
+def _server_legs(side: str, loop: str) -> list[Leg]:
+    with serving(side, SERVER, "--loop", loop) as url:
+        return [run_leg(name, side, ("--url", url)) for name in LEGS["server"]]
 
 
-def _client_legs() -> list[Leg]:
+def _client_legs(side: str, loop: str) -> list[Leg]:
     # The first run may have to create the environment, and prints that.
     if subprocess.run([_found(CLIENT), "--help"], stdout=subprocess.DEVNULL, check=False).returncode:
         sys.exit(f"The client legs run {CLIENT} URL, which does not start (its output is above).")
     # The framework passes the command to a shell.
-    command = shlex.join([sys.executable, str(ROOT / TURNS), str(RESULTS), _found(CLIENT)])
-    return [run_leg(name, "client", ("--command", command)) for name in LEGS["client"]]
+    command = shlex.join([sys.executable, str(ROOT / TURNS), str(RESULTS), _found(CLIENT), "--loop", loop])
+    return [run_leg(name, side, ("--command", command)) for name in LEGS["client"]]
 
 
 def _authorization_legs() -> list[Leg]:
-    with serving(AUTHORIZATION) as issuer:
+    with serving("authorization", AUTHORIZATION) as issuer:
         return [_authorization_leg(name, issuer) for name in LEGS["authorization"]]
 
 
@@ -379,10 +400,10 @@ def _authorization_leg(name: str, issuer: str) -> Leg:
 def main() -> int:
     """Run the framework and return the exit status: 0 if all legs pass."""
     parser = argparse.ArgumentParser(prog="official", description="Run the official conformance framework.")
-    parser.add_argument("sides", nargs="*", help=f"{', '.join(LEGS)}; default: all")
-    sides: list[str] = parser.parse_args().sides or [*LEGS]
-    if unknown := [side for side in sides if side not in LEGS]:
-        parser.error(f"no such side: {', '.join(unknown)}; there are: {', '.join(LEGS)}")
+    parser.add_argument("sides", nargs="*", help=f"{', '.join(SIDES)}; default: all")
+    sides: list[str] = parser.parse_args().sides or [*SIDES]
+    if unknown := [side for side in sides if side not in SIDES]:
+        parser.error(f"no such side: {', '.join(unknown)}; there are: {', '.join(SIDES)}")
     install()
     failed = False
     for side in sides:
