@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeAlias
 
@@ -15,7 +18,7 @@ import trio.lowlevel
 import uvloop
 
 import mcp_core.trio.guest as guest_module
-from mcp_core.trio.guest import current_guest
+from mcp_core.trio.guest import TrioGuest, current_guest
 from mcp_core.trio.host_loop import host_of_trio
 
 Host: TypeAlias = Callable[[Callable[[], Coroutine[object, object, None]]], None]
@@ -26,12 +29,20 @@ _SECONDS = 20
 _WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 
 
+LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
+
+
 @pytest.fixture(params=["asyncio", "uvloop", "thread"])
-def host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Run a function on a loop. `thread`: trio waits for I/O in its thread, as on other systems."""
+def factory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LoopFactory:
+    """Make a loop. `thread`: trio waits for I/O in its thread, as on other systems."""
     if request.param == "thread":
         monkeypatch.setattr(guest_module, "_descriptor_of", lambda _: None)
-    factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+    return uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+
+
+@pytest.fixture
+def host(factory: LoopFactory) -> Host:
+    """Run a function on a loop."""
 
     def run(function: Callable[[], Coroutine[object, object, None]]) -> None:
         with asyncio.Runner(loop_factory=factory) as runner:
@@ -238,6 +249,103 @@ def test_guest_closed_rejects_calls_and_can_be_started_again(host: Host) -> None
         await current_guest().run(trio.lowlevel.checkpoint)
 
     host(main)
+
+
+def test_guest_loop_that_ends_in_first_step_leaves_no_run(factory: LoopFactory) -> None:
+    guests: list[TrioGuest] = []
+
+    async def main() -> None:
+        guests.append(current_guest())
+        raise SystemExit  # ends the loop in this step
+
+    for _ in range(3):
+        with pytest.raises(SystemExit), asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(main())
+    assert all(guest.ended for guest in guests)
+
+
+def test_guest_of_ended_loop_does_not_keep_loop(host: Host) -> None:
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def main() -> None:
+        await current_guest().run(trio.lowlevel.checkpoint)
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+
+    host(main)
+    gc.collect()
+    assert loops[0]() is None
+
+
+def test_guest_of_loop_closed_with_tasks_ends_when_next_loop_starts(factory: LoopFactory) -> None:
+    ended: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+
+    async def wait(name: str, function: Callable[[], Awaitable[object]]) -> None:
+        try:
+            await function()
+        finally:
+            ended.append(name)
+
+    async def live() -> None:
+        async with current_guest().enter_asyncio(lifespan):
+            await trio.sleep_forever()
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        guest = current_guest()
+        guest.start_soon(lambda: wait("trio", trio.sleep_forever))
+        guest.start_soon(lambda: wait("asyncio", lambda: guest.run_asyncio(forever)))
+        guest.start_soon(lambda: wait("context manager", live))
+        calls.append(asyncio.create_task(guest.run(lambda: wait("call", trio.sleep_forever))))
+        await asyncio.sleep(0.01)
+
+    calls: list[asyncio.Task[None]] = []
+    first = factory()
+    first.run_until_complete(main())
+    first.close()
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_checkpoint_of_trio())
+    assert sorted(ended) == ["asyncio", "call", "context manager", "trio"]
+
+
+async def _checkpoint_of_trio() -> None:
+    await current_guest().run(trio.lowlevel.checkpoint)
+
+
+def test_guest_of_loop_closed_with_shielded_task_is_error_of_next_loop(factory: LoopFactory) -> None:
+    async def shielded() -> None:
+        with trio.CancelScope(shield=True):
+            await release.wait()
+
+    async def main() -> None:
+        current_guest().start_soon(shielded)
+        await asyncio.sleep(0.01)
+
+    release = trio.Event()
+    loop = factory()
+    loop.run_until_complete(main())
+    loop.close()
+    with asyncio.Runner(loop_factory=factory) as runner:
+        with pytest.raises(RuntimeError, match=r"an earlier asyncio loop .* was closed while its tasks ran"):
+            runner.run(_checkpoint_of_trio())
+        release.set()
+        runner.run(_checkpoint_of_trio())
+
+
+def test_guest_of_loop_that_is_not_closed_is_error_of_other_loop(factory: LoopFactory) -> None:
+    first = factory()
+    first.run_until_complete(_checkpoint_of_trio())
+    with asyncio.Runner(loop_factory=factory) as runner:
+        with pytest.raises(RuntimeError, match="another asyncio loop in this thread, which is not closed"):
+            runner.run(_checkpoint_of_trio())
+        first.run_until_complete(_checkpoint_of_trio())
+        first.close()
+        runner.run(_checkpoint_of_trio())
 
 
 def test_guest_many_calls_at_once_each_return(host: Host) -> None:

@@ -18,7 +18,8 @@ Steps 2 and 3 read two attributes of trio's guest state, which trio does not doc
 future release), that task does not start, and trio waits in its thread as documented.
 
 *Ownership.* One asyncio task owns the run. `asyncio.run` cancels all tasks at its end; the owner then cancels the trio
-tasks and waits for them. `aclose` does the same earlier.
+tasks and waits for them. `aclose` does the same earlier. A loop that is closed without that leaves the run behind. trio allows
+one run per thread, so the next loop of the thread ends it first: by ticks that nobody else calls any more.
 
 Source: https://trio.readthedocs.io/en/stable/reference-lowlevel.html#using-guest-mode-to-run-trio-on-top-of-other-event-loops
 """
@@ -28,8 +29,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-import weakref
-from contextlib import asynccontextmanager
+import queue
+import threading
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -52,21 +54,34 @@ _TICKS: Final = 16
 """Ticks of trio before other callbacks of the asyncio loop run. A short request needs three."""
 
 _LAST_TICKS: Final = 1000
-"""Ticks for a run that must end at once. It has just started, so a few are enough."""
+"""Ticks for a run that must end at once, because its loop does. A task needs one for each step of its cleanup."""
 
-_guests: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, TrioGuest]] = weakref.WeakKeyDictionary()
+_LAST_SECONDS: Final = 1.0
+"""Time for trio's thread to return from its wait when the run must end at once."""
+
+
+class _Thread(threading.local):
+    """The trio run of each thread."""
+
+    guest: TrioGuest | None = None
+
+
+_thread: Final = _Thread()
 
 
 def current_guest() -> TrioGuest:
     """Return the trio guest of the running asyncio loop. Start it at the first call.
 
     Raises:
-        RuntimeError: No asyncio loop is running in this thread, or trio is running in it already.
+        RuntimeError: No asyncio loop is running in this thread, or trio is running in it already, for example as a guest of
+            another loop that is not closed.
     """
     loop = asyncio.get_running_loop()
-    guest = _guests.get(loop)
-    if guest is None or guest.ended:
-        guest = _guests[loop] = TrioGuest(loop)
+    guest = _thread.guest
+    if guest is None or guest.ended or not guest.is_guest_of(loop):
+        if guest is not None and not guest.ended:
+            guest.end_after_loop()
+        guest = _thread.guest = TrioGuest(loop)
     return guest
 
 
@@ -89,9 +104,10 @@ class TrioGuest(trio.abc.Instrument):
         self._scope: Final = trio.CancelScope()
         self._descriptor: int | None = None
         self._end: Final[asyncio.Future[None]] = loop.create_future()
+        self._from_thread: Final[queue.SimpleQueue[Callable[[], object]]] = queue.SimpleQueue()
         trio.lowlevel.start_guest_run(
             self._main,
-            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            run_sync_soon_threadsafe=self._call_from_thread,
             run_sync_soon_not_threadsafe=self._store,
             done_callback=self._finish,
             host_uses_signal_set_wakeup_fd=True,
@@ -111,6 +127,10 @@ class TrioGuest(trio.abc.Instrument):
     def ended(self) -> bool:
         """Whether the trio run has ended."""
         return self._end.done()
+
+    def is_guest_of(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether a loop hosts this run."""
+        return self._loop is loop
 
     # --- calls from one loop to the other --------------------------------------------------------------------------
 
@@ -148,7 +168,7 @@ class TrioGuest(trio.abc.Instrument):
                 failure = error
             finally:
                 has_ended = True
-                if waiter is not None and not waiter.done():
+                if waiter is not None and not (waiter.done() or self._loop.is_closed()):
                     waiter.set_result(None)
 
         self._nursery.start_soon(call)
@@ -185,12 +205,16 @@ class TrioGuest(trio.abc.Instrument):
             BaseException: The exception of the function.
             RuntimeError: The function raised `asyncio.CancelledError`, but nothing cancelled the trio task.
         """
+        if self._loop.is_closed():
+            raise RuntimeError("the asyncio loop is closed")
         me = trio.lowlevel.current_task()
         cancellation: list[trio.lowlevel.RaiseCancelT] = []
         task = self._loop.create_task(_awaited(function), context=contextvars.copy_context())
         task.add_done_callback(lambda _: trio.lowlevel.reschedule(me))
 
         def cancel(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            if self._loop.is_closed():
+                return trio.lowlevel.Abort.SUCCEEDED  # the asyncio task does not continue
             cancellation.append(raise_cancel)
             task.cancel()
             return trio.lowlevel.Abort.FAILED
@@ -240,6 +264,8 @@ class TrioGuest(trio.abc.Instrument):
             yield entered.result()
         except BaseException as error:
             if is_cancellation(error):
+                if self._loop.is_closed():
+                    raise
                 task.cancel()
                 with trio.CancelScope(shield=True):
                     await self.run_asyncio(until)
@@ -307,25 +333,59 @@ class TrioGuest(trio.abc.Instrument):
 
     def _end_now(self, owner: asyncio.Task[None]) -> None:  # noqa: ARG002  # a callback
         """End the run if its owner was cancelled before its first step: the loop can be closed after this callback."""
-        if self._end.done():
-            return
+        if not self._end.done():
+            self._run_last_ticks()
+
+    def end_after_loop(self) -> None:
+        """End a run that its loop has left behind: cancel all tasks, and run ticks until they have ended.
+
+        Raises:
+            RuntimeError: The loop is not closed, or a task does not end without it.
+        """
+        if not self._loop.is_closed():
+            raise RuntimeError(
+                "trio is a guest of another asyncio loop in this thread, which is not closed, and a thread can have only one"
+                " trio run: close the other loop, or use it for all calls"
+            )
+        self._run_last_ticks()
+        if not self._end.done():
+            raise RuntimeError(
+                "an earlier asyncio loop in this thread was closed while its tasks ran, and one of them cannot end without"
+                " it: cancel all tasks before a loop is closed, as asyncio.run does"
+            )
+
+    def _run_last_ticks(self) -> None:
+        """Cancel all tasks, and run ticks until the run has ended, without the loop."""
+        self._is_ticking = True
         self._scope.cancel()
         for _ in range(_LAST_TICKS):
             if self._end.done():
                 return
-            self._run_ticks()
+            tick, self._tick = self._tick, None
+            if tick is None:
+                try:
+                    tick = self._from_thread.get(timeout=_LAST_SECONDS)
+                except queue.Empty:
+                    return
+            tick()
 
     def _finish(self, result: outcome.Outcome[None]) -> None:
-        if self._descriptor is not None:
+        if self._descriptor is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
-            self._descriptor = None
-        self._tick = self._nursery = None
+        self._descriptor = self._tick = self._nursery = None
+        # The thread must not keep the loop.
+        _thread.guest = None
         try:
             result.unwrap()
         except BaseException as error:  # noqa: BLE001  # raised by the owner
-            self._end.set_exception(error)
+            self._set_end(partial(self._end.set_exception, error))
         else:
-            self._end.set_result(None)
+            self._set_end(partial(self._end.set_result, None))
+
+    def _set_end(self, set_outcome: Callable[[], None]) -> None:
+        # A closed loop does not call the callbacks of the future, but the outcome is set.
+        with suppress(RuntimeError) if self._loop.is_closed() else nullcontext():
+            set_outcome()
 
     async def _keep_runnable(self) -> None:
         """Run a step in each tick, so that trio does not wait for I/O in a thread."""
@@ -346,6 +406,19 @@ class TrioGuest(trio.abc.Instrument):
         self._tick = tick
         if self._descriptor is None or self._is_runnable:
             self._wake()
+
+    def _call_from_thread(self, function: Callable[[], object]) -> None:
+        """Call a function in the thread of the loop, soon. Called by trio in its thread, after a wait for I/O."""
+        self._from_thread.put(function)
+        with suppress(RuntimeError):  # the loop is closed: `_run_last_ticks` calls the function
+            self._loop.call_soon_threadsafe(self._run_from_thread)
+
+    def _run_from_thread(self) -> None:
+        try:
+            function = self._from_thread.get_nowait()
+        except queue.Empty:
+            return  # called by `_run_last_ticks`
+        function()
 
     def _wake(self) -> None:
         if self._soon is None and self._tick is not None and not self._is_ticking:
