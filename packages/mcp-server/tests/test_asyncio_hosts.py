@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncio_hosts
 import attrs
 import pytest
 import trio
+from asyncio_hosts import HOSTS
 
 from mcp_client import ElicitationAccepted, Handlers, open_http
 from mcp_core.errors import McpError
@@ -74,55 +73,18 @@ app = server.asgi()
 
 _ELICITATION = frozenset([REVISIONS["2025-06-18"], REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]])
 
-_SECONDS = 40
-"""Time after which a test that waits forever fails."""
 
-
-_HOSTS = {
-    "uvicorn-asyncio": ["uvicorn", "--port", "0", "--loop", "asyncio"],
-    "uvicorn-uvloop": ["uvicorn", "--port", "0", "--loop", "uvloop"],
-    "hypercorn": ["hypercorn", "--worker-class", "asyncio", "--bind", "127.0.0.1:0"],
-}
-"""The command of each host, without the application."""
-
-
-@pytest.fixture(params=_HOSTS)
+@pytest.fixture(params=HOSTS)
 def host(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @asynccontextmanager
 async def served(folder: Path, host: str, *options: str, program: str = _APP, error: str = "") -> AsyncIterator[str]:
-    """Serve the application during the block. Yield its URL. Then stop it with SIGTERM.
-
-    Its log has a traceback only if there is an expected error.
-    """
+    """Serve a program during the block. Yield the URL of its endpoint."""
     (folder / "hosted.py").write_text(program)
-    command = [sys.executable, "-m", *_HOSTS[host], "hosted:app", *options]
-    with trio.fail_after(_SECONDS):
-        process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, cwd=folder)
-        try:
-            assert process.stderr is not None
-            log = b""
-            while b" to quit)" not in log:
-                part = await process.stderr.receive_some()
-                assert part, log.decode()
-                log += part
-            yield log.lower().partition(b"running on ")[2].split()[0].decode() + "/mcp"
-            process.send_signal(signal.SIGTERM)
-            while part := await process.stderr.receive_some():
-                log += part
-            status = await process.wait()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-            if process.stderr is not None:
-                await process.stderr.aclose()
-    # uvicorn ends itself with the signal again after its shutdown.
-    assert status in {0, -signal.SIGTERM}, log.decode()
-    assert error in log.decode()
-    assert error or b"Traceback" not in log, log.decode()
+    async with asyncio_hosts.served(folder, host, *options, app="hosted:app", error=error) as url:
+        yield f"{url}/mcp"
 
 
 @attrs.frozen
