@@ -137,6 +137,10 @@ class Fault(HttpFault):
         """Return a message that is sent before a response: a notification or request."""
         return message
 
+    def following(self, request: JsonObject) -> list[JsonValue]:  # noqa: ARG002
+        """Return the messages after the response to a request."""
+        return []
+
     def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:  # noqa: ARG002
         """Return the answer to a batch, and the HTTP status."""
         return answer, status

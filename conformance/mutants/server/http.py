@@ -32,9 +32,9 @@ class _Handler(Answering):
     def _admitted(self, kind: str) -> bool:
         host = self.headers.get("Host", "")
         origin = self.headers.get("Origin")
-        name = None if origin is None else origin.partition("://")[2].rpartition(":")[0]
+        name, _, port = (None, "", "") if origin is None else origin.partition("://")[2].rpartition(":")
         info = AccessInfo(kind=kind, host=host, origin=origin, content_type=self.headers.get("Content-Type", ""))
-        local = host.rpartition(":")[0] in _LOCAL and (name is None or name in _LOCAL)
+        local = host.rpartition(":")[0] in _LOCAL and (name is None or (name in _LOCAL and port.isdecimal()))
         if not self.fault.admits(info, admitted=local):
             self.refuse("origin", 403, -32600, "Host or Origin is not allowed")
             return False
@@ -231,6 +231,8 @@ class _Handler(Answering):
                 stream.add(response)
             elif self.fault.keeps("response-in-stream"):
                 event(response)
+                for late in self.fault.following(message) if isinstance(message, dict) else ():
+                    event(late)
             if not self.fault.keeps("get-no-response"):
                 session.announce(response)
             stream.done.set()
@@ -255,6 +257,8 @@ class _Handler(Answering):
         listen_streams = ListenStream(Stream(session, self.fault))
         session.listen_streams.append(listen_streams)
         session.had_standalone_stream = True
+        for early in self.fault.greeting(session):
+            listen_streams.put(early)
         self.start_stream()
         try:
             while not session.over.is_set() and not self.gone():
@@ -328,6 +332,8 @@ class _Handler(Answering):
             response, _ = self.server.raw.receive(message, session, send)
             if response is not None:
                 send(response)
+                for late in self.fault.following(message) if isinstance(message, dict) else ():
+                    send(late)
 
         threading.Thread(target=work, daemon=True).start()
 

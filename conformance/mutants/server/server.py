@@ -79,6 +79,7 @@ class RawServer:
                 waiting[0].set()
             return None, 202
         if "id" not in message:
+            session.initialized = session.initialized or method == "notifications/initialized"
             self._cancel(message, session)
             return self.fault.notified(message, None), 202
         if not isinstance(method, str) or isinstance(id, bool) or not isinstance(id, str | int):

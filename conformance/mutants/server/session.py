@@ -19,6 +19,7 @@ class Session:
 
     def __init__(self, send: Callable[[JsonValue], None]) -> None:
         self.revision: str | None = None
+        self.initialized = False
         self.capabilities: JsonObject = {}
         self.level = "debug"
         self.subscribed: set[str] = set()

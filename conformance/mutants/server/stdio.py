@@ -35,6 +35,8 @@ def serve(server: RawServer) -> None:
         response, _ = server.receive(message, session, send)
         if response is not None:
             send(response)
+            for late in server.fault.following(message) if isinstance(message, dict) else ():
+                send(late)
 
     session = Session(send)
     running: list[threading.Thread] = []

@@ -207,6 +207,10 @@ class HttpFault:
         """Return the body of a response with status 202."""
         return b""
 
+    def greeting(self, session: HttpSession) -> list[JsonValue]:  # noqa: ARG002
+        """Return the first messages on a standalone stream."""
+        return []
+
     def session_id(self, id: str, number: int) -> str:  # noqa: ARG002
         """Return the id of a session."""
         return id

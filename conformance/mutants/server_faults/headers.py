@@ -69,6 +69,7 @@ _agreeing(
 _agreeing(
     "name-unheeded", "header.name-mismatch", lambda name, text, _: (name, text) == ("Mcp-Name", "conformance-other")
 )
+_agreeing("version-header-unheeded", "header.version-mismatch", lambda name, _, __: name == "MCP-Protocol-Version")
 _agreeing("param-unheeded", "header.param-mismatch", lambda _, text, __: text == "there")
 
 

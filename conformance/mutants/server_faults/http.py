@@ -48,10 +48,31 @@ def _is_evil(info: AccessInfo, kind: str) -> bool:
     return info.kind == kind and info.origin == "https://evil.example"
 
 
+def _host(info: AccessInfo) -> str:
+    """Return the host of an Origin, as a parser without care reads it."""
+    return (info.origin or "").partition("://")[2].rpartition(":")[0]
+
+
+def _port(info: AccessInfo) -> str:
+    return (info.origin or "").rpartition(":")[2]
+
+
 _admitting(
     "origin-foreign", "http.origin-foreign", lambda a: _is_evil(a, "request") and a.content_type == "application/json"
 )
 _admitting("origin-by-prefix", "http.origin-lookalike", lambda a: (a.origin or "").startswith("http://127.0.0.1."))
+_admitting("origin-by-suffix", "http.origin-lookalike", lambda a: _host(a).endswith("127.0.0.1"))
+_admitting("origin-by-suffix-of-name", "http.origin-lookalike", lambda a: _host(a).endswith("localhost"))
+_admitting("origin-contains-host", "http.origin-lookalike", lambda a: f"//{a.host}" in (a.origin or ""))
+_admitting("origin-by-port", "http.origin-lookalike", lambda a: _port(a) == a.host.rpartition(":")[2])
+_admitting("origin-of-user", "http.origin-lookalike", lambda a: "://127.0.0.1:" in (a.origin or "") and "@" in _host(a))
+_admitting(
+    "origin-with-dot",
+    "http.origin-lookalike",
+    lambda a: _host(a).rstrip(".").endswith("127.0.0.1.evil.example") and _host(a).endswith("."),
+)
+_admitting("origin-of-any-scheme", "http.origin-lookalike", lambda a: (a.origin or "").startswith("https://127.0.0.1."))
+_admitting("origin-in-punycode", "http.origin-lookalike", lambda a: _host(a).startswith("xn--"))
 _admitting("origin-null", "http.origin-null", lambda a: a.origin == "null")
 _admitting("origin-as-host", "http.dns-rebinding", lambda a: a.origin == f"http://{a.host}")
 _admitting(

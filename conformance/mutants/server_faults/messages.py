@@ -8,6 +8,8 @@ from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN, RpcError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
 
@@ -18,6 +20,27 @@ _PIPES: Final = ("stdio",)
 
 def _is(inbound: InboundRequest, *methods: str) -> bool:
     return inbound.request["method"] in methods
+
+
+def _identified(name: str, change: Callable[[JsonValue], JsonValue]) -> None:
+    """Add a server that sends another id in its responses."""
+
+    class _OtherId(Fault):
+        def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
+            return {**response, "id": change(response["id"])} if "id" in response else response
+
+    fault(name, "jsonrpc.id-echo")(_OtherId)
+
+
+_identified("id-in-lower-case", lambda id: id.lower() if isinstance(id, str) else id)
+_identified("id-of-32-bits", lambda id: id & 0xFFFF_FFFF if isinstance(id, int) and id > 0 else id)
+_identified("id-without-sign", lambda id: abs(id) if isinstance(id, int) else id)
+_identified("id-zero-dropped", lambda id: None if id == 0 else id)
+_identified("id-empty-dropped", lambda id: None if id == "" else id)
+_identified("id-cut", lambda id: id[:64] if isinstance(id, str) else id)
+_identified("id-ascii-only", lambda id: id.encode("ascii", "replace").decode() if isinstance(id, str) else id)
+_identified("id-stripped", lambda id: id.strip() if isinstance(id, str) else id)
+_identified("id-of-digits-as-number", lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id)
 
 
 @fault("cursor-number-taken", "jsonrpc.invalid-params")

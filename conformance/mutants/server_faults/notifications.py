@@ -105,6 +105,23 @@ class _LogsLate(Fault):
         return result
 
 
+@fault("logs-behind-answer", "logging.before-answer", revisions=MODERN)
+class _LogsBehind(Fault):
+    def following(self, request: JsonObject) -> list[JsonValue]:
+        params = _params(request)
+        meta = params.get("_meta")
+        if params.get("name") != "test_logging_tool" or not isinstance(meta, dict) or f"{META}logLevel" not in meta:
+            return []
+        late: JsonObject = {"level": "emergency", "data": "late"}
+        return [{"jsonrpc": "2.0", "method": "notifications/message", "params": late}]
+
+
+@fault("logs-on-subscriptions", "logging.on-own-stream", revisions=MODERN, transports=("http",))
+class _LogsOnSubscriptions(Fault):
+    def overheard(self, value: JsonValue, *, gone: bool) -> bool:  # noqa: ARG002
+        return isinstance(value, dict) and value.get("method") == "notifications/message"
+
+
 notification_fault("log-says-nothing", "logging.shape", "schema.log-message", method="notifications/message",
       change=lambda params: {"level": params["level"]})  # fmt: skip
 
@@ -164,6 +181,16 @@ class _ProgressLate(Fault):
         if token == "conformance-late":
             self.late = token
         return result
+
+
+@fault("progress-behind-answer", "progress.not-after-answer")
+class _ProgressBehind(Fault):
+    def following(self, request: JsonObject) -> list[JsonValue]:
+        meta = _params(request).get("_meta")
+        if not isinstance(meta, dict) or meta.get("progressToken") != "conformance-late":
+            return []
+        late: JsonObject = {"progressToken": meta["progressToken"], "progress": 1000}
+        return [{"jsonrpc": "2.0", "method": _PROGRESS, "params": late}]
 
 
 # --- cancellation ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
+    from mutants.server.streams import HttpSession
 
 __all__: list[str] = []
 
@@ -22,6 +23,7 @@ _DISCOVERED: Final[JsonObject] = {"supportedVersions": [*MODERN], "capabilities"
 _VERSION: Final = f"{META}protocolVersion"
 _DECLARED: Final = f"{META}clientCapabilities"
 _SAMPLING: Final = "test_sampling"
+_ROOTS: Final[JsonObject] = {"jsonrpc": "2.0", "id": "early", "method": "roots/list"}
 _CHANGED: Final = "notifications/prompts/list_changed"
 
 
@@ -174,6 +176,20 @@ class _GreetsFirst(Fault):
         if _method(inbound) == "initialize":
             inbound.notify("notifications/message", {"level": "emergency", "data": "hello"})
         return result
+
+
+@fault("asks-before-initialized", "lifecycle.no-early-requests", revisions=LEGACY)
+class _EarlyRequest(Fault):
+    """A server that requests the roots as soon as it knows that the client has them."""
+
+    def following(self, request: JsonObject) -> list[JsonValue]:
+        params = request.get("params")
+        declared = params.get("capabilities") if isinstance(params, dict) else None
+        known = request.get("method") == "initialize" and isinstance(declared, dict) and "roots" in declared
+        return [dict(_ROOTS)] if known else []
+
+    def greeting(self, session: HttpSession) -> list[JsonValue]:
+        return [] if session.initialized or "roots" not in session.capabilities else [dict(_ROOTS)]
 
 
 def _sending(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -197,7 +198,11 @@ async def initialize_first(server: ServerUnderTest) -> None:
 async def no_early_requests(server: ServerUnderTest) -> None:
     """Before notifications/initialized the server sends no request other than ping."""
     async with server.open(handshake=False) as peer:
-        peer.handshake = await peer.request("initialize", _initialize(server.revision.name))
+        # With all capabilities, so that there is something that the server could request.
+        params = {**_initialize(server.revision.name), "capabilities": peer.capabilities}
+        peer.handshake = await peer.request("initialize", params)
+        if isinstance(peer, HttpConnection):
+            await peer.open_standalone_stream()
         await peer.fence()
         for message in peer.inbox:
             if "id" in message and message.get("method") != "ping":

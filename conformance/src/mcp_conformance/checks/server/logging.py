@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import notified
+from mcp_conformance.checks.probes.response_order import after_response
 from mcp_conformance.checks.probes.subscription_stream import open_subscription
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
@@ -154,12 +155,10 @@ async def level_is_forgotten(server: ServerUnderTest) -> None:
 async def before_answer(server: ServerUnderTest) -> None:
     """The log messages of a request precede its response."""
     await _some(server, "debug", "test_logging_tool")
-    answer = await _call(server, "debug", "test_logging_tool")
-    since = len(server.peer.inbox)
-    await server.peer.fence()
-    late = [message for message in server.peer.inbox[since:] if message.get("method") == _MESSAGE]
-    if late:
-        raise Deviation(f"all log messages before {answer}", brief(late[0]))
+    name, arguments = server.tool("test_logging_tool")
+    params: JsonObject = {"name": name, "arguments": arguments, "_meta": {LOG_LEVEL: "debug"}}
+    for late in await after_response(server, params, _MESSAGE):
+        raise Deviation("all log messages before the response", brief(late))
 
 
 @check("logging.on-own-stream", proves=("logging.request-scoped",), needs=_NEEDS)
@@ -171,10 +170,14 @@ async def on_own_stream(server: ServerUnderTest) -> None:
         await subscription.acknowledged()
         answer = await _call(server, "debug", "test_logging_tool")
         await server.peer.fence()
-        own = [each for each in answer.before if each.get("method") == _MESSAGE]
-        elsewhere = [each for each in server.peer.inbox if each.get("method") == _MESSAGE and each not in answer.before]
-        tagged = [each for each in own if subscription.is_own(each)]
-    if not own and not elsewhere:
+        logged = [each for each in subscription.messages if each.get("method") == _MESSAGE]
+        tagged = [each for each in logged if subscription.is_own(each)]
+        # Over stdio all messages are on one stream, and only the id of a subscription shows to what they belong.
+        own = {id(each) for each in answer.before}
+        elsewhere = [each for each in logged if id(each) not in own and server.transport is Transport.HTTP]
+    if not logged:
         raise NotTestable("the control request failed: nothing was logged")
     if tagged:
         raise Deviation("log messages without a subscription id", brief(tagged[0]))
+    if elsewhere:
+        raise Deviation("log messages on the stream of their request only", brief(elsewhere[0]))

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.probes.response_order import after_response
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -105,27 +106,9 @@ async def not_after_answer(server: ServerUnderTest) -> None:
     await _reported(server)
     name, arguments = server.tool(_FIXTURE)
     params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": "conformance-late"}}
-    answer = await server.peer.request("tools/call", params)
-    for _ in range(2):
-        await server.peer.fence()
-    late = _after(server, answer)
-    if late:
-        raise Deviation("no progress notification after the response", brief(late[0]))
-
-
-def _after(server: ServerUnderTest, answer: JsonRpcResponse) -> list[JsonObject]:
-    """Return the progress notifications after a response in the transcript."""
-    found: list[JsonObject] = []
-    passed = False
-    for entry in server.peer.transcript:
-        for message in objects(entry):
-            if entry.sent:
-                continue
-            if message is answer.message:
-                passed = True
-            elif passed and message.get("method") == _PROGRESS:
-                found.append(message)
-    return found
+    # Over HTTP, progress on another stream may arrive later than a response although it was sent before it.
+    for late in await after_response(server, params, _PROGRESS):
+        raise Deviation("no progress notification after the response", brief(late))
 
 
 @check("progress.message", proves=("progress.message-readable",), needs=_NEEDS)

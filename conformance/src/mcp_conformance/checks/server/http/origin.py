@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _PROVES = ("http.origin-validate", "http.origin-403", "http.origin-validated", "http.origin-invalid-403")
 _VALIDATES = ("http.origin-validate", "http.origin-validated")
+_HOMOGRAPH = "xn--lcalhost-nbh"
+"""The name `localhost` with a Cyrillic letter for the first o, as browsers send it."""
 _CLIENT_ERRORS = frozenset(range(400, 500))
 
 
@@ -56,9 +58,21 @@ async def origin_foreign(server: ServerUnderTest) -> None:
 
 @check("http.origin-lookalike", proves=_PROVES)
 async def origin_lookalike(server: ServerUnderTest) -> None:
-    """A request whose Origin only begins like the server's own is rejected."""
+    """A request whose Origin only resembles the server's own is rejected."""
     peer = http_peer(server)
-    await _refused(peer, f"http://{peer.endpoint.host}.{EVIL}:{peer.endpoint.port}")
+    host, port = peer.endpoint.host, peer.endpoint.port
+    for origin in (
+        f"http://{host}.{EVIL}:{port}",
+        f"https://{host}.{EVIL}:{port}",
+        f"http://{host}.{EVIL}.:{port}",
+        f"http://evil-{host}:{port}",
+        "http://evil-localhost:80",
+        f"http://{EVIL}:{port}",
+        f"http://{host}:{port}@{EVIL}:{port}",
+        f"http://{host}:{port}.{EVIL}",
+        f"http://{_HOMOGRAPH}:{port}",
+    ):
+        await _refused(peer, origin)
 
 
 @check("http.origin-null", proves=_PROVES)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _MISMATCH: Final = -32020
 _UNSUPPORTED: Final = -32022
+_VERSION: Final = "MCP-Protocol-Version"
+_UNKNOWN: Final = "1900-01-01"
 _CODE: Final = ("header.mismatch-error-code", "http.header-mismatch-400")
 _TOOLS: Final = ("capability:tools",)
 
@@ -97,13 +99,17 @@ def _requests_with_name(server: ServerUnderTest, peer: HttpConnection) -> list[J
 async def version_mismatch(server: ServerUnderTest) -> None:
     """A request whose body has another version than MCP-Protocol-Version is rejected with 400."""
     peer = http_peer(server)
-    request: JsonObject = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: "1900-01-01"}}}
-    headers = with_header(peer.headers(request), "MCP-Protocol-Version", peer.revision.name)
-    answer = await _sent(peer, request, headers, "another version in the body")
-    # It is both a mismatch and an unsupported version. The order of the two tests is not defined.
-    require(answer, {400}, "another version in the body")
-    if error_code(answer) not in (_MISMATCH, _UNSUPPORTED):
-        raise Deviation(f"error {_MISMATCH} or {_UNSUPPORTED}", shown(answer))
+    for header, body, what in (
+        # A server that reads only the body serves the first request, and one that reads only the header the second.
+        (_UNKNOWN, peer.revision.name, "another version in the header"),
+        (peer.revision.name, _UNKNOWN, "another version in the body"),
+    ):
+        request: JsonObject = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: body}}}
+        answer = await _sent(peer, request, with_header(peer.headers(request), _VERSION, header), what)
+        # It is both a mismatch and an unsupported version. The order of the two tests is not defined.
+        require(answer, {400}, what)
+        if error_code(answer) not in (_MISMATCH, _UNSUPPORTED):
+            raise Deviation(f"error {_MISMATCH} or {_UNSUPPORTED} for {what}", shown(answer))
 
 
 @check("header.version-missing", proves=("header.protocol-version-missing-rejected",))

@@ -1,0 +1,47 @@
+"""The order of a response and the notifications of its request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcp_conformance.checks.probes.http_requests import read_stream
+from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.drivers.server.http_connection import HttpConnection
+
+if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["after_response"]
+
+_FENCES = 2
+"""The number of later requests whose responses are awaited where messages have no stream of their own."""
+
+
+async def after_response(server: ServerUnderTest, params: JsonObject, method: str) -> list[JsonObject]:
+    """Call a tool, and return the notifications of a method that follow the response on the same stream.
+
+    Args:
+        server: The server.
+        params: The params of the call.
+        method: The method of the notifications.
+
+    Raises:
+        NotApplicable: Over HTTP the response is not in a stream, so that nothing can follow it.
+    """
+    peer = server.peer
+    request = peer.message("tools/call", params)
+    if isinstance(peer, HttpConnection):
+        received = (await read_stream(peer, request)).messages
+    else:
+        await peer.exchange(request)
+        for _ in range(_FENCES):
+            await peer.fence()
+        received = [message for entry in peer.transcript if not entry.sent for message in objects(entry)]
+    answers = [
+        number
+        for number, message in enumerate(received)
+        if "method" not in message and key_of(message.get("id")) == key_of(request["id"])
+    ]
+    # Whether there is a response at all is the subject of other checks.
+    return [each for each in received[answers[-1] :] if each.get("method") == method] if answers else []
