@@ -21,6 +21,7 @@ from mutants.auth.authorization_server import ISSUER_FAULTS, try_issuer_fault
 from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, try_protected_fault
 from mutants.client_faults.table import CLIENT_FAULTS
+from mutants.client_faults.variants import CLIENT_VARIANTS
 from mutants.runs.clients import try_client_fault
 from mutants.runs.servers import TRANSPORTS, try_fault
 from mutants.server_faults.table import FAULTS
@@ -111,9 +112,10 @@ _TABLES: Final[Mapping[str, _Attempts]] = {
     "protected": partial(_table, PROTECTED_FAULTS, try_protected_fault),
     "issuers": partial(_table, ISSUER_FAULTS, try_issuer_fault),
     "clients": partial(_table, CLIENT_FAULTS, try_client_fault),
+    "variants": partial(_table, CLIENT_VARIANTS, try_client_fault),
     "logins": partial(_table, CLIENT_FAULTS_AUTH, try_login_fault),
 }
-"""The fault tables: servers, protected servers, authorization servers, clients, and clients with a login."""
+"""The fault tables: servers, protected servers, authorization servers, clients, correct clients, and clients with a login."""
 
 
 async def _run_all(attempts: Sequence[_Attempt], jobs: int, *, own: bool) -> list[tuple[_Attempt, FaultResult]]:

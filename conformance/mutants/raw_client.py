@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mutants.client.http import ModernHttp, SessionHttp
@@ -136,6 +137,8 @@ def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
         result = wire.call(method, params)
         if in_scenario("meets-legacy") and "resultType" not in result and wrong("type-from-everybody"):
             return []
+        if wrong("type-required-in-lists") and answers().modern and "resultType" not in result:
+            return []
         found = result.get(member)
         page = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
         listed += page
@@ -146,7 +149,16 @@ def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
             return listed
         if (not cursor and wrong("empty-cursor-ends")) or (not page and wrong("empty-page-ends")):
             return listed
-        params = {"cursor": cursor.strip() if wrong("trims-cursors") else cursor}
+        params = {"cursor": _sent_back(cursor)}
+
+
+def _sent_back(cursor: str) -> JsonValue:
+    """Return the cursor of the next page."""
+    if wrong("cursors-of-digits-as-numbers") and cursor.isdecimal():
+        return int(cursor)
+    if wrong("cursors-without-padding"):
+        return cursor.rstrip("=")
+    return cursor.strip() if wrong("trims-cursors") else cursor
 
 
 def _arguments(tool: JsonObject) -> JsonObject:
@@ -158,7 +170,7 @@ def _arguments(tool: JsonObject) -> JsonObject:
 def _wire(given: argparse.Namespace, version: str) -> Wire:
     if given.start:
         return Pipes(given.start, version)
-    if version == "2024-11-05":
+    if version == "2024-11-05" and not wrong("no-http-sse"):
         return EventStream(given.url)
     return ModernHttp(given.url) if version == MODERN else SessionHttp(given.url, version)
 
@@ -166,7 +178,15 @@ def _wire(given: argparse.Namespace, version: str) -> Wire:
 def _visit(given: argparse.Namespace, version: str, context: JsonObject) -> None:
     wire = _wire(given, version)
     try:
-        capabilities = wire.open()
+        try:
+            capabilities = wire.open()
+        except ClientError:
+            if not (wrong("falls-back-with-next-id") and in_scenario("meets-two-endpoints")):
+                raise
+            wire = EventStream(given.url, used=1)
+            capabilities = wire.open()
+        if wrong("leaves-behind-initialized") and version != MODERN:
+            raise ClientError(f"{version} is not supported")
         if not in_scenario("initialize"):
             _use(wire, capabilities, context)
     finally:
@@ -182,7 +202,8 @@ def main() -> int:
     where.add_argument("--start", nargs=argparse.REMAINDER)
     given = parser.parse_args()
     context: JsonValue = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION")
+    ignored = wrong("ignores-instructions")
+    version = None if ignored else os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION")
     agreed = context if isinstance(context, dict) else {}
     older = wrong("offers-older") and in_scenario("meets-any-legacy")
     try:
@@ -193,6 +214,10 @@ def main() -> int:
             _visit(given, version or MODERN, agreed)
         except UnsupportedRevision as refused:
             # Only a server that does not know the modern revision is tried again with another revision.
+            if refused.modern and wrong("tries-for-ever"):
+                for _ in range(9):
+                    with suppress(UnsupportedRevision):
+                        _visit(given, MODERN, agreed)
             if version is not None or (refused.modern and not wrong("falls-back-always")):
                 raise
             _visit(given, SPOKEN[0] if older else LATEST_LEGACY, agreed)

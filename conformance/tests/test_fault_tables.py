@@ -19,6 +19,7 @@ from mutants.auth.authorization_server import ISSUER_FAULTS
 from mutants.auth.client_faults import CLIENT_FAULTS_AUTH
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS
 from mutants.client_faults.table import CLIENT_FAULTS
+from mutants.client_faults.variants import CLIENT_VARIANTS
 from mutants.server_faults.table import FAULTS
 
 if TYPE_CHECKING:
@@ -93,5 +94,5 @@ def test_switches_of_raw_peers_are_in_tables() -> None:
     sources = [path.read_text("utf-8") for path in Path(mutants.__file__).parent.rglob("*.py")]
     switches = {word for source in sources for word in re.findall(r'\bwrong\("([a-z0-9/-]+)"', source)}
     assert len(switches) > 200
-    rows = (*CLIENT_FAULTS, *CLIENT_FAULTS_AUTH, *PROTECTED_FAULTS)
+    rows = (*CLIENT_FAULTS, *CLIENT_VARIANTS, *CLIENT_FAULTS_AUTH, *PROTECTED_FAULTS)
     assert sorted(switches - {row.name for row in rows}) == []

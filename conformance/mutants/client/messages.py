@@ -136,9 +136,9 @@ def _batched(value: JsonValue) -> JsonValue:
 class MessageFactory:
     """A factory of messages with unused ids."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, *, used: int = 0) -> None:
         self.version = version
-        self._id = 0
+        self._id = used
         self._said = 0
 
     def request(self, method: str, params: JsonObject) -> JsonObject:

@@ -50,6 +50,8 @@ def _made_of(result: JsonObject, schema: JsonValue) -> JsonObject:
     failed = result.get("isError", wrong("failed-by-default"))
     outcome: JsonObject = {"outcome": "failed" if failed else "result"}
     content = result.get("content")
+    if "resultType" not in result and wrong("type-required-for-content"):
+        content = None
     if isinstance(content, list) and content and isinstance(content[0], dict):
         text = str(content[0].get("text"))
         if wrong("strips-controls"):

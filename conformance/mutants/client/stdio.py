@@ -39,8 +39,8 @@ _GRACE: Final = 0.5
 class _Lines(ABC):
     """The common part of both transports: successive messages."""
 
-    def __init__(self, version: str) -> None:
-        self.messages: Final = MessageFactory(version)
+    def __init__(self, version: str, *, used: int = 0) -> None:
+        self.messages: Final = MessageFactory(version, used=used)
         self.notified: Final[list[JsonObject]] = []
         """The notifications of the server."""
 
@@ -228,10 +228,15 @@ class Pipes(_Lines):
 
 
 class EventStream(_Lines):
-    """The two endpoints of HTTP+SSE."""
+    """The two endpoints of HTTP+SSE.
 
-    def __init__(self, url: str) -> None:
-        super().__init__(SPOKEN[0])
+    Args:
+        url: The URL of the stream.
+        used: The number of ids that were used for the same server.
+    """
+
+    def __init__(self, url: str, *, used: int = 0) -> None:
+        super().__init__(SPOKEN[0], used=used)
         parts = urlsplit(url)
         self._where: Final = (parts.hostname or "", parts.port or 80)
         self._stream: Final = http.client.HTTPConnection(*self._where, timeout=30)

@@ -43,6 +43,15 @@ MRTR_FAULTS: Final = (
         "pagination.client-lengths",
     ),
     of("trims-cursors", _MODERN, "http", "pagination.client-cursor", "pagination.client-lengths"),
+    of(
+        "cursors-of-digits-as-numbers",
+        _LATE,
+        "stdio",
+        "pagination.client-cursor",
+        "pagination.client-session",
+        "pagination.client-lengths",
+    ),
+    of("cursors-without-padding", _MODERN, "http", "pagination.client-cursor", "pagination.client-lengths"),
     # The first cursor is the empty string: a client that takes it for the end reads only the first page.
     of("empty-cursor-ends", _MODERN, "stdio", "pagination.client-empty-cursor", "pagination.client-whole"),
     of("empty-page-ends", _OLD, "stdio", "pagination.client-lengths"),

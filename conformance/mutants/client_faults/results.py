@@ -19,6 +19,8 @@ RESULT_FAULTS: Final = (
     of("objects-only", _MODERN, "stdio", "tools.client-structured-any"),
     of("any-type", _MODERN, "stdio", "jsonrpc.client-unknown-result-type"),
     of("type-required", _MODERN, "stdio", "jsonrpc.client-absent-result-type"),
+    of("type-required-for-content", _MODERN, "http", "jsonrpc.client-absent-result-type"),
+    of("type-required-in-lists", _MODERN, "stdio", "jsonrpc.client-absent-result-type-list"),
     of("dies-of-stray", _MODERN, "stdio", "jsonrpc.client-unknown-response"),
     of("own-errors", _MODERN, "stdio", "error.client-legacy-range"),
     of("forgets-32002", _MODERN, "stdio", "resources.client-accepts-32002"),

@@ -20,6 +20,7 @@ __all__ = ["try_client", "try_client_fault"]
 
 _CLIENT: Final = f"{sys.executable} -m mutants.raw_client"
 _SETTINGS: Final = Settings(timeout=TIMEOUT)
+_REFUSED: Final = "unsupported leg"
 _PASSIVE_SCENARIOS: Final = ("initialize", "tools_call", "server-asks")
 
 
@@ -55,13 +56,16 @@ async def try_client_fault(fault: ClientFault, *, own: bool = False) -> FaultRes
         fault: The fault.
         own: Run only the checks that must detect the fault, which is faster.
     """
+    own = own and bool(fault.caught_by)
     chosen = fault.caught_by if own else None
+    expected = {_REFUSED} if fault.refused else set(fault.caught_by)
     failed: set[str] = set()
     # Passive checks read messages; a few scenarios contain most of them.
     for looked_at in (_PASSIVE_SCENARIOS, None) if own else (None,):
         run = await try_client(f"--fault {fault.name}", fault.transport, [fault.revision], chosen, looked_at)
         failed = {verdict.check for verdict in run.verdicts if verdict.outcome in NOT_PASSED}
-        failed |= {f"unsupported leg: {leg.refusal}" for leg in run.legs if leg.refusal is not None}
-        if set(fault.caught_by) <= failed:
+        refusals = [leg.refusal for leg in run.legs if leg.refusal is not None]
+        failed |= {_REFUSED if fault.refused else f"{_REFUSED}: {each}" for each in refusals}
+        if expected <= failed:
             break
-    return FaultResult.of(fault.name, fault.revision, fault.transport, expected=fault.caught_by, failed=failed)
+    return FaultResult.of(fault.name, fault.revision, fault.transport, expected=expected, failed=failed)

@@ -218,6 +218,9 @@ def _refusal_of_legacy(evidence: Evidence) -> str | None:
     """Return the reason in a legacy revision, which a client with another offer supports if it continues with it."""
     name = evidence.revision.name
     offered = [_param(each, "protocolVersion") for each in evidence.sent("initialize")]
+    if evidence.transport is Transport.HTTP_SSE and all(each.known is None for each in evidence.exchanges):
+        # The URL is that of the stream, and a POST to it has the status 405.
+        return f"the client does not open the stream of HTTP+SSE: {evidence.ending}"
     if name in offered:
         return None
     if not offered:
@@ -225,7 +228,11 @@ def _refusal_of_legacy(evidence: Evidence) -> str | None:
     reason = f"the client offered {', '.join(map(str, offered))}, and does not continue with {name}"
     if not evidence.sent("notifications/initialized"):
         return f"{reason}: {evidence.ending}"
-    later = [each for each in evidence.exchanges if each.message.get("method") != "initialize"]
+    later = [
+        each
+        for each in evidence.exchanges
+        if each.message.get("method") != "initialize" and id(each.value) not in evidence.probes
+    ]
     versions = {version for each in later if (version := each.header("mcp-protocol-version")) is not None}
     return f"{reason}, but with {', '.join(sorted(versions))}" if versions - {name} else None
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from mcp_conformance.model.verdict import NotApplicable, NotTestable
+from mcp_core.revisions import MODERN, Era
+from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,8 +60,25 @@ class Evidence:
 
     @property
     def messages(self) -> list[JsonValue]:
-        """All messages that the client sent, in order; those of a batch one by one."""
-        return self.transcript.messages(sent=False)
+        """All messages that the client sent, in order; those of a batch one by one. Without `probes`."""
+        return [each for each in self.transcript.messages(sent=False) if id(each) not in self.probes]
+
+    @cached_property
+    def probes(self) -> frozenset[int]:
+        """The identities of the modern requests before the first `initialize`, in a legacy revision.
+
+        A client of both eras learns with them which one a server has. It may do so even if it is instructed which
+        revision to use.
+        """
+        if self.revision.era is not Era.LEGACY:
+            return frozenset()
+        found: list[int] = []
+        for message in self.transcript.messages(sent=False):
+            if isinstance(message, dict) and message.get("method") == "initialize":
+                return frozenset(found)
+            if _is_modern(message):
+                found.append(id(message))
+        return frozenset()
 
     def sent(self, method: str) -> list[JsonObject]:
         """Return the requests or notifications with a method, in order."""
@@ -88,7 +108,7 @@ class Evidence:
     def conversations(self) -> list[list[JsonObject]]:
         """The messages by connection: by session over HTTP, by start over stdio, in one list in the modern era."""
         if self.launches:
-            return [_objects(launch.values) for launch in self.launches]
+            return [self._without_probes(launch.values) for launch in self.launches]
         by_session: dict[int, list[JsonObject]] = {}
         opened = False
         for exchange in self.exchanges:
@@ -97,8 +117,13 @@ class Evidence:
                 # A probe for the endpoints of 2024-11-05 without a match, or a request that lacks the session id.
                 continue
             key = -1 if exchange.known is None else exchange.known.number
-            by_session.setdefault(key, []).extend(_objects([exchange.value]))
+            by_session.setdefault(key, []).extend(self._without_probes([exchange.value]))
         return [messages for _, messages in sorted(by_session.items())]
+
+    def _without_probes(self, values: Sequence[JsonValue]) -> list[JsonObject]:
+        """Return the messages among received values, including those of batches."""
+        flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
+        return [each for each in flat if isinstance(each, dict) and id(each) not in self.probes]
 
     @property
     def ending(self) -> str:
@@ -109,10 +134,11 @@ class Evidence:
         return f"it ended with status {self.status}{f': {lines[-1]}' if lines else ''}"
 
 
-def _objects(values: Sequence[JsonValue]) -> list[JsonObject]:
-    """Return the messages among received values, including those of batches."""
-    flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    return [each for each in flat if isinstance(each, dict)]
+def _is_modern(message: JsonValue) -> bool:
+    """Return whether a request declares a modern revision."""
+    params = message.get("params") if isinstance(message, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and meta.get(PROTOCOL_VERSION) in {each.name for each in MODERN}
 
 
 @attrs.define(kw_only=True, eq=False)

@@ -24,13 +24,16 @@ LISTS: Final = {
     "prompts/list": "prompts",
 }
 """The paginated methods, and the member of the result that contains the entries."""
-_ODD: Final = ('{"page": 2}', " a b&c=d#/+%20", "\u00fc\u2028\U0001f9ea==", "0")
+_ODD: Final = ('{{"page": 2, "of": "{}"}}', " a b&c=d#/+%20{} ", "{}\u00fc\u2028\U0001f9ea==")
+"""Cursors with a place for the method, so that those of two lists differ."""
 _LENGTHS: Final = (1, 0, 3, 2, 1, 1)
 
 
 def cursors(method: str, era: Era) -> list[str]:
     """Return the cursors of a list, in order. In the modern era the first one is empty, which is valid."""
-    mine = [f"{each}{method}" for each in _ODD]
+    # The last one consists of digits, as many as the number of the list.
+    digits = "0" * (list(LISTS).index(method) + 1)
+    mine = [*(each.format(method) for each in _ODD), digits]
     return ["", *mine] if era is Era.MODERN else mine
 
 

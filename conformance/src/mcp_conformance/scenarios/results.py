@@ -207,6 +207,12 @@ def _results(setup: ScenarioSetup) -> None:
     if revision.era is Era.MODERN:
         rows += _MODERN
         setup.server.handlers["resources/read"] = _no_longer
+        listed = setup.server.handlers["resources/list"]
+
+        async def untyped(request: ScriptedRequest) -> JsonObject:
+            raise RawReply(encoded(_message(request, await listed(request))), "a result without resultType")
+
+        setup.server.handlers["resources/list"] = untyped
     if setup.transport is Transport.HTTP:
         rows.append(("gives_stream", _stream_of_all_kinds))
     if setup.transport is Transport.STDIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import check
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
+_ATTEMPTS: Final = 3
+"""How often a client may send a request whose version was rejected, for instance on new connections."""
 
 
 # --- legacy ------------------------------------------------------------------------------------------------------------
@@ -77,7 +80,8 @@ async def no_early_requests(client: ClientUnderTest) -> None:
             if entry.sent:
                 pending = [each for each in pending if each.get("id") != message.get("id")]
             elif message.get("method") == "initialize":
-                pending.append(message)
+                # Another initialize is sent to another endpoint, after the first one got an HTTP status as response.
+                pending = [message]
             elif pending and "id" in message and message.get("method") not in (None, "ping"):
                 raise Deviation("no request before the response to initialize", brief(message))
 
@@ -86,7 +90,7 @@ async def no_early_requests(client: ClientUnderTest) -> None:
     "version.client-goes-on",
     proves=("version.client-sends-supported",),
     revisions=_LEGACY,
-    needs=("scenario:initialize",),
+    needs=("scenario:initialize", "scenario:tools_call"),
 )
 async def goes_on(client: ClientUnderTest) -> None:
     """A client whose version is accepted continues with the version that it offered."""
@@ -96,6 +100,9 @@ async def goes_on(client: ClientUnderTest) -> None:
         raise NotApplicable(f"the client offers {brief(offered)}, and the response has {client.revision}")
     if not evidence.sent("notifications/initialized"):
         raise Deviation(f"the client to continue with {client.revision}", evidence.ending)
+    used = client.run("tools_call")
+    if used.status != 0 and [each.get("method") for each in used.requests] == ["initialize"]:
+        raise Deviation(f"a request in {client.revision}, which the client offered", used.ending)
 
 
 @check(
@@ -226,7 +233,7 @@ async def retry(client: ClientUnderTest) -> None:
     needs=("scenario:version-none", "scenario:initialize"),
 )
 async def no_mutual(client: ClientUnderTest) -> None:
-    """Without a common version the client exits with an error."""
+    """Without a common version the client exits with an error, and does not repeat its requests."""
     if client.run("initialize").status != 0:
         raise NotTestable(f"the control request failed: {client.run('initialize').ending}")
     evidence = client.run("version-none")
@@ -234,6 +241,10 @@ async def no_mutual(client: ClientUnderTest) -> None:
         raise Deviation("the client to stop", f"{len(evidence.requests)} requests, and {evidence.ending}")
     if evidence.status == 0:
         raise Deviation("an exit with an error", evidence.ending)
+    sent = Counter((str(each["method"]), str(_meta(each).get(PROTOCOL_VERSION))) for each in evidence.requests)
+    for (method, version), times in sent.items():
+        if times > _ATTEMPTS:
+            raise Deviation(f"{method} in {version} at most {_ATTEMPTS} times", f"{times} times")
 
 
 @check(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.client.reported_results import report
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
-from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
 from mcp_conformance.scenarios.results import LARGE, RESULTS, STRUCTURED, UNICODE
@@ -91,7 +91,26 @@ _add(
     "A result without a resultType is complete.",
     "gives_no_type",
     ("result",),
+    text="untyped",
 )
+
+
+@check(
+    "jsonrpc.client-absent-result-type-list",
+    proves=("jsonrpc.result-type-absent-is-complete",),
+    needs=(*_NEEDS, "scenario:tools_call"),
+)
+async def untyped_list(client: ClientUnderTest) -> None:
+    """A list without a resultType is complete: the client uses its entries."""
+    if not client.control().sent("resources/read"):
+        raise NotTestable("the client reads no resource that it finds in a list")
+    evidence = client.run(RESULTS)
+    if not evidence.taken("resources/list"):
+        raise NotTestable(f"the client did not list the resources: {evidence.ending}")
+    if not evidence.sent("resources/read"):
+        raise Deviation("the resources of a list without a resultType to be read", evidence.ending)
+
+
 _add(
     "jsonrpc.client-unknown-response",
     ("jsonrpc.unknown-response-ignored",),

@@ -1,0 +1,23 @@
+"""Correct raw clients with a behavior that is unusual. No check may fail for them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.client_faults.fault import of, refused
+
+__all__ = ["CLIENT_VARIANTS"]
+
+_OLDEST = "2024-11-05"
+_JUNE = "2025-06-18"
+_LATE = "2025-11-25"
+
+CLIENT_VARIANTS: Final = (
+    refused("no-http-sse", _OLDEST, "http"),
+    of("falls-back-with-next-id", _LATE, "http"),
+    of("ignores-instructions", _JUNE, "stdio"),
+    of("ignores-instructions", _JUNE, "http"),
+    of("ignores-instructions", _LATE, "stdio"),
+    of("ignores-instructions", _LATE, "http"),
+)
+"""The variants of this module. Their rows have no checks."""
