@@ -112,6 +112,16 @@ async def test_protected_server_passes(revision: str) -> None:
     assert len(run.verdicts) > 10
 
 
+async def test_protected_server_is_tested_over_http_sse_too() -> None:
+    sse_url = "http://localhost:{port}/sse"
+    async with started_protected(PROTECTED, AT, SETTINGS, sse_url=sse_url) as (target, settings):
+        run = await run_server(
+            target, settings, Manifest(), revisions=[REVISIONS["2024-11-05"]], chosen={"ping.empty-result"}
+        )
+    assert failures(run) == []
+    assert [leg.transport for leg in run.legs] == ["http", "http-sse"]
+
+
 # `nox -s mutants` runs all of them.
 SERVER_FAULT_NAMES = ("takes-any-audience", "proof-any-key")
 

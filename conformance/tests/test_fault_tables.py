@@ -66,6 +66,8 @@ def test_server_fault_checks_run_in_legs_of_fault() -> None:
     idle: list[str] = []
     for name, row in FAULTS.items():
         revision = (row.revisions or tuple(REVISIONS))[-1]
+        if not row.caught_by:
+            continue
         running = [known[id] for id in row.caught_by if revision in known[id].revisions]
         transports = frozenset(Transport(each) for each in row.transports)
         idle += [

@@ -17,7 +17,12 @@ def _find_fixtures(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
 
 @pytest.mark.parametrize(
     ("name", "transport"),
-    [("unknown-method-code", "stdio"), ("completion-unserved", "http"), ("unnamed-events", "http-sse")],
+    [
+        ("unknown-method-code", "stdio"),
+        ("completion-unserved", "http"),
+        ("same-id-refused", "http"),
+        ("unnamed-events", "http-sse"),
+    ],
 )
 async def test_server_fault_fails_only_its_checks(name: str, transport: str) -> None:
     result = await try_fault(name, transport, own=True)

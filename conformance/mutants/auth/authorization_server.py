@@ -16,7 +16,7 @@ from mcp_conformance.wire.http_server import open_http_server
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import REVISIONS
 from mutants.auth.token_endpoint import RawTokens
-from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
+from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -230,5 +230,5 @@ async def try_issuer_fault(fault: IssuerFault, *, own: bool = False) -> FaultRes
         own: Run only the checks that must detect the fault, which is faster.
     """
     outcomes = await try_issuer(fault.name, fault.revision, fault.caught_by if own else None)
-    failed = {check for check, outcome in outcomes.items() if outcome in NOT_PASSED}
+    failed = failed_checks(outcomes.items())
     return FaultResult.of(fault.name, fault.revision, "http", expected=fault.caught_by, failed=failed)

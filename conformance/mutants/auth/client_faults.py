@@ -10,7 +10,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_core.revisions import REVISIONS
 from mutants.client_faults.table import ClientFault
-from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
+from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 __all__ = ["CLIENT_FAULTS_AUTH", "try_login_fault"]
 
@@ -164,6 +164,9 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("no-token-nonce", "dpop.client-token-nonce"),
     _of("no-call-nonce", "dpop.client-nonce"),
     _of("symmetric-proof", "dpop.client-asymmetric"),
+    _of("proof-type-always", "dpop.client-header"),
+    _of("htu-always-with-query", "dpop.client-claims"),
+    _of("symmetric-proof-always", "dpop.client-asymmetric"),
     _of("rsa-proof", "dpop.client-algorithm"),
     _of("machine-password", "client-credentials.client-grant"),
     _of("no-secret", "client-credentials.client-proves", "auth.client-preregistered", "ema.client-proves"),
@@ -214,5 +217,5 @@ async def try_login_fault(fault: ClientFault, *, own: bool = False) -> FaultResu
         revisions=[REVISIONS[fault.revision]],
         chosen=chosen,
     )
-    failed = {verdict.check for verdict in run.verdicts if verdict.outcome in NOT_PASSED}
+    failed = failed_checks((each.check, each.outcome) for each in run.verdicts)
     return FaultResult.of(fault.name, fault.revision, fault.transport, expected=fault.caught_by, failed=failed)

@@ -11,7 +11,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
-from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
+from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -138,5 +138,5 @@ async def try_protected_fault(fault: ProtectedFault, *, own: bool = False) -> Fa
         own: Run only the checks that must detect the fault, which is faster.
     """
     outcomes = await try_protected(fault.name, fault.revision, fault.caught_by if own else None)
-    failed = {check for check, outcome in outcomes.items() if outcome in NOT_PASSED}
+    failed = failed_checks(outcomes.items())
     return FaultResult.of(fault.name, fault.revision, "http", expected=fault.caught_by, failed=failed)

@@ -52,7 +52,7 @@ class Keys:
         claims: JsonObject = {
             "jti": self._jti if wrong("same-jti") else secrets.token_urlsafe(16),
             "htm": method,
-            "htu": url + "?x=1" if wrong("htu-with-query") and token else url,
+            "htu": url + "?x=1" if (wrong("htu-with-query") and token) or wrong("htu-always-with-query") else url,
             "iat": int(time.time()),
         }
         if token is not None:
@@ -60,8 +60,9 @@ class Keys:
         nonce = self.nonces.get(f"{parts.scheme}://{parts.netloc}")
         if nonce is not None and not (wrong("no-call-nonce") and token):
             claims["nonce"] = nonce
-        header: JsonObject = {"typ": "jwt" if wrong("proof-type") and token else "dpop+jwt", "alg": "ES256"}
-        if wrong("symmetric-proof") and token:
+        plain = (wrong("proof-type") and token) or wrong("proof-type-always")
+        header: JsonObject = {"typ": "jwt" if plain else "dpop+jwt", "alg": "ES256"}
+        if (wrong("symmetric-proof") and token) or wrong("symmetric-proof-always"):
             shared = OctKey.generate_key(256)
             header |= {"alg": "HS256", "jwk": {"kty": "oct", "k": "c2VjcmV0"}}
             return jws.serialize_compact(header, json.dumps(claims), shared)

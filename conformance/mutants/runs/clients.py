@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_core.revisions import REVISIONS
-from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
+from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -63,7 +63,7 @@ async def try_client_fault(fault: ClientFault, *, own: bool = False) -> FaultRes
     # Passive checks read messages; a few scenarios contain most of them.
     for looked_at in (_PASSIVE_SCENARIOS, None) if own else (None,):
         run = await try_client(f"--fault {fault.name}", fault.transport, [fault.revision], chosen, looked_at)
-        failed = {verdict.check for verdict in run.verdicts if verdict.outcome in NOT_PASSED}
+        failed = set(failed_checks((each.check, each.outcome) for each in run.verdicts))
         refusals = [leg.refusal for leg in run.legs if leg.refusal is not None]
         failed |= {_REFUSED if fault.refused else f"{_REFUSED}: {each}" for each in refusals}
         if expected <= failed:

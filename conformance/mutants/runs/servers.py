@@ -12,7 +12,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
-from mutants.runs.verdict import NOT_PASSED, TIMEOUT, FaultResult
+from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 from mutants.server_faults.table import FAULTS
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ async def try_fault(name: str, transport: str, *, own: bool = False) -> FaultRes
     revision = (row.revisions if row is not None and row.revisions else tuple(REVISIONS))[-1]
     arguments = [*_COMMAND, *(("--fault", name) if name else ()), *(row.words if row is not None else ())]
     expected = frozenset(check.id for check in _expected(row, transport, revision))
-    judges = expected if own and name else frozenset(each.id for each in SERVER_CHECKS)
+    own = own and bool(expected)
+    judges = expected if own else frozenset(each.id for each in SERVER_CHECKS)
     looks = any(SERVER_CHECKS[id].scope is CheckScope.EVIDENCE for id in judges)
     failed = await _failed(row, arguments, transport, revision, judges | _sending(judges, all_=not own))
     if own and looks and expected - failed:
@@ -72,9 +73,8 @@ async def _failed(
         async with started(command, f"{_AT}/mcp", _SETTINGS, sse_url=sse) as target:
             run = await run_server(target, _SETTINGS, Manifest(), revisions=chosen, chosen=ids)
     legs = [leg for leg in run.legs if leg.transport == transport]
-    verdicts = [verdict for leg in legs for verdict in run.of(leg) if verdict.outcome in NOT_PASSED]
     refusals = {f"unsupported leg: {leg.refusal}" for leg in legs if leg.refusal is not None}
-    return frozenset({verdict.check for verdict in verdicts} | refusals)
+    return failed_checks((each.check, each.outcome) for leg in legs for each in run.of(leg)) | refusals
 
 
 def _sending(judges: frozenset[str], *, all_: bool) -> frozenset[str]:

@@ -9,14 +9,21 @@ import attrs
 from mcp_conformance.model.verdict import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
-__all__ = ["NOT_PASSED", "TIMEOUT", "FaultResult"]
+__all__ = ["TIMEOUT", "FaultResult", "failed_checks"]
 
 TIMEOUT: Final = 10.0
 """The timeout of a response in seconds: long, so that the load of concurrent runs fails no check."""
-NOT_PASSED: Final = (Outcome.FAILED, Outcome.BROKEN)
-"""The outcomes that count as detected."""
+
+
+def failed_checks(outcomes: Iterable[tuple[str, Outcome]]) -> frozenset[str]:
+    """Return the checks that failed, and a sentence for each one that is broken, which detects nothing."""
+    return frozenset(
+        check if outcome is Outcome.FAILED else f"{check} is broken"
+        for check, outcome in outcomes
+        if outcome in (Outcome.FAILED, Outcome.BROKEN)
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -291,14 +291,17 @@ def fault(
     transports: tuple[str, ...] = ("stdio", "http"),
     words: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
-    """Add a fault to the table. The area is the first part of the first check's id."""
+    """Add a fault to the table; without checks it is a correct server in an unusual way, for which none may fail.
+
+    The area is the first part of the first check's id.
+    """
 
     def enter(kind: F) -> F:
         if name in FAULTS:
             raise ValueError(f"duplicate fault {name!r}")
         FAULTS[name] = Row(
             kind,
-            area=caught_by[0].partition(".")[0],
+            area=caught_by[0].partition(".")[0] if caught_by else "",
             caught_by=caught_by,
             revisions=revisions,
             transports=transports,

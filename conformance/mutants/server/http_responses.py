@@ -118,6 +118,7 @@ class Answering(BaseHTTPRequestHandler):
 
     def write_frame(self, frame: bytes) -> None:
         """Write an event."""
+        frame = self.fault.written(frame)
         if not frame:
             return
         self.wfile.write(b"%x\r\n%s\r\n" % (len(frame), frame))

@@ -219,6 +219,10 @@ class HttpFault:
         """Return the fields of a `priming` event, of an `event`, or of the `sse` event that names the endpoint."""
         return fields
 
+    def written(self, frame: bytes) -> bytes:
+        """Return the bytes of an event."""
+        return frame
+
     def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:  # noqa: ARG002
         """Return the events after an event, or `None` if the session has no such event."""
         return next((found for stream in session.streams if (found := stream.after(last)) is not None), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY, MODERN
+from mutants.server.protocol import LEGACY, MODERN, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -267,6 +267,14 @@ class _AnswersById(Fault):
         taken = (inbound.request["id"], inbound.request["method"]) == ("conformance-same", "server/discover")
         own = {key: each for key, each in result.items() if key not in ("supportedVersions", "capabilities")}
         return {**own, "tools": []} if taken else result
+
+
+@fault("same-id-refused", "http.same-ids", revisions=MODERN, transports=_HTTP)
+class _SameIdRefused(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["id"] == "conformance-same" and str(inbound.request["method"]).endswith("/list"):
+            raise RpcError(-32603, "the id is in use")
+        return result
 
 
 class _ErrorStatus(Fault):

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN
+from mutants.server.streams import Stream
 from mutants.server_faults.http import breaking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.streams import HttpSession, ListenStream
 
 _HTTP: Final = ("http",)
@@ -112,6 +113,17 @@ class _NoResponse(Fault):
         return rule != "response-in-stream" or not self._one
 
 
+@fault("last-event-unfinished", "sse.response", revisions=LEGACY[3:], transports=_HTTP)
+class _LastUnfinished(_NoResponse):
+    """A server that omits the blank line of one event, at the end of its stream."""
+
+    def keeps(self, rule: str) -> bool:  # noqa: ARG002
+        return True
+
+    def written(self, frame: bytes) -> bytes:
+        return frame.removesuffix(b"\n") if self._one and b'"result"' in frame else frame
+
+
 breaking("closes-early", "sse.unbroken", "response-at-once", revisions=LEGACY[2:3])
 
 
@@ -143,6 +155,25 @@ class _NothingOnGet(Fault):
     def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
         found = super().resumed(every, session, last)
         return [] if found is not None and len(found) == 1 else found
+
+
+@fault("refuses-resumption", "resume.by-get", revisions=LEGACY[3:], transports=_HTTP)
+class _RefusesResumption(Fault):
+    """A server that closes a stream early, as if it could be resumed."""
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        return None if found is not None and len(found) == 1 else found
+
+
+@fault("notifies-new-streams", revisions=_STREAMS, transports=_HTTP)
+class _NotifiesNewStreams(Fault):
+    """A correct server that opens a new stream for an unknown event id, on which another client's change arrives."""
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        changed: JsonObject = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        return [Stream.text({"data": json.dumps(changed)})] if found is None else found
 
 
 @fault("works-on", "http.cancel-by-disconnect", revisions=MODERN, transports=_HTTP)

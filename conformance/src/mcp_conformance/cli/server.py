@@ -159,7 +159,7 @@ async def _run(given: argparse.Namespace, chosen: Choice, manifest: Manifest, sh
             target = UrlTarget(given.url, chosen.settings, sse_url=given.sse_url)
         elif given.auth:
             target, settings = await stack.enter_async_context(
-                started_protected(given.start, given.at, chosen.settings)
+                started_protected(given.start, given.at, chosen.settings, sse_url=given.sse_url)
             )
             chosen = attrs.evolve(chosen, settings=settings)
         else:

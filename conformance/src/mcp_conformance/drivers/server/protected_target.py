@@ -20,13 +20,16 @@ __all__ = ["started_protected"]
 
 
 @asynccontextmanager
-async def started_protected(command: str, url: str, settings: Settings) -> AsyncIterator[tuple[UrlTarget, Settings]]:
+async def started_protected(
+    command: str, url: str, settings: Settings, *, sse_url: str | None = None
+) -> AsyncIterator[tuple[UrlTarget, Settings]]:
     """Start a protected server that trusts an authorization server of the suite, while the block runs.
 
     Args:
         command: The command line, with the placeholders `{port}`, `{issuer}` and `{resource}`.
         url: The URL, with `{port}` too.
         settings: The settings.
+        sse_url: The URL of the HTTP+SSE stream, with `{port}` too; `None` if the server has none.
 
     Yields:
         The server, and the settings with a token for all requests.
@@ -46,5 +49,6 @@ async def started_protected(command: str, url: str, settings: Settings) -> Async
             other_headers=(*settings.headers, other),
             issuer=issuer,
         )
-        async with started(words, issuer.resource, protected_settings) as target:
+        old = None if sse_url is None else sse_url.replace("{port}", port)
+        async with started(words, issuer.resource, protected_settings, sse_url=old) as target:
             yield target, protected_settings

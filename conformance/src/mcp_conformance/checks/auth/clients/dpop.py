@@ -70,6 +70,7 @@ def _nonce_rule(id: str, title: str, note: str, *, at_server: bool) -> Rule:
         proves=(note,),
         within=("auth/dpop-nonce",),
         tested=lambda found: _nonce_was_required(found, at_server=at_server),
+        attempted=_proofs,
         wrong=lambda found: _nonce_ignored(found, at_server=at_server),
         optional=_NO_PROOF,
     )
@@ -96,6 +97,7 @@ def _dpop(id: str, title: str, note: str, tested: Callable[[OAuthRun], bool] = _
         notes=(note,),
         within=_BOUND,
         tested=tested,
+        attempted=_proofs,
         optional=_NO_PROOF,
     )
 

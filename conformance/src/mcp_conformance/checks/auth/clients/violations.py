@@ -166,12 +166,12 @@ class Rule:
     """Whether the client must succeed with a token in all scenarios in which it reached the point of `tested`."""
     tested: Callable[[OAuthRun], object] = _always
     """Returns whether the client reached the point at which it could break the rule."""
+    attempted: Callable[[OAuthRun], object] | None = None
+    """Returns whether the client uses an optional feature at all; `None`: if it reached the point of `tested`."""
     wrong: Callable[[OAuthRun], str | None] | None = None
     """Returns any other violation; `None` without a violation."""
     optional: str = ""
-    """What a client does not do that never reaches the point of `tested`, for an optional feature. The check does not
-    apply to it.
-    """
+    """What a client does not do that never attempts it, for an optional feature. The check does not apply to it."""
 
     async def run(self, client: ClientUnderTest) -> None:
         """Judge the runs. A violation always counts; the absence of violations only if the client got a token."""
@@ -179,7 +179,8 @@ class Rule:
             _require_login(client)
         found = list(runs_in(client, self.within))
         tested = [each for each in found if self.tested(each)]
-        for each in tested if self.optional else found:
+        attempted = tested if self.attempted is None else [each for each in found if self.attempted(each)]
+        for each in attempted if self.optional else found:
             for violation in each.testbed.violations:
                 if violation.requirement in self.notes:
                     raise self._deviation(client, each, violation.sentence)
@@ -193,7 +194,7 @@ class Rule:
                 if each.name not in _ALL_CONTROLS:
                     control(client)
                 raise self._deviation(client, each, f"no request had a token, {each.evidence.ending}")
-        if self.optional and not tested:
+        if self.optional and not attempted:
             raise NotApplicable(f"the client {self.optional}")
         if not self.optional:
             control(client)

@@ -17,8 +17,9 @@ from mcp_conformance.checks.probes.http_requests import (
 )
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
-from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.wire.http_client import IncompleteResponse
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -39,13 +40,19 @@ async def same_ids(server: ServerUnderTest) -> None:
     members = {"server/discover": "supportedVersions"}
     wrong: list[str] = []
 
+    for method in methods:
+        try:
+            (await peer.request(method)).result()
+        except Deviation as deviation:
+            raise NotTestable(f"the control request failed: {deviation}") from deviation
+
     async def ask(method: str) -> None:
         request = peer.message(method, id="conformance-same")
         answer = await peer.exchange(request)
         if members.get(method, method.partition("/")[0]) not in answer.result():
             wrong.append(f"{method} answered with {answer}")
 
-    async with trio.open_nursery() as nursery:
+    async with open_nursery() as nursery:
         for method in methods * 3:
             nursery.start_soon(ask, method)
     if wrong:
