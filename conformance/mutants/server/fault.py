@@ -101,6 +101,10 @@ class InboundRequest:
 class Fault(HttpFault):
     """The default fault: every place returns its argument unchanged."""
 
+    def reads(self, message: JsonValue) -> JsonValue:
+        """Return a received message, as the server reads it."""
+        return message
+
     def agreed(self, requested: str, agreed: str) -> str:  # noqa: ARG002
         """Return the version that `initialize` negotiates."""
         return agreed

@@ -46,6 +46,12 @@ class _Handler(Answering):
         return True
 
     @property
+    def _version(self) -> str | None:
+        """The value of MCP-Protocol-Version."""
+        value: str | None = self.headers.get("MCP-Protocol-Version")
+        return value if value is None else value.strip(" \t")
+
+    @property
     def _user(self) -> str:
         """The user of the request: one of two, with a key each."""
         return self.headers.get("Authorization", "")
@@ -65,7 +71,7 @@ class _Handler(Answering):
         return session
 
     def _spoken(self) -> bool:
-        version = self.headers.get("MCP-Protocol-Version")
+        version = self._version
         if version is None and self.fault.keeps("version-absent"):
             return True
         if version in LEGACY or (version is not None and not self.fault.keeps("version-unknown")):
@@ -86,7 +92,7 @@ class _Handler(Answering):
         if self.path == "/sse":
             self._sse()
             return
-        if self.server.modern_only or self.headers.get("MCP-Protocol-Version") in MODERN:
+        if self.server.modern_only or self._version in MODERN:
             if self.fault.keeps("no-resumption"):
                 self.respond(405, {"Allow": "POST"})
             else:
@@ -106,7 +112,7 @@ class _Handler(Answering):
         """End a session."""
         if not self._admitted("DELETE"):
             return
-        if self.server.modern_only or self.headers.get("MCP-Protocol-Version") in MODERN:
+        if self.server.modern_only or self._version in MODERN:
             self.respond(405, {"Allow": "POST"})
             return
         session = self._session()
@@ -140,7 +146,7 @@ class _Handler(Answering):
             self._message(message)
 
     def _message(self, message: JsonValue) -> None:
-        version = self.headers.get("MCP-Protocol-Version")
+        version = self._version
         opening = isinstance(message, dict) and message.get("method") == "initialize" and version not in MODERN
         if opening and isinstance(message, dict) and not self.server.modern_only:
             self._open(message)
@@ -174,6 +180,7 @@ class _Handler(Answering):
             else:
                 self.respond(202, {})
             return
+        message = self.fault.completed(self.kept, message)
         if "id" in message:
             wrong = mismatch(self.fault, self.headers.items(), message)
             if wrong is not None:

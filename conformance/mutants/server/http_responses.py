@@ -77,6 +77,11 @@ class Answering(BaseHTTPRequestHandler):
         except (ConnectionError, TimeoutError):
             self.close_connection = True
 
+    def setup(self) -> None:
+        """Begin a connection."""
+        super().setup()
+        self.kept: JsonObject = {}
+
     @property
     def fault(self) -> Fault:
         """The fault of the server."""

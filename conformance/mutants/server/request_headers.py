@@ -62,7 +62,7 @@ def _wrong(fault: Fault, name: str, given: str | None, value: JsonValue, *, enco
         return None if fault.keeps("no-header-for-nothing") or given else f"the header {name} is missing"
     if given is None:
         return f"the header {name} is missing" if fault.keeps(f"missing {name}") else None
-    given = fault.read(name, given.strip(" \t") if fault.keeps("spaces") else given)
+    given = fault.read(name, given.strip(" \t") if fault.keeps(f"spaces {name}") else given)
     if not all(" " <= character <= "~" for character in given):
         # A value that a header cannot hold never equals the body.
         return f"the header {name} has invalid characters" if fault.keeps(f"characters {name}") else None

@@ -69,6 +69,7 @@ class RawServer:
         return self._one(message, session, send)
 
     def _one(self, message: JsonValue, session: Session, send: Callable[[JsonValue], None]) -> tuple[JsonValue, int]:
+        message = self.fault.reads(message)
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             return self._error(None, RpcError(-32600, "not JSON-RPC 2.0"), session), 400
         method, id = message.get("method"), message.get("id")

@@ -219,6 +219,10 @@ class HttpFault:
         """Return the fields of a `priming` event, of an `event`, or of the `sse` event that names the endpoint."""
         return fields
 
+    def completed(self, kept: JsonObject, message: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return a modern message; `kept` is the state of its connection, which has none."""
+        return message
+
     def written(self, frame: bytes) -> bytes:
         """Return the bytes of an event."""
         return frame

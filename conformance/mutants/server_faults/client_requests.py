@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -105,6 +106,22 @@ class _AnyMode(Fault):
 class _AnyAnswer(Fault):
     def fits(self, method: str, *, fits: bool) -> bool:  # noqa: ARG002
         return True
+
+
+def _failing_at(action: str) -> None:
+    """Add a server that fails internally at an action of the user."""
+
+    class _FailsAt(Fault):
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            if name_of(inbound) == "test_elicitation" and action in json.dumps(result):
+                raise RpcError(-32603, "internal error")
+            return result
+
+    fault(f"fails-at-{action}", "elicitation.declined", revisions=LEGACY[2:])(_FailsAt)
+
+
+_failing_at("decline")
+_failing_at("cancel")
 
 
 @fault("complete-in-modern", "elicitation.no-complete", revisions=MODERN)

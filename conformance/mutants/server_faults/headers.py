@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -45,9 +46,39 @@ _breaking("name-characters", "header.invalid-characters", "characters Mcp-Name")
 _breaking("param-characters", "header.param-characters", "characters Mcp-Param-Region")
 _breaking("name-undecoded", "header.name-base64", "base64 Mcp-Name")
 _breaking("names-exact", "header.names-case", "names-any-case")
-_breaking("spaces-kept", "header.spaces", "spaces")
+for _name in ("MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Region"):
+    _breaking(f"spaces-kept-in-{_name.lower()}", "header.spaces", f"spaces {_name}")
 _breaking("unknown-params-rejected", "header.param-unknown", "unknown-params")
 _breaking("base64-unchecked", "header.param-base64-invalid", "invalid-base64")
+
+
+class _SomeCharacters(Fault):
+    """A server that accepts invalid characters in some names."""
+
+    def __init__(self, accepts: Callable[[str, str], bool]) -> None:
+        self._accepts = accepts
+        self._method = self._value = ""
+
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
+        self._method = text if name == "Mcp-Method" else self._method
+        return super().agrees(name, text, value, same=same)
+
+    def read(self, name: str, value: str) -> str:
+        self._value = value
+        return super().read(name, value)
+
+    def keeps(self, rule: str) -> bool:
+        return rule != "characters Mcp-Name" or not self._accepts(self._method, self._value)
+
+
+for _word, _accepts in {
+    "of-prompts": lambda method, _: method == "prompts/get",
+    "of-resources": lambda method, _: method == "resources/read",
+    "that-control": lambda _, value: "\x7f" in value,
+}.items():
+    fault(f"name-characters-{_word}", "header.invalid-characters", revisions=MODERN, transports=_HTTP)(
+        partial(_SomeCharacters, _accepts)
+    )
 
 
 def _agreeing(name: str, check: str, agrees: Callable[[str, str, JsonValue], bool]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY, RpcError
+from mutants.server.protocol import LEGACY, MODERN, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,6 +141,31 @@ def _growing(member: str) -> Change:
         return {**result, member: [*(rows if isinstance(rows, list) else []), more]}
 
     return change
+
+
+def _described(result: JsonObject, text: str) -> JsonObject:
+    """Return a list with another description of its first tool."""
+    tools = result.get("tools")
+    first, *others = tools if isinstance(tools, list) else [None]
+    return {**result, "tools": [{**first, "description": text}, *others]} if isinstance(first, dict) else result
+
+
+@fault("list-after-calls", "tools.same-everywhere", revisions=MODERN)
+class _ListAfterCalls(Fault):
+    def __init__(self) -> None:
+        self._called = False
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        self._called = self._called or inbound.request["method"] == "tools/call"
+        listed = inbound.request["method"] == "tools/list" and self._called
+        return _described(result, "has been called") if listed else result
+
+
+@fault("list-of-connection", "tools.same-everywhere", revisions=MODERN)
+class _ListOfConnection(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        listed = inbound.request["method"] == "tools/list"
+        return _described(result, f"{os.getpid()}, {id(inbound.session)}") if listed else result
 
 
 # --- tools -----------------------------------------------------------------------------------------------------------

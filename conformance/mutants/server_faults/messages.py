@@ -43,6 +43,100 @@ _identified("id-stripped", lambda id: id.strip() if isinstance(id, str) else id)
 _identified("id-of-digits-as-number", lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id)
 
 
+def _reading(name: str, check: str, read: Callable[[JsonObject], JsonObject]) -> None:
+    """Add a server that takes an invalid request for a valid one."""
+
+    class _Reads(Fault):
+        def reads(self, message: JsonValue) -> JsonValue:
+            return read(message) if isinstance(message, dict) else message
+
+    fault(name, check, revisions=LEGACY)(_Reads)
+
+
+_reading(
+    "jsonrpc-missing-code",
+    "jsonrpc.no-request-without-version",
+    lambda m: {**m, "jsonrpc": "2.0", "method": "none"} if "method" in m and "jsonrpc" not in m else m,
+)
+_reading(
+    "jsonrpc-of-any-version",
+    "jsonrpc.no-request-old-version",
+    lambda m: {**m, "jsonrpc": "2.0"} if m.get("jsonrpc") == "1.0" else m,
+)
+_reading(
+    "method-as-text", "jsonrpc.no-request-method", lambda m: {**m, "method": str(m["method"])} if "method" in m else m
+)
+_reading(
+    "id-of-any-type", "jsonrpc.no-request-id", lambda m: {**m, "id": "any"} if isinstance(m.get("id"), dict) else m
+)
+
+
+def _unvalidated(method: str, wrong: Callable[[JsonObject], bool]) -> None:
+    """Add a server that fails internally at invalid params of a method."""
+
+    class _Fails(Fault):
+        def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+            if _is(inbound, method) and wrong(inbound.params) and error.code == -32602:
+                raise RpcError(-32603, "internal error")
+            raise error
+
+    fault(f"{method}-unvalidated", "jsonrpc.invalid-params", revisions=LEGACY)(_Fails)
+
+
+_unvalidated("tools/call", lambda params: "name" not in params)
+_unvalidated("prompts/get", lambda params: "name" not in params)
+_unvalidated("resources/read", lambda params: "uri" not in params)
+_unvalidated("resources/subscribe", lambda params: "uri" not in params)
+_unvalidated("completion/complete", lambda params: "ref" not in params)
+_unvalidated("logging/setLevel", lambda params: "level" not in params)
+
+
+@fault("arguments-of-any-type", "jsonrpc.invalid-params", revisions=LEGACY)
+class _AnyArguments(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if _is(inbound, "tools/call") and isinstance(inbound.params.get("arguments"), list):
+            return {"content": []}
+        raise error
+
+
+@fault("ping-after-initialized-only", "ping.before-initialized", revisions=LEGACY)
+class _LatePing(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "ping") and not inbound.session.initialized:
+            raise RpcError(-32600, "not initialized")
+        return result
+
+
+@fault("batch-refused-for-one-member", "batch.bad-member", revisions=LEGACY[1:2])
+class _RefusedForOne(Fault):
+    def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:
+        if all(isinstance(each, dict) for each in batch):
+            return answer, status
+        return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "invalid"}}, 400
+
+
+@fault("batch-stops-at-error", "batch.bad-member", revisions=LEGACY[1:2])
+class _StopsAtError(Fault):
+    def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:  # noqa: ARG002
+        answers = answer if isinstance(answer, list) else []
+        errors = [number for number, each in enumerate(answers) if isinstance(each, dict) and "error" in each]
+        return ([*answers[: errors[0] + 1]] if errors else answer), status
+
+
+def _agreeing(name: str, agrees: Callable[[str], bool]) -> None:
+    """Add a server that agrees to a version that it does not support."""
+
+    class _Agrees(Fault):
+        def agreed(self, requested: str, agreed: str) -> str:
+            return requested if agrees(requested) else agreed
+
+    fault(name, "version.alternative", revisions=LEGACY)(_Agrees)
+
+
+_agreeing("version-of-any-date", lambda version: "2024-11-05" <= version <= "2025-11-30" and len(version) == 10)
+_agreeing("version-by-prefix", lambda version: version[:10] in LEGACY)
+
+
 @fault("cursor-number-taken", "jsonrpc.invalid-params")
 class _CursorTaken(Fault):
     def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:

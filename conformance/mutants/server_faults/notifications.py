@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY, META, MODERN
+from mutants.server.protocol import LEGACY, LEVELS, META, MODERN
 from mutants.server_faults.lists import changed, name_of
 
 if TYPE_CHECKING:
@@ -75,6 +75,32 @@ class _LoggingUndeclared(Fault):
 class _EveryLevel(Fault):
     def level(self, wanted: str | None) -> str | None:
         return wanted and "debug"
+
+
+def _leveling(name: str, check: str, levels: dict[str, str], revisions: tuple[str, ...] | None = None) -> None:
+    """Add a server that takes one level for another."""
+
+    class _Levels(Fault):
+        def level(self, wanted: str | None) -> str | None:
+            return None if wanted is None else levels.get(wanted, wanted)
+
+    fault(name, check, revisions=revisions)(_Levels)
+
+
+_leveling("notice-as-info", "logging.level", {"notice": "info"})
+_leveling("critical-as-error", "logging.level", {"critical": "error"})
+_leveling("alert-as-emergency", "logging.level-is-served", {"alert": "emergency"}, LEGACY)
+
+
+@fault("level-only-raised", "logging.level-is-served", revisions=LEGACY)
+class _OnlyRaised(Fault):
+    def __init__(self) -> None:
+        self._highest = "debug"
+
+    def level(self, wanted: str | None) -> str | None:
+        if wanted is not None and LEVELS.index(wanted) > LEVELS.index(self._highest):
+            self._highest = wanted
+        return self._highest
 
 
 @fault("logs-unasked", "logging.not-without-level", "logging.level-is-forgotten", revisions=MODERN)

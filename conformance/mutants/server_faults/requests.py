@@ -167,6 +167,28 @@ _coded("code-reserved", "error.reserved-range", -32050, MODERN)
 _coded("code-of-missing-capability", "error.reserved-codes-meaning", -32021, MODERN)
 
 
+class _MetaOfConnection(Fault):
+    """A server that completes a request with what the one before it on the connection declared."""
+
+    key: str
+
+    def completed(self, kept: JsonObject, message: JsonObject) -> JsonObject:
+        params = message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        if isinstance(params, dict) and "id" in message:
+            given = meta if isinstance(meta, dict) else {}
+            whole = {**{key: kept[key] for key in kept if key == self.key or not given}, **given}
+            kept.update(whole)
+            return {**message, "params": {**params, "_meta": whole}}
+        return message
+
+
+for _name, _key in (("meta", ""), ("version", _VERSION), ("capabilities", _DECLARED)):
+    fault(f"{_name}-of-connection", "jsonrpc.stateless", revisions=MODERN, transports=_HTTP)(
+        type("_OfConnection", (_MetaOfConnection,), {"key": _key})
+    )
+
+
 # --- unsolicited messages --------------------------------------------------------------------------------------------
 
 

@@ -199,6 +199,7 @@ class Endpoint:
         target: str | None = None,
         host: str | None = None,
         deviant: str = "",
+        over: trio.abc.Stream | None = None,
     ) -> AsyncIterator[ClientExchange]:
         """Send a request. The block starts at the head of the response; after the block the connection is closed.
 
@@ -210,6 +211,7 @@ class Endpoint:
             target: The path and the query; `None`: those of the endpoint.
             host: The Host header; `None`: the one of the endpoint.
             deviant: The rule that the request breaks on purpose.
+            over: An open connection, which stays open; the block must read the whole response. `None`: a new one.
 
         Raises:
             IncompleteResponse: There is no response.
@@ -227,7 +229,7 @@ class Endpoint:
             if body:
                 transcript.message(body, sent=True, deviant=deviant)
             head = f"{method} {where} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines) + "\r\n"
-            stream = await self.connect()
+            stream = await self.connect() if over is None else over
             try:
                 connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST)
                 # h11 must know the request to read the response, but it would not write everything that a check may
@@ -245,4 +247,5 @@ class Endpoint:
                 transcript.head("\n".join(lines_back), sent=False)
                 yield exchange
             finally:
-                await trio.aclose_forcefully(stream)
+                if over is None:
+                    await trio.aclose_forcefully(stream)

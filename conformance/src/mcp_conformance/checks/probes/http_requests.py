@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from mcp_conformance.drivers.server.http_connection import HttpConnection
-from mcp_conformance.drivers.server.suite_connection import encoded
+from mcp_conformance.drivers.server.suite_connection import encoded, within
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.http_client import IncompleteResponse
@@ -36,6 +36,7 @@ __all__ = [
     "error_code",
     "error_id",
     "http_peer",
+    "on_one_connection",
     "probe",
     "progress_call",
     "read_stream",
@@ -154,6 +155,40 @@ async def control(peer: HttpConnection, message: JsonObject | None = None) -> Js
     if not succeeded(answer):
         raise NotTestable(f"the control request failed: {shown(answer)}")
     return {**request, "id": peer.next_id()}
+
+
+async def on_one_connection(
+    peer: HttpConnection, first: JsonObject, then: JsonObject, *, deviant: str
+) -> tuple[HttpResponse, HttpResponse]:
+    """Send two requests over one HTTP connection, one after another.
+
+    Args:
+        peer: The connection to the server, whose headers are used.
+        first: The first request.
+        then: The second request.
+        deviant: The rule that the second request breaks on purpose.
+
+    Raises:
+        Deviation: There is no response.
+        NotApplicable: The server closes the connection after the first response.
+    """
+    answers: list[HttpResponse] = []
+    try:
+        stream = await peer.endpoint.connect()
+        try:
+            async with within(peer.settings.timeout, "responses to two requests"):
+                for message, rule in ((first, ""), (then, deviant)):
+                    async with peer.endpoint.exchange(
+                        peer.transcript, "POST", peer.headers(message), encoded(message), deviant=rule, over=stream
+                    ) as exchange:
+                        answers.append(await exchange.answer())
+        finally:
+            await trio.aclose_forcefully(stream)
+    except IncompleteResponse as ended:
+        if answers:
+            raise NotApplicable("the server closes a connection after each response") from ended
+        raise Deviation("an HTTP response", str(ended)) from ended
+    return answers[0], answers[1]
 
 
 def progress_call(server: ServerUnderTest, peer: HttpConnection, token: str) -> JsonObject:

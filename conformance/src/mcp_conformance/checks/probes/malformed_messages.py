@@ -16,7 +16,9 @@ _ERRORS_HAVE_IDS: Final = between(until=R2025_06_18)
 """The revisions whose errors always have a request id, so that they have no message for input without an id."""
 
 
-async def refuses(server: ServerUnderTest, data: bytes, code: int, what: str, *, lenient_id: int | None = None) -> None:
+async def refuses(
+    server: ServerUnderTest, data: bytes, code: int, what: str, *, lenient_id: int | str | None = None
+) -> None:
     """Send malformed input and check the response. The connection has to work afterward in each case.
 
     Args:
@@ -25,7 +27,7 @@ async def refuses(server: ServerUnderTest, data: bytes, code: int, what: str, *,
         code: The expected error code.
         what: The kind of input, for the message.
         lenient_id: Id of the request that a lenient parser finds in the input. RFC 8259 allows parsers to accept more
-            than JSON, and such a parser has nothing to reject.
+            than JSON, JSON-RPC does not forbid them to add a missing member, and such a parser has nothing to reject.
 
     Raises:
         Deviation: There is no error, or another one.
@@ -42,5 +44,5 @@ async def refuses(server: ServerUnderTest, data: bytes, code: int, what: str, *,
     if answer.is_bare_refusal and server.revision.era is Era.LEGACY:
         return  # the status is enough; the body may contain the error too
     if lenient_id is not None and answer.message.get("id") == lenient_id:
-        raise NotApplicable(f"{what}: the parser of the server accepts it, which RFC 8259 allows")
+        raise NotApplicable(f"{what}: the parser of the server accepts it, which is not forbidden")
     answer.error(code, what=what)

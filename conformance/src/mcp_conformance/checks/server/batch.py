@@ -79,6 +79,20 @@ async def one(server: ServerUnderTest) -> None:
         raise Deviation("one response for 'alone'", brief(list(answers)))
 
 
+@check("batch.bad-member", proves=("batch.receive", "batch.responses-match-requests"), subject=CheckScope.RECOVERING)
+async def bad_member(server: ServerUnderTest) -> None:
+    """A batch with an unknown method and a member that is no message: the other requests get their results."""
+    peer = server.peer
+    await peer.fence()
+    unknown = peer.message("conformance/does-not-exist", id="unknown")
+    batch: list[JsonValue] = [_ping(peer, "first"), unknown, 7, _ping(peer, "second")]
+    answers = await _send_batch(peer, batch, 3, deviant="a member that is a number")
+    for id, name in (("first", "result"), ("unknown", "error"), ("second", "result")):
+        found = [each for each in answers if each.get("id") == id]
+        if len(found) != 1 or name not in found[0]:
+            raise Deviation(f"one {name} for the request {id!r} of the batch", brief(list(answers)))
+
+
 @check("batch.element-kinds", proves=("batch.element-kinds",), subject=CheckScope.EVIDENCE)
 async def element_kinds(server: ServerUnderTest) -> None:
     """An array of the server contains responses only, or requests and notifications only."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
@@ -32,6 +33,21 @@ async def ping(server: ServerUnderTest) -> None:
     result = (await server.peer.request("ping")).result()
     if set(result) - {"_meta"}:
         raise Deviation("an empty result", brief(result))
+
+
+@check("ping.before-initialized", proves=("ping.respond",), subject=CheckScope.PROCESS)
+async def ping_early(server: ServerUnderTest) -> None:
+    """A ping after the result of `initialize`, and before notifications/initialized, gets an empty result."""
+    async with server.open(handshake=False) as peer:
+        params: JsonObject = {
+            "protocolVersion": server.revision.name,
+            "capabilities": peer.capabilities,
+            "clientInfo": CLIENT_INFO,
+        }
+        peer.handshake = await peer.request("initialize", params)
+        result = (await peer.request("ping")).result()
+        if set(result) - {"_meta"}:
+            raise Deviation("an empty result", brief(result))
 
 
 # --- cancellation of a call in progress

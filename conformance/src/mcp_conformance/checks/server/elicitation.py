@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
 from mcp_conformance.checks.probes.message_pairs import answered, notified
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -150,6 +151,8 @@ async def declined(server: ServerUnderTest) -> None:
             raise NotTestable(f"the control request failed: {_FORM} sends no elicitation")
         if _comparable(done.answer) == accepted:
             raise Deviation(f"a response for {action} that differs from that for accept", str(done.answer))
+        if member(done.answer.message, "error", "code") == -32603:
+            raise Deviation(f"a response for {action} that is no internal error", str(done.answer))
     await server.peer.fence()
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.http_requests import error_code, on_one_connection, shown, succeeded
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_core.types.meta import CLIENT_CAPABILITIES
+from mcp_core.revisions import Era
+from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -46,10 +49,17 @@ _NO_REQUEST: Final[tuple[tuple[str, str, bytes], ...]] = (
     ("number", "a number", b"42"),
     ("object", "an object that is not a message", b'{"conformance":true}'),
 )
+_ALMOST: Final[tuple[tuple[str, str, bytes, str | None], ...]] = (
+    ("without-version", "a request without jsonrpc", b'{"id":"odd","method":"ping"}', "odd"),
+    ("old-version", "a request of JSON-RPC 1.0", b'{"jsonrpc":"1.0","id":"odd","method":"ping"}', None),
+    ("method", "a request whose method is a number", b'{"jsonrpc":"2.0","id":"odd","method":7}', None),
+    ("id", "a request whose id is an object", b'{"jsonrpc":"2.0","id":{},"method":"ping"}', None),
+)
+"""Requests with one invalid member. In the modern era their HTTP headers can be the reason for the rejection."""
 
 
 def _refused(
-    data: bytes, what: str, code: int, lenient_id: int | None = None
+    data: bytes, what: str, code: int, lenient_id: int | str | None = None
 ) -> Callable[[ServerUnderTest], Awaitable[None]]:
     async def run(server: ServerUnderTest) -> None:
         await refuses(server, data, code, what, lenient_id=lenient_id)
@@ -74,6 +84,15 @@ for _name, _what, _data in _NO_REQUEST:
         subject=CheckScope.RECOVERING,
     )
 
+for _name, _what, _data, _lenient in _ALMOST:
+    SERVER_CHECKS.add(
+        f"jsonrpc.no-request-{_name}",
+        _refused(_data, _what, -32600, _lenient),
+        title=f"{_what[0].upper()}{_what[1:]}: answered with -32600, and the connection keeps working.",
+        proves=("jsonrpc.invalid-request-error",),
+        subject=CheckScope.RECOVERING,
+    )
+
 _LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
 
 
@@ -85,13 +104,34 @@ def _listing(server: ServerUnderTest) -> str:
     return method
 
 
+_UNFIT: Final[tuple[tuple[str, str, JsonObject, str], ...]] = (
+    ("tools", "tools/call", {}, "no name"),
+    ("tools", "tools/call", {"name": 7}, "a name that is a number"),
+    ("tools", "tools/call", {"name": "test_simple_text", "arguments": []}, "arguments that are an array"),
+    ("prompts", "prompts/get", {}, "no name"),
+    ("prompts", "prompts/get", {"name": ["test_simple_prompt"]}, "a name that is an array"),
+    ("resources", "resources/read", {}, "no uri"),
+    ("resources", "resources/read", {"uri": {}}, "a uri that is an object"),
+    ("resources.subscribe", "resources/subscribe", {}, "no uri"),
+    ("completions", "completion/complete", {"argument": {"name": "a", "value": ""}}, "no ref"),
+    ("logging", "logging/setLevel", {}, "no level"),
+)
+"""The capability, the method, the params, and what is wrong with them."""
+
+
 @check("jsonrpc.invalid-params", proves=("jsonrpc.invalid-params-code", "jsonrpc.invalid-params-error"))
 async def invalid_params(server: ServerUnderTest) -> None:
-    """Params of the wrong type are answered with -32602."""
+    """Params of the wrong type, and without a required member, are answered with -32602."""
     method = _listing(server)
     (await server.peer.request(method)).result()
     answer = await server.peer.request(method, {"cursor": 5}, deviant="a cursor that is a number")
     answer.error(-32602, what="a cursor that is a number")
+    if server.revision.era is Era.MODERN:
+        return  # over HTTP the other methods repeat their params in headers, which are compared first
+    for capability, method, params, what in _UNFIT:
+        if server.inventory.has(capability):
+            answer = await server.peer.request(method, params, deviant=what)
+            answer.error(-32602, what=f"{method} with {what}")
 
 
 @check(
@@ -123,11 +163,24 @@ async def concurrent_requests(server: ServerUnderTest) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def stateless(server: ServerUnderTest) -> None:
-    """A request without _meta is rejected with -32602, right after one that had it."""
-    await server.peer.fence()
-    message: JsonObject = {"jsonrpc": "2.0", "id": server.peer.next_id(), "method": "server/discover", "params": {}}
-    answer = await server.peer.exchange(message, deviant="no _meta")
-    answer.error(-32602, what="a request without _meta")
+    """A request without _meta, or without a member of it, is rejected with -32602, right after one that had it."""
+    peer = server.peer
+    await peer.fence()
+    for missing in ("", PROTOCOL_VERSION, CLIENT_CAPABILITIES):
+        what = f"a request without {missing or '_meta'}"
+        meta: JsonObject = {key: value for key, value in peer.meta().items() if key != missing}
+        params: JsonObject = {"_meta": meta} if missing else {}
+        message: JsonObject = {"jsonrpc": "2.0", "id": peer.next_id(), "method": "server/discover", "params": params}
+        if isinstance(peer, HttpConnection):
+            # A server could remember the metadata of a connection, so that both requests have the same one.
+            first, then = await on_one_connection(peer, peer.message("server/discover"), message, deviant=what)
+            if not succeeded(first):
+                raise NotTestable(f"the control request failed: {shown(first)}")
+            if error_code(then) != -32602:
+                raise Deviation(f"error -32602 for {what}", shown(then))
+        else:
+            (await peer.exchange(message, deviant=what)).error(-32602, what=what)
+            await peer.fence()
 
 
 @check(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
-_UNKNOWN: Final = ("1900-01-01", "9999-12-31", "latest")
-"""Versions that no server supports."""
+_UNKNOWN: Final = "1900-01-01"
+"""A version that no server supports."""
 
 
 @check(
@@ -62,8 +62,9 @@ async def version_echo(server: ServerUnderTest) -> None:
 )
 async def version_alternative(server: ServerUnderTest) -> None:
     """An unsupported version is answered with a result that names another version, which the server supports."""
-    spoken: set[str] = set()
-    for unknown in _UNKNOWN:
+    # The leg shows that its own version is supported.
+    spoken = {server.revision.name}
+    for unknown in (_UNKNOWN, *_near_misses(server.revision.name)):
         async with server.open(handshake=False) as peer:
             answer = await peer.request("initialize", _initialize(unknown))
             offered = answer.member("protocolVersion", str)
@@ -78,11 +79,16 @@ async def version_alternative(server: ServerUnderTest) -> None:
         spoken.add(str(offered))
 
 
+def _near_misses(version: str) -> tuple[str, ...]:
+    """Return versions that do not exist, and resemble one that does."""
+    return f"{version}-draft", f"{version[:-2]}{int(version[-2:]) + 1:02}"
+
+
 @check("version.latest", proves=("version.server-latest",), subject=CheckScope.PROCESS)
 async def version_latest(server: ServerUnderTest) -> None:
     """The alternative version is the latest that the server supports."""
     async with server.open(handshake=False) as peer:
-        answer = await peer.request("initialize", _initialize(_UNKNOWN[0]))
+        answer = await peer.request("initialize", _initialize(_UNKNOWN))
         offered = REVISIONS.get(str(answer.member("protocolVersion", str)))
     if offered is None:
         raise NotTestable(f"the server offers a version that the suite does not know: {answer}")
@@ -155,11 +161,11 @@ async def version_unsupported(server: ServerUnderTest) -> None:
     """A request with an unsupported version is rejected with -32022 and the supported versions."""
     await server.peer.fence()  # control: the same request with the right version
     answer = await _with_version(server.peer, "server/discover")
-    data = answer.error(-32022, what=f"version {_UNKNOWN[0]}").get("data")
+    data = answer.error(-32022, what=f"version {_UNKNOWN}").get("data")
     if not isinstance(data, dict) or not isinstance(data.get("supported"), list):
         raise Deviation("data.supported to be a list of versions", str(answer))
-    if data.get("requested") != _UNKNOWN[0]:
-        raise Deviation(f"data.requested {_UNKNOWN[0]}", str(answer))
+    if data.get("requested") != _UNKNOWN:
+        raise Deviation(f"data.requested {_UNKNOWN}", str(answer))
 
 
 @check("version.unsupported-every-method", proves=("version.unsupported-every-method",))
@@ -168,11 +174,11 @@ async def version_unsupported_every_method(server: ServerUnderTest) -> None:
     for capability, method in _LISTS:
         if server.inventory.has(capability):
             (await server.peer.request(method)).result()
-            (await _with_version(server.peer, method)).error(-32022, what=f"{method} in version {_UNKNOWN[0]}")
+            (await _with_version(server.peer, method)).error(-32022, what=f"{method} in version {_UNKNOWN}")
 
 
 async def _with_version(peer: SuiteConnection, method: str) -> JsonRpcResponse:
-    message = peer.message(method, {"_meta": {PROTOCOL_VERSION: _UNKNOWN[0]}})
+    message = peer.message(method, {"_meta": {PROTOCOL_VERSION: _UNKNOWN}})
     return await peer.exchange(message, deviant="an unsupported version")
 
 

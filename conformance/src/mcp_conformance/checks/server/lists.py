@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import SERVER_CHECKS
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.message_schema import flaw_of_result
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
@@ -99,23 +101,48 @@ async def _unique(server: ServerUnderTest, row: List) -> None:
 
 
 async def _same_everywhere(server: ServerUnderTest, row: List) -> None:
-    first = await _names(server.peer, row)
-    for other in LISTS:
-        if server.inventory.has(other.capability):
-            await server.peer.request(other.method)
-    for peer in (server.peer, None):
-        if peer is None:
-            async with server.open() as fresh:
-                now = await _names(fresh, row)
-        else:
-            now = await _names(peer, row)
-        if sorted(now) != sorted(first):
-            where = "on another connection" if peer is None else "after other requests"
-            raise Deviation(f"the same list {where}: {brief([*sorted(first)])}", brief([*sorted(now)]))
+    # The list before all other requests, on a connection of its own.
+    first = _by_key(server.inventory.lists.get(row.kind, ()), row)
+
+    async def differs() -> str | None:
+        await _use(server)
+        if (now := await _listed(server.peer, row)) != first:
+            return f"after other requests, {_difference(first, now)}"
+        async with server.open() as fresh:
+            if (now := await _listed(fresh, row)) != first:
+                return f"on another connection, {_difference(first, now)}"
+        return None
+
+    # Another client may change the list meanwhile.
+    if (observed := await each_time(differs)) is not None:
+        raise Deviation(f"the same {row.kind} on each connection, and after other requests", observed)
 
 
-async def _names(peer: SuiteConnection, row: List) -> list[str]:
-    return [str(entry.get(row.key)) for page in await walk(peer, row) for entry in entries(page, row)]
+async def _use(server: ServerUnderTest) -> None:
+    """Send what must not change a list: request every list, and use one feature of each kind."""
+    for row in LISTS:
+        if server.inventory.has(row.capability):
+            await server.peer.request(row.method)
+    for kind, method in (("tools", "tools/call"), ("prompts", "prompts/get")):
+        fixture = server.manifest.find(kind, "test_simple_text" if kind == "tools" else "test_simple_prompt")
+        if server.inventory.find(kind, fixture.name) is not None:
+            await server.peer.request(method, {"name": fixture.name, "arguments": fixture.arguments or {}})
+    for resource in server.inventory.lists.get("resources", ())[:1]:
+        await server.peer.request("resources/read", {"uri": resource["uri"]})
+
+
+async def _listed(peer: SuiteConnection, row: List) -> dict[str, bytes]:
+    """Request a list, and return its entries by their keys."""
+    return _by_key([entry for page in await walk(peer, row) for entry in entries(page, row)], row)
+
+
+def _by_key(found: Iterable[JsonObject], row: List) -> dict[str, bytes]:
+    return {str(entry.get(row.key)): encoded(entry) for entry in found}
+
+
+def _difference(first: dict[str, bytes], now: dict[str, bytes]) -> str:
+    key = next(each for each in (*first, *now) if first.get(each) != now.get(each))
+    return f"{key} is {now.get(key, b'missing').decode()[:200]}"
 
 
 async def _declared(server: ServerUnderTest, row: List) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_IN_TURN: Final = ("warning", "emergency", "notice", "critical", "debug", "alert", "info", "error")
+"""All levels, in an order in which they rise and fall."""
 _MESSAGE: Final = "notifications/message"
 _FIXTURE: Final = "conformance_logging"
 _NEEDS: Final = ("capability:logging", "capability:tools")
@@ -74,7 +76,7 @@ async def declared(server: ServerUnderTest) -> None:
 async def level(server: ServerUnderTest) -> None:
     """Messages below the configured level are not sent."""
     await _some(server, "debug")
-    for chosen in ("warning", "emergency"):
+    for chosen in _IN_TURN:
         allowed = _LEVELS[_LEVELS.index(chosen) :]
         received = {str(params.get("level")) for params in await _logged(server, chosen)}
         if not received <= set(allowed):
@@ -85,12 +87,12 @@ async def level(server: ServerUnderTest) -> None:
 async def level_is_served(server: ServerUnderTest) -> None:
     """Messages at or above the configured level are sent."""
     await _some(server, "debug")
-    received = {str(params.get("level")) for params in await _logged(server, "error")}
-    missing = set(_LEVELS[_LEVELS.index("error") :]) - received
-    if missing:
-        raise Deviation(
-            "log messages of the level error and above", f"no message of the levels {brief([*sorted(missing)])}"
-        )
+    for chosen in _IN_TURN:
+        received = {str(params.get("level")) for params in await _logged(server, chosen)}
+        missing = set(_LEVELS[_LEVELS.index(chosen) :]) - received
+        if missing:
+            levels = f"no message of the levels {brief([*sorted(missing)])}"
+            raise Deviation(f"log messages of the level {chosen} and above", levels)
 
 
 @check("logging.unknown-level", proves=("logging.invalid-level-error", "logging.invalid-level-32602"), needs=_NEEDS[:1])
