@@ -12,8 +12,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from contextvars import ContextVar
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import SimpleQueue
 from typing import assert_type
@@ -45,6 +45,8 @@ from mcp_client.blocking import (
     open_stdio,
 )
 from mcp_client.blocking.group import open_group
+from mcp_client.blocking.proxies import BlockingContextManager
+from mcp_client.blocking.thread import _BlockingCall, current_thread
 from mcp_core.jsonrpc.messages import JsonValue
 from mcp_core.methods import TOOLS_LIST
 from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
@@ -118,6 +120,11 @@ class Shop:
             server.resource_updated("shop://item")
             return ""
 
+        @server.tool(thread=False)
+        def change_list() -> str:
+            server.resource_updated("shop://list")
+            return ""
+
         @server.tool(task="optional")
         async def slow() -> str:
             await trio.sleep(0.01)
@@ -126,6 +133,10 @@ class Shop:
         @server.resource("shop://item")
         def item() -> str:
             return "tea"
+
+        @server.resource("shop://list")
+        def listed() -> str:
+            return "tea, cups"
 
 
 @pytest.fixture
@@ -296,6 +307,28 @@ def test_blocking_client_in_handler_of_asyncio_client_called_on_trio(shop: Shop,
     asyncio.run(asyncio.wait_for(main(), _SECONDS))
 
 
+def test_on_progress_calls_blocking_client(url: str) -> None:
+    with open_http(url) as client:
+        texts: list[str] = []
+        client.call_tool(
+            "steps", on_progress=lambda at, *_: texts.append(client.call_tool("echo", {"text": str(at)}).text)
+        )
+    assert texts == ["1", "2", "3"]
+
+
+def test_blocking_client_called_in_trio_task_of_other_thread(url: str) -> None:
+    found: list[Change] = []
+
+    async def main() -> None:
+        with open_http(url) as client, client.listen(uris=["shop://item"]) as changes:
+            client.call_tool("change")
+            found.append(next(changes))
+        await trio.lowlevel.checkpoint()
+
+    trio.run(main)
+    assert found == [Change(ChangeKind.RESOURCE, "shop://item")]
+
+
 # --- interruption ----------------------------------------------------------------------------------------------------
 
 
@@ -351,15 +384,139 @@ def test_on_progress_coroutine_function_called_on_trio(url: str) -> None:
     assert shown == [1, 2, 3, 1, 2, 3]
 
 
+def interrupt_main_thread() -> None:
+    """Do what Ctrl+C does."""
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    signal.pthread_kill(main_thread, signal.SIGINT)
+
+
+def test_interruption_before_task_starts_ends_call(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_http(url):
+        thread = current_thread()
+        soon = thread.soon
+
+        def interrupted(function: Callable[[], object]) -> None:
+            monkeypatch.setattr(thread, "soon", soon)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(thread, "soon", interrupted)
+        call: _BlockingCall[None] = _BlockingCall(thread)
+        with pytest.raises(KeyboardInterrupt):
+            call.run(partial(thread._start, call, copy_context()), trio.sleep_forever)
+    assert call.has_ended
+    assert not call.has_task
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_while_entering_leaves_block_that_was_entered() -> None:
+    entering: SimpleQueue[None] = SimpleQueue()
+    release = threading.Event()
+    events: list[str] = []
+
+    class Block(AbstractAsyncContextManager[str]):
+        async def __aenter__(self) -> str:
+            entering.put(None)
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(release.wait, _SECONDS)
+            events.append("entered")
+            return "value"
+
+        async def __aexit__(self, *error: object) -> None:
+            events.append(f"left with {error[0]}")
+
+    def interrupt() -> None:
+        entering.get(timeout=_SECONDS)
+        interrupt_main_thread()
+        release.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        interrupting = pool.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt), BlockingContextManager(Block(), lambda value, thread: value):
+            raise AssertionError("entered")
+        interrupting.result()
+    assert events == ["entered", "left with <class 'KeyboardInterrupt'>"]
+
+
+_SILENT_SERVER = """
+import sys
+print("started", file=sys.stderr, flush=True)
+sys.stdin.read()
+print("ended", file=sys.stderr, flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_while_opening_ends_server() -> None:
+    lines: list[str] = []
+
+    def show(line: str) -> None:
+        lines.append(line)
+        if line == "started":
+            interrupt_main_thread()
+
+    with pytest.raises(KeyboardInterrupt), open_stdio([sys.executable, "-c", _SILENT_SERVER], on_stderr=show):
+        pass
+    assert lines == ["started", "ended"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_while_closing_returns_after_end_of_server() -> None:
+    lines: list[str] = []
+
+    def show(line: str) -> None:
+        if line == "server ended":
+            interrupt_main_thread()
+        lines.append(line)
+
+    with pytest.raises(KeyboardInterrupt), open_stdio([sys.executable, "-c", _SERVER], on_stderr=show) as client:
+        pass
+    assert lines == ["server ended"]
+    with pytest.raises(ConnectionEnded):
+        client.list_tools()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@_BOTH_ERAS
+def test_ctrl_c_while_waiting_for_change_keeps_subscription(url: str, revision: Revision) -> None:
+    def interrupt() -> None:
+        while not changes._target._news.statistics().tasks_waiting:
+            current_thread().call(trio.lowlevel.checkpoint)
+        interrupt_main_thread()
+
+    with (
+        open_http(url, revisions=[revision]) as client,
+        client.listen(uris=["shop://item"]) as changes,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        interrupting = pool.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            next(changes)
+        interrupting.result()
+        client.call_tool("change")
+        assert next(changes).uri == "shop://item"
+
+
+@_BOTH_ERAS
+def test_threads_share_changes(url: str, revision: Revision) -> None:
+    uris = ["shop://item", "shop://list"]
+    with (
+        open_http(url, revisions=[revision]) as client,
+        ThreadPoolExecutor(2) as pool,
+        client.listen(uris=uris) as changes,
+    ):
+        waiting = [pool.submit(next, changes) for _ in uris]
+        client.call_tool("change")
+        client.call_tool("change_list")
+        assert {each.result(_SECONDS).uri for each in waiting} == set(uris)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @_BOTH_ERAS
 def test_ctrl_c_cancels_request_and_client_remains_usable(shop: Shop, url: str, revision: Revision) -> None:
-    main_thread = threading.main_thread().ident
-    assert main_thread is not None
-
     def interrupt() -> None:
         shop.started.get(timeout=_SECONDS)
-        signal.pthread_kill(main_thread, signal.SIGINT)
+        interrupt_main_thread()
 
     with open_http(url, revisions=[revision]) as client, ThreadPoolExecutor(1) as pool:
         interrupting = pool.submit(interrupt)
@@ -555,13 +712,14 @@ def test_ctrl_c_ends_program_and_server() -> None:
 def test_forked_process_opens_its_own_client() -> None:
     done = run_program(
         """
-with connector as client:
+with connector as client, client.listen(tools=True) as changes:
     child = os.fork()
     if child == 0:
-        try:
-            client.call_tool("echo", {"text": "hi"})
-        except ConnectionEnded as error:
-            show(error)
+        for use in (lambda: client.call_tool("echo", {"text": "hi"}), client.close, connector.close, lambda: next(changes)):
+            try:
+                use()
+            except ConnectionEnded as error:
+                show(error)
         with open_stdio([sys.executable, "-c", connector_program]) as own:
             show("child: " + own.call_tool("echo", {"text": "hi"}).text)
     else:
@@ -572,12 +730,112 @@ with connector as client:
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        "the client belongs to the parent process; open a client in the forked process",
+        *["the client belongs to the parent process; open a client in the forked process"] * 4,
         "child: hi",
         "parent: hi",
         "server ended",
     ]
     assert done.returncode == 0
+
+
+def test_member_of_parent_process_not_reconnected_by_fork() -> None:
+    done = run_program("""
+from mcp_client.blocking.group import open_group
+
+with open_group({"shop": lambda: connector}) as group:
+    child = os.fork()
+    if child == 0:
+        try:
+            group["shop"].reconnect()
+        except ConnectionEnded as error:
+            show(error)
+        os._exit(0)
+    os.waitpid(child, 0)
+""")
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "the client belongs to the parent process; open a client in the forked process",
+        "server ended",
+    ]
+
+
+def test_block_left_after_exit_of_thread_has_no_effect() -> None:
+    # Functions for the exit are called in reverse order.
+    done = run_program("""
+import atexit
+from contextlib import ExitStack
+
+stack = ExitStack()
+atexit.register(stack.close)
+stack.enter_context(connector)
+""")
+    assert (done.stdout.splitlines(), done.stderr, done.returncode) == (["server ended"], "", 0)
+
+
+def test_failure_of_thread_ends_calls_and_next_client_has_new_thread() -> None:
+    done = run_program(
+        """
+import logging
+from mcp_client.blocking.thread import current_thread
+
+logging.getLogger("mcp_client").setLevel(logging.CRITICAL + 1)
+
+def fail():
+    raise ValueError("broken")
+
+def call():
+    try:
+        client.call_tool("wait")
+    except ConnectionEnded as error:
+        show(error)
+
+client = connector.__enter__()
+calling = threading.Thread(target=call)
+calling.start()
+started.wait()
+current_thread()._token.run_sync_soon(fail)
+calling.join()
+with open_stdio([sys.executable, "-c", connector_program]) as other:
+    show(other.call_tool("echo", {"text": "hi"}).text)
+try:
+    client.list_tools()
+except ConnectionEnded as error:
+    show(f"{error} ({error.__cause__!r})")
+connector.__exit__(None, None, None)
+""".replace("connector_program", repr(_SERVER))
+    )
+    failed = "the thread of the blocking clients failed; open a new client"
+    assert [line for line in done.stdout.splitlines() if line != "server ended"] == [
+        "waiting",
+        failed,
+        "hi",
+        f"{failed} (TrioInternalError('internal error in Trio - please file a bug!'))",
+    ], done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of the system")
+def test_thread_that_did_not_start_is_started_again() -> None:
+    done = run_program(
+        """
+import resource
+
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+import logging
+logging.getLogger("mcp_client").setLevel(logging.CRITICAL + 1)
+try:
+    connector.__enter__()
+except ConnectionEnded as error:
+    cause = error.__cause__
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+show(cause.errno)
+with open_stdio([sys.executable, "-c", connector_program]) as other:
+    show(other.call_tool("echo", {"text": "hi"}).text)
+""".replace("connector_program", repr(_SERVER))
+    )
+    assert done.stdout.splitlines() == ["24", "hi"], done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 # --- the three modules -----------------------------------------------------------------------------------------------

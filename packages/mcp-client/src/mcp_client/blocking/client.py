@@ -210,7 +210,8 @@ class Connector(BlockingContextManager[for_trio.Client, Client]):
 
     def close(self) -> None:
         """Close the connection, or stop opening it. Any thread can call this, more than once."""
-        current_thread().call(self._connector.aclose)
+        # The thread in which it was opened, which may not exist in this process.
+        (self._thread or current_thread()).call(self._connector.aclose)
 
 
 MakeConnector: TypeAlias = Callable[[], Connector | AbstractAsyncContextManager[for_trio.Client]]

@@ -1,8 +1,8 @@
 """Groups of blocking clients: the names of `mcp_client.group`.
 
 with open_group({"weather": lambda: open_stdio(["weather-server"])}) as group:
-for tool in group.list_tools().items:
-print(tool.name, tool.server)
+    for tool in group.list_tools().items:
+        print(tool.name, tool.server)
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Member(Proxy[for_trio.Member]):
 
     @described_as(for_trio.Member.reconnect)
     def reconnect(self) -> None:
+        self._thread.check_process()
         self._target.reconnect()
 
 

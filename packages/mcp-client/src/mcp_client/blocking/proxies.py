@@ -121,11 +121,11 @@ class BlockingContextManager(AbstractContextManager[B], Generic[T, B]):
 
     def __enter__(self) -> B:
         self._thread = thread = current_thread()
-        return self._make(thread.call(self._block.__aenter__), thread)
+        return self._make(thread.enter(self._block), thread)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # A forked process leaves the block of its parent, which is still open there.
-        if self._thread is not None and not self._thread.is_forked:
+        # The end of the thread has closed the connection. A forked process leaves a block that is still open in its parent.
+        if self._thread is not None and not self._thread.is_over:
             self._thread.call(self._block.__aexit__, kind, error, traceback)
