@@ -17,7 +17,7 @@ from asyncio_server import served
 
 import mcp_client
 import mcp_client.asyncio
-from mcp_client.asyncio import Change, Client, ElicitationAccepted, Handlers, ToolFailed, open_http, open_stdio
+from mcp_client.asyncio import Change, ElicitationAccepted, Handlers, ToolFailed, open_http, open_stdio
 from mcp_client.group import open_group
 from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import REVISIONS, Revision
@@ -294,8 +294,3 @@ def test_client_in_asyncio_with_handlers_for_trio_in_trio_task() -> None:
 
     asyncio.run(asyncio.wait_for(main(), _SECONDS))
     assert seen == ["trio"]
-
-
-def test_asyncio_module_has_the_names_of_the_client() -> None:
-    assert mcp_client.asyncio.__all__ == mcp_client.__all__
-    assert mcp_client.asyncio.Client is Client is mcp_client.Client

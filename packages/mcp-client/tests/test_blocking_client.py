@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import math
 import os
 import signal
@@ -838,63 +837,7 @@ with open_stdio([sys.executable, "-c", connector_program]) as other:
     assert done.returncode == 0, done.stderr
 
 
-# --- the three modules -----------------------------------------------------------------------------------------------
-
-_NOT_BLOCKING = {
-    "Changes": {"take", "anything", "finish"},
-    "Connector": {"run"},
-    "Member": {"run"},
-}
-"""Public methods of the classes for trio that only this project or trio uses."""
-
-_CLASSES = {
-    **dict.fromkeys(("Client", "Connector", "TaskHandle", "Changes"), (mcp_client, mcp_client.blocking)),
-    **dict.fromkeys(("ClientGroup", "Member"), (mcp_client.group, mcp_client.blocking.group)),
-}
-
-
-def blocking_name(name: str) -> str:
-    """Return the name of a blocking method."""
-    return {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}.get(name, name)
-
-
-def public_methods(kind: type) -> dict[str, Callable[..., object]]:  # type: ignore[explicit-any]  # any parameters
-    """Return the public methods of a class, by name."""
-    names = [name for name in dir(kind) if not name.startswith("_")]
-    return {name: value for name in names if inspect.isroutine(value := getattr(kind, name))}
-
-
-@pytest.mark.parametrize("name", _CLASSES)
-def test_blocking_class_has_methods_and_signatures_of_class_for_trio(name: str) -> None:
-    ours, theirs = (getattr(module, name) for module in _CLASSES[name])
-    expected = {
-        blocking_name(each): inspect.signature(method)
-        for each, method in public_methods(ours).items()
-        if each not in _NOT_BLOCKING.get(name, ())
-    }
-    found = {each: inspect.signature(method) for each, method in public_methods(theirs).items()}
-    assert set(found) == set(expected)
-    for each, signature in expected.items():
-        assert found[each].parameters == signature.parameters, each
-        assert str(found[each].return_annotation).replace("AbstractContextManager", "AbstractAsyncContextManager") == (
-            str(signature.return_annotation)
-        ), each
-        assert not inspect.iscoroutinefunction(inspect.unwrap(public_methods(theirs)[each])), each
-
-
-def test_properties_of_blocking_classes_are_those_for_trio() -> None:
-    for name, (ours, theirs) in _CLASSES.items():
-        wanted = {each for each, value in vars(getattr(ours, name)).items() if isinstance(value, property)}
-        found = {each for each, value in vars(getattr(theirs, name)).items() if isinstance(value, property)}
-        assert {each for each in wanted if not each.startswith("_")} <= found, name
-
-
-@pytest.mark.parametrize("module", ["", ".group"])
-def test_modules_have_the_same_names(module: str) -> None:
-    trio_module = sys.modules[f"mcp_client{module}"]
-    assert sys.modules[f"mcp_client.blocking{module}"].__all__ == trio_module.__all__
-    if not module:
-        assert mcp_client.asyncio.__all__ == trio_module.__all__
+# --- types ---------------------------------------------------------------------------------------------------------
 
 
 def test_results_of_blocking_methods_have_types(url: str) -> None:
@@ -912,28 +855,6 @@ def test_results_of_blocking_methods_have_types(url: str) -> None:
     with open_group({"shop": partial(open_http, url)}) as group:
         assert_type(group.call_tool("shop__echo", {"text": "hi"}, returns=str), ToolResult[str])
         assert_type(group["shop"].connected(), Client)
-
-
-def test_functions_have_the_same_signatures() -> None:
-    for name in ("open_http", "open_stdio", "open_stream"):
-        ours = inspect.signature(getattr(mcp_client, name))
-        assert inspect.signature(getattr(mcp_client.asyncio, name)) == ours
-        assert inspect.signature(getattr(mcp_client.blocking, name)) == ours
-    ours, theirs = map(inspect.signature, (mcp_client.group.open_group, open_group))
-    assert ours.parameters == theirs.parameters
-
-
-def test_docstrings_of_blocking_functions_describe_no_coroutines() -> None:
-    documented = [open_http, open_stdio, open_group]
-    for name, (_, module) in _CLASSES.items():
-        documented.extend(public_methods(getattr(module, name)).values())
-    for function in documented:
-        text = function.__doc__
-        assert text, function
-        assert not any(word in text for word in ("await ", "async with", "async for", "aclose", "Any task")), (
-            function,
-            text,
-        )
 
 
 def test_connector_is_a_context_manager_of_a_client() -> None:
