@@ -85,7 +85,8 @@ SUBPACKAGES: Final[Mapping[str, frozenset[str]]] = {
 
 LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
     "mcp_client": (
-        _names("config deadlines handlers telemetry worker_threads"),
+        _names("worker_threads"),
+        _names("config deadlines handlers telemetry"),
         _names("connection guards"),
         _names("features transports"),
         _names("client"),

@@ -163,7 +163,7 @@ def test_asyncio_module_has_objects_of_client() -> None:
         assert getattr(mcp_client.asyncio, name) is getattr(mcp_client, name), name
 
 
-def test_each_class_of_the_client_has_blocking_form() -> None:
+def test_class_of_client_has_blocking_form() -> None:
     assert {ours.__name__ for ours, _ in classes()} == {
         *("Changes", "Client", "Connector", "TaskHandle"),
         *("ClientGroup", "Member"),
@@ -262,17 +262,17 @@ def sell(self: BlockingShop) -> None:
 
 
 def buy_one(self: BlockingShop, article: str) -> Sequence[str]:
-    """Have one parameter less."""
+    """Take one parameter less."""
     return [article]
 
 
 def buy_any(self: BlockingShop, article: str, *, number: float = 1) -> Sequence[str]:
-    """Have a parameter of another type."""
+    """Take a parameter of another type."""
     return [article]
 
 
 def buy_none(self: BlockingShop, article: str, *, number: int = 0) -> Sequence[str]:
-    """Have a parameter with another default value."""
+    """Take a parameter with another default value."""
     return [article]
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 import attrs
-import trio
 
 from mcp_client.connection.request_headers import checked
 from mcp_client.connection.request_options import NOTHING
@@ -45,7 +44,7 @@ from mcp_core.methods import (
     TOOLS_LIST,
 )
 from mcp_core.trio.async_library import allow_asyncio
-from mcp_core.trio.owner_task import OwnerTask
+from mcp_core.trio.owner_task import enterable_from_asyncio
 from mcp_core.types import (
     CallToolRequestParams,
     CallToolResult,
@@ -707,8 +706,9 @@ class Client:
             resources_list_changed=resources,
             resource_subscriptions=tuple(dict.fromkeys(uris)) or None,
         )
-        make = partial(self._subscriptions.open, wanted, self._options)
-        return make() if trio.lowlevel.in_trio_task() else OwnerTask(make, "mcp_client subscription")
+        return enterable_from_asyncio(
+            partial(self._subscriptions.open, wanted, self._options), "mcp_client subscription"
+        )
 
     # --- outdated state --------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import orjson
 
+from mcp_client.worker_threads import check_plain
 from mcp_core.errors import McpError
 from mcp_core.revisions import REVISIONS, Revision
 
@@ -180,7 +181,9 @@ def read_config(
     Raises:
         ConfigError: The file is not JSON, is too large, or does not contain servers.
         OSError: The file cannot be read.
+        LocalProtocolError: `inputs` is a coroutine function.
     """
+    check_plain(inputs, "inputs of read_config")
     file = _File.read(source)
     variables = _Variables(os.environ if environ is None else environ, workspace_folder, inputs, file.inputs)
     found: dict[str, ServerConfig] = {}

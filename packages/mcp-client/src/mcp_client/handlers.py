@@ -15,12 +15,12 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 import attrs
 
+from mcp_client.worker_threads import check_plain
 from mcp_core.engine.connection import Extensions
 from mcp_core.errors import LocalProtocolError
 from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
 from mcp_core.features.meta import IDENTIFIER
 from mcp_core.methods import METHODS, NOTIFICATIONS
-from mcp_core.trio.async_library import is_coroutine_function
 from mcp_core.types import (
     ClientCapabilities,
     ClientTaskRequests,
@@ -237,8 +237,8 @@ class Handlers:
             if not callable(function):
                 raise LocalProtocolError(f"the handler of {definition.name} must be a function")
         for notification, listener in self.notifications.items():
-            if not _plain(listener):
-                raise LocalProtocolError(f"the handler of {notification.name} must be a plain function; write `def`")
+            check_plain(listener, f"the handler of {notification.name}")
+        check_plain(self.log, "Handlers.log")
         for identifier in self.extensions or ():
             if IDENTIFIER.fullmatch(identifier) is None:
                 raise LocalProtocolError(
@@ -287,7 +287,3 @@ class Handlers:
             elicitation=ElicitationTaskRequests(create={}) if elicits else None,
         )
         return ClientTasksCapability(list={}, cancel={}, requests=requests)
-
-
-def _plain(function: object) -> bool:
-    return callable(function) and not is_coroutine_function(function)

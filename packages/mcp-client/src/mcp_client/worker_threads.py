@@ -1,4 +1,4 @@
-"""Plain functions of the application, such as a handler that shows a form: they run in worker threads."""
+"""Plain functions of the application: those that may block, such as a handler that shows a form, run in worker threads."""
 
 from __future__ import annotations
 
@@ -7,18 +7,33 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import trio
 
+from mcp_core.errors import LocalProtocolError
 from mcp_core.trio.async_library import allow_asyncio, is_coroutine_function
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["WorkerThreads"]
+__all__ = ["WorkerThreads", "check_plain"]
 
 _THREADS: Final = 8
 """How many plain functions run at once. A cancelled one keeps its thread until it returns."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def check_plain(function: object, name: str) -> None:
+    """Check that a function that is called between messages is a plain one: nothing would await its coroutine.
+
+    Args:
+        function: The function, or `None`.
+        name: Its name in the error, for example `Handlers.log`.
+
+    Raises:
+        LocalProtocolError: It is a coroutine function, or not a function.
+    """
+    if function is not None and (not callable(function) or is_coroutine_function(function)):
+        raise LocalProtocolError(f"{name} must be a plain function; write `def`")
 
 
 class WorkerThreads:

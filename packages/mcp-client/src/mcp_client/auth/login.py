@@ -37,6 +37,7 @@ from mcp_core.oauth.steps import (
 )
 from mcp_core.oauth.urls import check_browser_url, networks_of, parse_url
 from mcp_core.revisions import R2025_03_26, preferred
+from mcp_core.trio.async_library import call_in, caller_library
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -191,7 +192,7 @@ class Login:
         options = self._options
         grant = options.grant
         if grant is not None and callable(grant):
-            grant = await grant()
+            grant = await call_in(caller_library(), grant)
         async with AsyncExitStack() as stack:
             if grant is None or grant.redirect_uri is not None:
                 port = _port_for(self._target.url, options.client.client_name, request.tokens)

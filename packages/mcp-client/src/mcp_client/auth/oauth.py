@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from mcp_client.auth.application import ApplicationStore, ApplicationUserAgent
 from mcp_client.auth.login import LoginOptions
 from mcp_client.auth.revocation import revoke
 from mcp_client.auth.stores.memory import MemoryStore
 from mcp_client.auth.tokens import ServerTokens, TokenRequirement
 from mcp_client.auth.user_agents import SystemBrowser
+from mcp_client.worker_threads import check_plain
 from mcp_core.errors import LocalProtocolError
 from mcp_core.oauth.challenge import choose_challenge, read_challenges
 from mcp_core.oauth.client_metadata import ClientSettings
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from mcp_core.oauth.jws import Signer
     from mcp_core.oauth.records import ClientRecord
     from mcp_core.oauth.steps import Pairs
+    from mcp_core.trio.async_library import AsyncLibrary
     from mcp_core.trio.http_client.tls import Tls
 
 __all__ = ["OAuth"]
@@ -72,7 +75,8 @@ class OAuth:
             the server itself.
 
     Raises:
-        LocalProtocolError: Both or neither of `client_name` and `settings` are given.
+        LocalProtocolError: Both or neither of `client_name` and `settings` are given; or `signer` or `proof` has a coroutine
+            method.
     """
 
     def __init__(
@@ -94,12 +98,19 @@ class OAuth:
             settings = ClientSettings(client_name=client_name, redirect_uris=_REDIRECT_URIS)
         elif settings is None or client_name is not None:
             raise LocalProtocolError("OAuth needs either client_name or settings, not both; settings contain the name")
+        if signer is not None:
+            check_plain(signer.sign, "OAuth.signer.sign")
+        if proof is not None:
+            check_plain(proof.headers, "OAuth.proof.headers")
+            check_plain(proof.learn, "OAuth.proof.learn")
+        self._store: Final = ApplicationStore(MemoryStore() if store is None else store)
+        self._user_agent: Final = ApplicationUserAgent(SystemBrowser() if user_agent is None else user_agent)
         self._clock: Callable[[], float] = time.time
         self._options: Final = LoginOptions(
             client=settings,
             grant=grant,
-            store=MemoryStore() if store is None else store,
-            user_agent=SystemBrowser() if user_agent is None else user_agent,
+            store=self._store,
+            user_agent=self._user_agent,
             credentials=tuple(credentials),
             scopes=None if scopes is None else tuple(scopes),
             authorization_server=authorization_server,
@@ -129,8 +140,11 @@ class OAuth:
 
         Raises:
             UnsafeUrl: Tokens must not be sent to this server.
+            WrongAsyncLibrary: The store or the user agent is written for asyncio, but trio runs without it.
         """
         check_browser_url(target.url, what="server URL")
+        self._store.check()
+        self._user_agent.check()
         return Bound(self._options, self._tokens(target.url), target)
 
     @allow_asyncio
@@ -173,6 +187,9 @@ class OAuth:
 
 class Bound:
     """The credentials of one connection. Created by `OAuth`."""
+
+    async_library: ClassVar[AsyncLibrary] = "trio"
+    """It calls the store and the user agent of the application on their libraries."""
 
     def __init__(self, options: LoginOptions, tokens: ServerTokens, target: ConnectionTarget) -> None:
         self._options: Final = options

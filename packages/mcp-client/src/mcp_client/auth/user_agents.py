@@ -13,19 +13,24 @@ import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 import trio
 
+from mcp_client.worker_threads import check_plain
 from mcp_core.errors import AuthorizationRefused
 from mcp_core.oauth.records import ClientRecord
 from mcp_core.oauth.urls import check_browser_url
+from mcp_core.trio.async_library import allow_asyncio
+from mcp_core.trio.owner_task import enterable_from_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from mcp_client.auth.loopback import Loopback
+    from mcp_core.trio.async_library import AsyncLibrary
 
 __all__ = ["Paste", "Receiver", "SystemBrowser", "UserAgent"]
 
@@ -63,7 +68,12 @@ class Receiver(Protocol):
 
 
 class UserAgent(Protocol):
-    """The interaction with the user. Any exception ends the login."""
+    """The interaction with the user. Any exception ends the login.
+
+    Its methods, and those of its receivers, run on the library of the application: asyncio if an asyncio task opened the
+    connection. A user agent that is always written for the same library has an attribute `async_library` with its name,
+    `"trio"` or `"asyncio"`.
+    """
 
     def receive(self, port: int | None = None) -> AbstractAsyncContextManager[Receiver]:
         """Prepare to receive a redirect. The user is not involved yet, and the login may not need a browser.
@@ -107,20 +117,28 @@ class SystemBrowser:
         environment: The environment variables; `None` for those of this process.
     """
 
+    async_library: ClassVar[AsyncLibrary] = "trio"
+    """Its methods run on trio. asyncio tasks can call them too."""
+
     def __init__(
         self, *, show_message: Callable[[str], None] | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
+        check_plain(show_message, "show_message")
         self._show_message: Final = _to_stderr if show_message is None else show_message
         self._environment: Final = os.environ if environment is None else environment
 
+    def receive(self, port: int | None = None) -> AbstractAsyncContextManager[Receiver]:
+        """Listen on the loopback interface. Entering raises `OSError` if there is no free port."""
+        return enterable_from_asyncio(partial(self._listen, port), "mcp_client login")
+
     @asynccontextmanager
-    async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
-        """Listen on the loopback interface. Raises `OSError` if there is no free port."""
+    async def _listen(self, port: int | None) -> AsyncIterator[Receiver]:
         from mcp_client.auth.loopback import open_loopback  # lazy: it needs h11
 
         async with open_loopback(port) as loopback:
             yield _Local(loopback, self._show)
 
+    @allow_asyncio
     async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:  # noqa: ARG002  # a browser cannot ask
         """Return `None`: a browser cannot prompt the user for a client id."""
         await trio.lowlevel.checkpoint()
@@ -156,9 +174,11 @@ class _Local:
     def redirect_uri(self) -> str:
         return self._loopback.redirect_uri
 
+    @allow_asyncio
     async def open(self, url: str) -> None:
         await self._show(url)
 
+    @allow_asyncio
     async def redirected(self) -> str:
         return await self._loopback.redirected()
 
@@ -214,10 +234,15 @@ class Paste:
         ask: Receives a prompt and returns the user's line; runs in a thread. `None` reads from stdin.
     """
 
+    async_library: ClassVar[AsyncLibrary] = "trio"
+    """Its methods run on trio. asyncio tasks can call them too."""
+
     def __init__(
         self, *, show_message: Callable[[str], None] | None = None, ask: Callable[[str], str] | None = None
     ) -> None:
+        check_plain(show_message, "show_message")
         self._show_message: Final = _to_stderr if show_message is None else show_message
+        check_plain(ask, "ask")
         self._ask: Final = _from_terminal if ask is None else ask
 
     @asynccontextmanager
@@ -227,6 +252,7 @@ class Paste:
             f"http://127.0.0.1:{_PASTE_PORT if port is None else port}/callback", self._show_message, self.prompt_user
         )
 
+    @allow_asyncio
     async def ask_client(self, issuer: str, reason: str) -> ClientRecord | None:
         """Prompt for a client id and its secret. Return `None` if the client id is empty."""
         self._show_message(_printable(f"{reason}\nA client id for {issuer} is required; its operator can provide one."))
@@ -236,6 +262,7 @@ class Paste:
         secret = await self.prompt_user("Client secret (leave empty if you have none): ")
         return ClientRecord(client_id=client_id, issuer=issuer, client_secret=secret or None)
 
+    @allow_asyncio
     async def prompt_user(self, prompt: str) -> str:
         """Return the line that the user enters, without surrounding blanks."""
         # A thread that reads from a terminal cannot be stopped; it ends with the next line.
@@ -253,6 +280,7 @@ class _PastedRedirect:
         self._prompt_user: Final = prompt_user
         self._before = False
 
+    @allow_asyncio
     async def open(self, url: str) -> None:
         check_browser_url(url, what="URL for the browser")
         self._show_message(
@@ -262,6 +290,7 @@ class _PastedRedirect:
         )
         await trio.lowlevel.checkpoint()
 
+    @allow_asyncio
     async def redirected(self) -> str:
         if self._before:
             self._show_message(

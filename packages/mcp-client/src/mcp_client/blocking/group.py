@@ -17,6 +17,7 @@ from mcp_client.config import AuthConfig, ConfigError, ConfigInput, ServerConfig
 from mcp_client.group.client_group import GroupListing, ServerItem, configured
 from mcp_client.group.member import DEFAULT_RESTART, Restart
 from mcp_client.group.names import NameCollision, Naming
+from mcp_client.worker_threads import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,5 +119,7 @@ class ClientGroup(Proxy[for_trio.ClientGroup]):
 def open_group(
     servers: Mapping[str, MakeConnector], *, naming: Naming = "prefixed", restart: Restart = DEFAULT_RESTART
 ) -> AbstractContextManager[ClientGroup]:
+    for name, make in servers.items():
+        check_plain(make, f"servers[{name!r}] of open_group")
     connectors = {name: partial(trio_connector, make) for name, make in servers.items()}
     return BlockingContextManager(for_trio.open_group(connectors, naming=naming, restart=restart), ClientGroup)

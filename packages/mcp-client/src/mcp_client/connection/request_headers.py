@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mcp_core.errors import LocalProtocolError, McpError
+from mcp_core.trio.async_library import call_in, caller_library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,10 @@ class HeaderSource:
     ) -> Sequence[tuple[str, str]]:
         try:
             given = ask()
-            return _with_agent(checked(await given if inspect.isawaitable(given) else given))
+            if not isinstance(given, Mapping):
+                pending = given
+                given = await call_in(caller_library(), lambda: pending)
+            return _with_agent(checked(given))
         except McpError:
             raise
         except Exception as failure:

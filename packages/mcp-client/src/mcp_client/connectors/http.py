@@ -11,6 +11,7 @@ from mcp_client.connection.response_cache import Caching, ResponseCache
 from mcp_client.connectors.options import DEFAULT_HTTP_OPTIONS, DEFAULT_OPTIONS
 from mcp_client.connectors.stdio import NO_HANDLERS, Connector, connection_of
 from mcp_client.deadlines import DEFAULT_DEADLINES
+from mcp_client.worker_threads import check_plain
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def open_http(
     *Closing*: pending requests raise `ConnectionEnded`. A session is ended with DELETE, in at most 2 seconds.
 
     Raises:
-        LocalProtocolError: The URL or a header is invalid; or `HttpOptions.server` is a legacy server, whose session cannot be
+        LocalProtocolError: The URL or a header is invalid; or `HttpOptions.on_session_lost` is a coroutine function; or
+            `HttpOptions.server` is a legacy server, whose session cannot be
             shared; or both `auth` and a header with credentials are given.
         AccessDenied: On entering: the server requires other credentials, and `auth` is missing or cannot provide them.
         AuthorizationError: On entering: `auth` failed to get credentials.
@@ -98,6 +100,7 @@ def open_http(
         parse_url,  # lazy: urllib is slow to import, and stdio clients do not need it
     )
 
+    check_plain(http.on_session_lost, "HttpOptions.on_session_lost")
     parse_url(url)
     source = HeaderSource(headers)
     if auth is not None and auth.extensions:
@@ -168,7 +171,7 @@ class _Authorizing:
         http: HttpOptions,
     ) -> None:
         """Add credentials to the requests of a connection."""
-        from mcp_client.transports.http.authorizer import ConnectionTarget  # lazy: only here
+        from mcp_client.transports.http.authorizer import ApplicationAuthorizer, ConnectionTarget  # lazy: only here
 
         if self._auth is not None and self.recorder is not None:
             target = ConnectionTarget(
@@ -181,7 +184,7 @@ class _Authorizing:
                 limits=wire.limits,
                 addresses=self.recorder.addresses,
             )
-            self._authorizer = wire.authorizer = self._auth.authorizer(target)
+            self._authorizer = wire.authorizer = ApplicationAuthorizer.of(self._auth.authorizer(target))
 
     async def identity(self) -> str | None:
         """Return the identity of the user, for the keys of the response cache."""

@@ -16,10 +16,12 @@ from mcp_client.connectors.options import DEFAULT_OPTIONS
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.features.output_schema import OutputSchemas
 from mcp_client.handlers import Handlers
+from mcp_client.transports.stdio.application_stream import ApplicationStream
 from mcp_client.transports.stdio.command import Grace, StdioParameters
 from mcp_client.transports.stdio.legacy_commands import LegacyCommands, describe_attempt, may_be_legacy
 from mcp_client.transports.stdio.process import ChildProcess
 from mcp_client.transports.stdio.stream import StreamTransport
+from mcp_client.worker_threads import check_plain
 from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import ConnectionEnded, ErrorContext, McpError, Phase
 from mcp_core.revisions import REVISIONS, Era
@@ -284,12 +286,15 @@ def open_stdio(
 
     Raises:
         TypeError: `command` is a string.
+        LocalProtocolError: `on_stderr` or `on_junk` is a coroutine function.
         ProcessFailed: On entering: starting the process failed.
         NegotiationFailed: On entering: the client and the server have no revision in common.
         ConnectionEnded: On entering: the process ended before it responded; the message has the end of its stderr. If
             the process was started twice, `context.attempts` has both attempts.
         RequestTimeout: On entering: the connect deadline passed.
     """
+    check_plain(on_stderr, "on_stderr")
+    check_plain(on_junk, "on_junk")
     parameters = StdioParameters(
         command=command,
         env=env or {},
@@ -333,7 +338,8 @@ def open_stream(
     """Connect to a server over a byte stream with one message per line: a socket, a pipe or an in-memory stream.
 
     Args:
-        stream: The byte stream, with `receive_some`, `send_all` and `aclose`. The client closes it.
+        stream: The byte stream, with `receive_some`, `send_all` and `aclose`. The client closes it. Streams of trio are
+            written for trio; another one has an attribute `async_library`, or is written for the library of the caller.
         name: The name of the server in error messages.
         on_junk: Called with each line that is not a message.
         handlers: The handlers of client requests and notifications.
@@ -348,9 +354,11 @@ def open_stream(
     Returns:
         An asynchronous context manager for the `Client`. Entering raises the exceptions of `open_stdio`.
     """
+    check_plain(on_junk, "on_junk")
+    adapted = ApplicationStream.of(stream)
 
     async def start(_: trio.Nursery, _era: Era | None) -> Transport:
-        return StreamTransport(stream, options.limits, name=name, on_junk=on_junk)
+        return StreamTransport(adapted, options.limits, name=name, on_junk=on_junk)
 
     connection = connection_of(handlers, revisions, log_level, options)
     caching = Caching() if options.cache else None

@@ -20,6 +20,8 @@ from mcp_client.connectors.stdio import NO_HANDLERS, Connector, open_stdio
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.group.member import DEFAULT_RESTART, Member, Restart
 from mcp_client.group.names import exposed_names
+from mcp_client.handlers import Handlers
+from mcp_client.worker_threads import check_plain
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, McpError
 from mcp_core.revisions import REVISIONS
 from mcp_core.trio.async_library import allow_asyncio
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from mcp_client.features.tool_result import ToolResult
     from mcp_client.group.member import MakeConnector
     from mcp_client.group.names import Naming
-    from mcp_client.handlers import Handlers, ProgressHandler
+    from mcp_client.handlers import ProgressHandler
     from mcp_client.transports.http.authorizer import Authorization
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.middleware import Middleware
@@ -324,7 +326,13 @@ def configured(
 
     Returns:
         Functions that return a new connector of a server, by name.
+
+    Raises:
+        LocalProtocolError: An argument is a coroutine function.
     """
+    for argument, function in (("handlers", handlers), ("middleware", middleware), ("auth", auth)):
+        if not isinstance(function, Handlers):
+            check_plain(function, f"{argument} of configured")
     credentials = {} if auth is None else {name: auth(server) for name, server in servers.items() if server.url}
     around = {} if middleware is None else {name: tuple(middleware(name)) for name in servers}
 
@@ -412,8 +420,13 @@ def open_group(
         An asynchronous context manager for the group. It is entered when each server is connected or has failed:
         `ClientGroup.failed` has the reasons. Any task can enter and leave it.
 
+    Raises:
+        LocalProtocolError: A function of `servers` is a coroutine function.
+
     *Closing*: closes all connections at once, as described in `open_stdio` and `open_http`.
     """
+    for name, make in servers.items():
+        check_plain(make, f"servers[{name!r}] of open_group")
     return OwnerTask(partial(_opened, servers, naming, restart), "mcp_client group")
 
 

@@ -120,6 +120,8 @@ class Transcript:
 class _FaultyStream:
     """The client's end of a stream, with faults in both directions and a transcript."""
 
+    async_library: Final = "trio"
+
     def __init__(self, stream: _Stream, to_server: Faults, to_client: Faults, transcript: Transcript | None) -> None:
         self._stream: Final = stream
         self._out: Final = _Bender(to_server)

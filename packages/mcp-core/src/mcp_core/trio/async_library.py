@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, cast, overload
 
 import trio
 
@@ -31,6 +31,7 @@ __all__ = [
     "caller_library",
     "enter_in",
     "is_coroutine_function",
+    "library_of",
 ]
 
 AsyncLibrary: TypeAlias = Literal["asyncio", "trio"]
@@ -96,6 +97,16 @@ def caller_library() -> AsyncLibrary:
     return _caller.get()
 
 
+def library_of(written: object) -> AsyncLibrary:
+    """Return the async library that an object of the application is written for.
+
+    Args:
+        written: The object. Its attribute `async_library` names the library; without it, the library is that of the caller.
+    """
+    library: AsyncLibrary | None = getattr(written, "async_library", None)
+    return library or caller_library()
+
+
 def asyncio_host(library: AsyncLibrary | None) -> HostLoop | None:
     """Return the asyncio loop on which functions of the application run; `None` if they run on trio.
 
@@ -108,8 +119,8 @@ def asyncio_host(library: AsyncLibrary | None) -> HostLoop | None:
     host = None if library == "trio" else host_of_trio()
     if host is None and library == "asyncio":
         raise WrongAsyncLibrary(
-            "async_library is 'asyncio', but the server runs on trio alone: serve it with asyncio.run or by an ASGI host"
-            " that runs on asyncio, or write its coroutine functions for trio"
+            "async_library is 'asyncio', but trio runs without asyncio: run the application with asyncio.run, or serve it by"
+            " an ASGI host that runs on asyncio; or write its coroutine functions for trio"
         )
     return host
 
@@ -131,6 +142,14 @@ def call_in(library: AsyncLibrary | None, function: Callable[[], Awaitable[T]]) 
     return _on_trio(function) if host is None else _on_asyncio(host, function)
 
 
+@overload
+def enter_in(
+    library: AsyncLibrary | None, make: Callable[[], AbstractAsyncContextManager[T]]
+) -> AbstractAsyncContextManager[T]: ...
+@overload
+def enter_in(
+    library: AsyncLibrary | None, make: Callable[[], AbstractAsyncContextManager[T]] | None
+) -> AbstractAsyncContextManager[T | None]: ...
 def enter_in(
     library: AsyncLibrary | None, make: Callable[[], AbstractAsyncContextManager[T]] | None
 ) -> AbstractAsyncContextManager[T | None]:

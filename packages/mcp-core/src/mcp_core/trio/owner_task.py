@@ -26,9 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["OwnerTask"]
+__all__ = ["OwnerTask", "enterable_from_asyncio"]
 
 T = TypeVar("T")
+
+
+def enterable_from_asyncio(
+    block: Callable[[], AbstractAsyncContextManager[T]], name: str
+) -> AbstractAsyncContextManager[T]:
+    """Return a context manager for trio that also an asyncio task can enter. Outside of trio, an owner task runs it.
+
+    Args:
+        block: Returns the context manager.
+        name: The name of the owner task.
+    """
+    return block() if trio.lowlevel.in_trio_task() else OwnerTask(block, name)
 
 
 class OwnerTask(AbstractAsyncContextManager[T], Generic[T]):

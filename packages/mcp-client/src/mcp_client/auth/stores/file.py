@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 import orjson
 import trio
@@ -19,12 +20,15 @@ from mcp_client.auth.stores.encryption import Seal
 from mcp_client.auth.stores.locks import FileLocks, private_folder
 from mcp_client.auth.stores.protocol import CredentialStoreError, UnreadableStore
 from mcp_client.auth.stores.records import check_client, check_tokens, kept_client, kept_tokens
+from mcp_core.trio.async_library import allow_asyncio
+from mcp_core.trio.owner_task import enterable_from_asyncio
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.oauth.records import ClientRecord, TokenRecord
+    from mcp_core.trio.async_library import AsyncLibrary
 
 __all__ = ["FileStore"]
 
@@ -53,6 +57,9 @@ class FileStore:
     Any method raises `CredentialStoreError` if the file or a lock cannot be read or written.
     """
 
+    async_library: ClassVar[AsyncLibrary] = "trio"
+    """Its methods run on trio. asyncio tasks can call them too."""
+
     def __init__(
         self, path: str | os.PathLike[str], *, key: bytes | None = None, passphrase: str | None = None
     ) -> None:
@@ -61,19 +68,23 @@ class FileStore:
         self._seal: Final = Seal(key=key, passphrase=passphrase)
         self._locks: Final = FileLocks(self.path.parent, self.path.name)
 
+    @allow_asyncio
     async def load_tokens(self, server_url: str) -> TokenRecord | None:
         """Return the stored tokens for the MCP server; `None` if not found."""
         return kept_tokens(server_url, await self._load("tokens", server_url))
 
+    @allow_asyncio
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
         """Store tokens, or delete them with `None`. The change is atomic."""
         check_tokens(server_url, tokens)
         await self._save("tokens", server_url, None if tokens is None else tokens.to_json())
 
+    @allow_asyncio
     async def load_client(self, issuer: str) -> ClientRecord | None:
         """Return the stored client for the authorization server; `None` if not found."""
         return kept_client(issuer, await self._load("clients", issuer))
 
+    @allow_asyncio
     async def save_client(self, issuer: str, client: ClientRecord | None) -> None:
         """Store a client, or delete it with `None`. The change is atomic."""
         check_client(issuer, client)
@@ -81,7 +92,7 @@ class FileStore:
 
     def lock(self, server_url: str) -> AbstractAsyncContextManager[None]:
         """Return the lock of the server, which also excludes other processes."""
-        return self._locks.held(f"server {server_url}")
+        return enterable_from_asyncio(partial(self._locks.held, f"server {server_url}"), "credential store lock")
 
     async def _load(self, kind: _Kind, name: str) -> JsonValue:
         async with self._locks.held(_CONTENT):

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import orjson
 import trio
@@ -23,7 +24,9 @@ import trio
 from mcp_client.auth.stores.locks import FileLocks
 from mcp_client.auth.stores.protocol import CredentialStoreError, NoSecureKeyring
 from mcp_client.auth.stores.records import check_client, check_tokens, kept_client, kept_tokens
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.extras import require
+from mcp_core.trio.owner_task import enterable_from_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.oauth.records import ClientRecord, TokenRecord
+    from mcp_core.trio.async_library import AsyncLibrary
 
 __all__ = ["KeyringStore", "state_folder"]
 
@@ -78,6 +82,9 @@ class KeyringStore:
     unencrypted. Any method raises `CredentialStoreError` if the keyring fails, for example because it is locked.
     """
 
+    async_library: ClassVar[AsyncLibrary] = "trio"
+    """Its methods run on trio. asyncio tasks can call them too."""
+
     def __init__(self, service: str = "mcp") -> None:
         require("trio-mcp-client", "keyring", "keyring")
         self.service: Final = service
@@ -85,19 +92,23 @@ class KeyringStore:
         self._locks: Final = FileLocks(state_folder(), "keyring")
         self._backend: _Backend | None = None
 
+    @allow_asyncio
     async def load_tokens(self, server_url: str) -> TokenRecord | None:
         """Return the stored tokens for the MCP server; `None` if not found."""
         return kept_tokens(server_url, await self._load("tokens", server_url))
 
+    @allow_asyncio
     async def save_tokens(self, server_url: str, tokens: TokenRecord | None) -> None:
         """Store tokens, or delete them with `None`. The change is atomic."""
         check_tokens(server_url, tokens)
         await self._save("tokens", server_url, None if tokens is None else tokens.to_json())
 
+    @allow_asyncio
     async def load_client(self, issuer: str) -> ClientRecord | None:
         """Return the stored client for the authorization server; `None` if not found."""
         return kept_client(issuer, await self._load("clients", issuer))
 
+    @allow_asyncio
     async def save_client(self, issuer: str, client: ClientRecord | None) -> None:
         """Store a client, or delete it with `None`. The change is atomic."""
         check_client(issuer, client)
@@ -105,7 +116,9 @@ class KeyringStore:
 
     def lock(self, server_url: str) -> AbstractAsyncContextManager[None]:
         """Return the lock of the server, which also excludes other processes."""
-        return self._locks.held(f"{self.service} server {server_url}")
+        return enterable_from_asyncio(
+            partial(self._locks.held, f"{self.service} server {server_url}"), "credential store lock"
+        )
 
     async def _load(self, kind: _Kind, name: str) -> JsonValue:
         def load() -> JsonValue:

@@ -33,6 +33,9 @@ class CredentialStore(Protocol):
     store concurrently. Records that are damaged or of another version count as absent, because they can be obtained
     again. All failures are raised as `CredentialStoreError`.
 
+    The methods run on the library of the application: asyncio if an asyncio task opened the connection. A store that is
+    always written for the same library has an attribute `async_library` with its name, `"trio"` or `"asyncio"`.
+
     Spec: basic/authorization#token-theft, #authorization-server-binding
     """
 

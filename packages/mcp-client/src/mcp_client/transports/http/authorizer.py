@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
+
+from mcp_core.trio.async_library import call_in, library_of
 
 if TYPE_CHECKING:
     import ssl
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
     from mcp_core.trio.http_client.tls import Tls
 
-__all__ = ["Authorization", "Authorizer", "ConnectionTarget", "ObservedResponse"]
+__all__ = ["ApplicationAuthorizer", "Authorization", "Authorizer", "ConnectionTarget", "ObservedResponse"]
 
 
 @attrs.frozen(kw_only=True)
@@ -51,7 +54,11 @@ class ObservedResponse:
 
 
 class Authorizer(Protocol):
-    """The source of credentials for the requests of one connection. Any task may call its members."""
+    """The source of credentials for the requests of one connection. Any task may call its members.
+
+    Its methods run on the library of the application: asyncio if an asyncio task opened the connection. An authorizer that
+    is always written for the same library has an attribute `async_library` with its name, `"trio"` or `"asyncio"`.
+    """
 
     async def headers(self, method: str, url: str) -> Pairs:
         """Return the headers for one request. Wait while a token that the server would not accept is renewed.
@@ -82,6 +89,38 @@ class Authorizer(Protocol):
         """
 
 
+class ApplicationAuthorizer:
+    """An authorizer of the application, called on the async library that it is written for. Created by `of`.
+
+    Args:
+        authorizer: The authorizer.
+    """
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer: Final = authorizer
+
+    @classmethod
+    def of(cls, authorizer: Authorizer) -> Authorizer:
+        """Return an authorizer for trio: the authorizer itself if it is written for trio in any case."""
+        return authorizer if getattr(authorizer, "async_library", None) == "trio" else cls(authorizer)
+
+    async def headers(self, method: str, url: str) -> Pairs:
+        """Return the headers for one request."""
+        return await call_in(library_of(self._authorizer), partial(self._authorizer.headers, method, url))
+
+    async def identity(self) -> str | None:
+        """Return a text that identifies the user."""
+        return await call_in(library_of(self._authorizer), self._authorizer.identity)
+
+    def answered(self, answer: ObservedResponse) -> bool:
+        """Receive the head of a response."""
+        return self._authorizer.answered(answer)
+
+    async def renew(self, answer: ObservedResponse) -> None:
+        """Obtain the credentials that the request lacked."""
+        await call_in(library_of(self._authorizer), partial(self._authorizer.renew, answer))
+
+
 @attrs.frozen(kw_only=True)
 class ConnectionTarget:
     """A connection that is about to be opened, as an authorizer sees it."""
@@ -89,7 +128,7 @@ class ConnectionTarget:
     url: str
     """The URL of the MCP server."""
     nursery: trio.Nursery
-    """The nursery for a login that several tasks wait for. It ends with the connection. Its tasks must not raise."""
+    """The nursery of trio for a login that several tasks wait for. It ends with the connection. Its tasks must not raise."""
     waiting: Callable[[], AbstractContextManager[None]]
     """A function that returns a block for waiting on the user. In it, all deadlines except the total ones pause."""
     revisions: tuple[Revision, ...]

@@ -52,6 +52,9 @@ _LAST_WORDS: Final = 1.0
 class ByteStream(Protocol):
     """A bidirectional byte stream, with the methods of trio's streams: for example the pipes of a child process.
 
+    Its methods run on the library of the application: asyncio if an asyncio task opened the connection. A stream that is
+    always written for the same library has an attribute `async_library` with its name, `"trio"` or `"asyncio"`.
+
     `mcp_client.testing.transport_contract` tests implementations.
     """
 
