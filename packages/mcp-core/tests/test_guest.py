@@ -141,11 +141,14 @@ def test_guest_asyncio_task_cancelled_cancels_trio_task_and_waits(host: Host) ->
     ended: list[str] = []
 
     async def on_asyncio() -> None:
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0.01)
             ended.append("asyncio")
+
+    started = asyncio.Event()
 
     async def on_trio() -> None:
         try:
@@ -156,9 +159,11 @@ def test_guest_asyncio_task_cancelled_cancels_trio_task_and_waits(host: Host) ->
             ended.append("trio")
 
     async def main() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await current_guest().run(on_trio)
+        calling = asyncio.create_task(current_guest().run(on_trio))
+        await started.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
         assert ended == ["asyncio", "trio"]
 
     host(main)
@@ -337,17 +342,6 @@ def test_guest_of_loop_closed_with_shielded_task_is_error_of_next_loop(factory: 
         runner.run(_checkpoint_of_trio())
 
 
-def test_guest_of_loop_that_is_not_closed_is_error_of_other_loop(factory: LoopFactory) -> None:
-    first = factory()
-    first.run_until_complete(_checkpoint_of_trio())
-    with asyncio.Runner(loop_factory=factory) as runner:
-        with pytest.raises(RuntimeError, match="another asyncio loop in this thread, which is not closed"):
-            runner.run(_checkpoint_of_trio())
-        first.run_until_complete(_checkpoint_of_trio())
-        first.close()
-        runner.run(_checkpoint_of_trio())
-
-
 def test_guest_many_calls_at_once_each_return(host: Host) -> None:
     async def double(number: int) -> int:
         async def on_asyncio() -> int:
@@ -389,3 +383,36 @@ def test_guest_without_asyncio_loop_is_error() -> None:
 
 async def test_host_of_trio_with_own_loop_is_none() -> None:
     assert host_of_trio() is None
+
+
+@pytest.mark.parametrize("left_open", [False, True])
+def test_guests_of_two_loops_in_one_thread_run_in_turns(left_open: bool) -> None:
+    async def sleep() -> str:
+        await trio.sleep(0.001)
+        return "slept"
+
+    async def call(sleeping: trio.Event) -> str:
+        async def wait_forever() -> None:
+            sleeping.set()
+            await trio.sleep_forever()
+
+        if not left_open:
+            return await current_guest().run(sleep)
+        # The task stays in trio when the other loop runs.
+        waiting.append(asyncio.ensure_future(current_guest().run(wait_forever)))
+        await current_guest().run(sleeping.wait)
+        return await current_guest().run(sleep)
+
+    waiting: list[asyncio.Future[None]] = []
+    with asyncio.Runner() as outer, asyncio.Runner() as inner:
+        for _ in range(3):
+            for runner in (outer, inner):
+                assert runner.run(call(trio.Event())) == "slept"
+        # A loop may also end before the one that started earlier.
+        with asyncio.Runner() as short:
+            assert short.run(call(trio.Event())) == "slept"
+        assert outer.run(call(trio.Event())) == "slept"
+    assert all(each.cancelled() for each in waiting)
+    assert len(waiting) == (8 if left_open else 0)
+    # Without a loop, the thread is free for a run of trio itself.
+    assert trio.run(sleep) == "slept"

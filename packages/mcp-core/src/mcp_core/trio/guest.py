@@ -17,9 +17,12 @@ wait for like any other. So this module does what the thread does:
 Steps 2 and 3 read two attributes of trio's guest state, which trio does not document. If they do not exist (Windows, a
 future release), that task does not start, and trio waits in its thread as documented.
 
+*Several loops.* A thread may have several loops that run in turns, as those of pytest-asyncio do. trio has one current run for
+each thread, so each entry into a guest makes its run the current one.
+
 *Ownership.* One asyncio task owns the run. `asyncio.run` cancels all tasks at its end; the owner then cancels the trio
-tasks and waits for them. `aclose` does the same earlier. A loop that is closed without that leaves the run behind. trio allows
-one run per thread, so the next loop of the thread ends it first: by ticks that nobody else calls any more.
+tasks and waits for them. `aclose` does the same earlier. A loop that is closed without that leaves the run behind. The next
+loop of the thread ends it, by calling the remaining ticks.
 
 Source: https://trio.readthedocs.io/en/stable/reference-lowlevel.html#using-guest-mode-to-run-trio-on-top-of-other-event-loops
 """
@@ -30,10 +33,12 @@ import asyncio
 import contextvars
 import math
 import queue
+import sys
 import threading
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar, cast
 
 import trio
 
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TrioGuest", "current_guest"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _TICKS: Final = 16
@@ -60,10 +66,23 @@ _LAST_SECONDS: Final = 1.0
 """Time for trio's thread to return from its wait when the run must end at once."""
 
 
-class _Thread(threading.local):
-    """The trio run of each thread."""
+class _CurrentRun(Protocol):
+    """The current run of a thread, as trio stores it. Without a run, the attribute does not exist."""
 
-    guest: TrioGuest | None = None
+    runner: object
+
+
+_current_run: Final = cast(
+    "_CurrentRun", getattr(sys.modules["trio._core._run"], "GLOBAL_RUN_CONTEXT", None) or SimpleNamespace()
+)
+"""trio does not document it. If it does not exist, a thread can have only one loop with a guest."""
+
+
+class _Thread(threading.local):
+    """The trio runs of each thread that have not ended, by loop."""
+
+    def __init__(self) -> None:
+        self.guests: Final[dict[asyncio.AbstractEventLoop, TrioGuest]] = {}
 
 
 _thread: Final = _Thread()
@@ -73,15 +92,15 @@ def current_guest() -> TrioGuest:
     """Return the trio guest of the running asyncio loop. Start it at the first call.
 
     Raises:
-        RuntimeError: No asyncio loop is running in this thread, or trio is running in it already, for example as a guest of
-            another loop that is not closed.
+        RuntimeError: No asyncio loop is running in this thread, or trio is running in it already.
     """
     loop = asyncio.get_running_loop()
-    guest = _thread.guest
-    if guest is None or guest.ended or not guest.is_guest_of(loop):
-        if guest is not None and not guest.ended:
-            guest.end_after_loop()
-        guest = _thread.guest = TrioGuest(loop)
+    guest = _thread.guests.get(loop)
+    if guest is None:
+        for other in tuple(_thread.guests.values()):
+            if other.is_left_behind:
+                other.end_after_loop()
+        guest = _thread.guests[loop] = TrioGuest(loop)
     return guest
 
 
@@ -103,8 +122,10 @@ class TrioGuest(trio.abc.Instrument):
         self._nursery: trio.Nursery | None = None
         self._scope: Final = trio.CancelScope()
         self._descriptor: int | None = None
+        self._run_of_trio: object = None
         self._end: Final[asyncio.Future[None]] = loop.create_future()
         self._from_thread: Final[queue.SimpleQueue[Callable[[], object]]] = queue.SimpleQueue()
+        _leave_other_run()
         trio.lowlevel.start_guest_run(
             self._main,
             run_sync_soon_threadsafe=self._call_from_thread,
@@ -113,6 +134,7 @@ class TrioGuest(trio.abc.Instrument):
             host_uses_signal_set_wakeup_fd=True,
             instruments=[self],
         )
+        self._run_of_trio = getattr(_current_run, "runner", None)
         self._descriptor = self._watched()
         while not self._has_started():
             # The first ticks start `_main`. They do not wait.
@@ -128,9 +150,10 @@ class TrioGuest(trio.abc.Instrument):
         """Whether the trio run has ended."""
         return self._end.done()
 
-    def is_guest_of(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether a loop hosts this run."""
-        return self._loop is loop
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether the loop was closed before the run ended."""
+        return self._loop.is_closed()
 
     # --- calls from one loop to the other --------------------------------------------------------------------------
 
@@ -150,6 +173,7 @@ class TrioGuest(trio.abc.Instrument):
         """
         if self._nursery is None:
             raise RuntimeError("the trio run of this event loop has ended; it ends with the loop")
+        self._resume()
         scope = trio.CancelScope()
         values: list[T] = []
         failure: BaseException | None = None
@@ -179,6 +203,7 @@ class TrioGuest(trio.abc.Instrument):
             except asyncio.CancelledError as error:
                 # The trio task still needs its time, even if the asyncio task is cancelled again.
                 cancellation = error
+                self._resume()
                 scope.cancel()
         try:
             if failure is not None:
@@ -210,7 +235,7 @@ class TrioGuest(trio.abc.Instrument):
         me = trio.lowlevel.current_task()
         cancellation: list[trio.lowlevel.RaiseCancelT] = []
         task = self._loop.create_task(_awaited(function), context=contextvars.copy_context())
-        task.add_done_callback(lambda _: trio.lowlevel.reschedule(me))
+        task.add_done_callback(lambda _: self._call(trio.lowlevel.reschedule, me))
 
         def cancel(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
             if self._loop.is_closed():
@@ -324,6 +349,7 @@ class TrioGuest(trio.abc.Instrument):
             await asyncio.shield(self._end)
         except asyncio.CancelledError:
             while not self._end.done():
+                self._resume()
                 self._scope.cancel()
                 try:
                     await asyncio.shield(self._end)
@@ -337,16 +363,11 @@ class TrioGuest(trio.abc.Instrument):
             self._run_last_ticks()
 
     def end_after_loop(self) -> None:
-        """End a run that its loop has left behind: cancel all tasks, and run ticks until they have ended.
+        """End a run whose loop was closed before it: cancel all tasks, and run ticks until they have ended.
 
         Raises:
-            RuntimeError: The loop is not closed, or a task does not end without it.
+            RuntimeError: A task does not end without its loop.
         """
-        if not self._loop.is_closed():
-            raise RuntimeError(
-                "trio is a guest of another asyncio loop in this thread, which is not closed, and a thread can have only one"
-                " trio run: close the other loop, or use it for all calls"
-            )
         self._run_last_ticks()
         if not self._end.done():
             raise RuntimeError(
@@ -356,6 +377,7 @@ class TrioGuest(trio.abc.Instrument):
 
     def _run_last_ticks(self) -> None:
         """Cancel all tasks, and run ticks until the run has ended, without the loop."""
+        self._resume()
         self._is_ticking = True
         self._scope.cancel()
         for _ in range(_LAST_TICKS):
@@ -374,7 +396,7 @@ class TrioGuest(trio.abc.Instrument):
             self._loop.remove_reader(self._descriptor)
         self._descriptor = self._tick = self._nursery = None
         # The thread must not keep the loop.
-        _thread.guest = None
+        _thread.guests.pop(self._loop, None)
         try:
             result.unwrap()
         except BaseException as error:  # noqa: BLE001  # raised by the owner
@@ -392,6 +414,18 @@ class TrioGuest(trio.abc.Instrument):
         self._runnable_task = trio.lowlevel.current_task()
         while True:
             await trio.lowlevel.checkpoint()
+
+    # --- several loops of one thread -------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        """Make this run the current one of the thread. Another loop of the thread may have run meanwhile."""
+        if self._run_of_trio is not None and not self.ended:
+            _current_run.runner = self._run_of_trio
+
+    def _call(self, function: Callable[P, object], *arguments: P.args, **options: P.kwargs) -> None:
+        """Call a function of trio from a callback of the loop."""
+        self._resume()
+        function(*arguments, **options)
 
     # --- ticks -----------------------------------------------------------------------------------------------------
 
@@ -418,7 +452,7 @@ class TrioGuest(trio.abc.Instrument):
             function = self._from_thread.get_nowait()
         except queue.Empty:
             return  # called by `_run_last_ticks`
-        function()
+        self._call(function)
 
     def _wake(self) -> None:
         if self._soon is None and self._tick is not None and not self._is_ticking:
@@ -432,6 +466,7 @@ class TrioGuest(trio.abc.Instrument):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._resume()
         self._is_ticking = True
         try:
             for _ in range(_TICKS):
@@ -465,6 +500,12 @@ class TrioGuest(trio.abc.Instrument):
         except (NotImplementedError, OSError):
             return None  # the loop cannot wait for it: trio waits in its thread
         return descriptor
+
+
+def _leave_other_run() -> None:
+    """Let the thread start another run, if its present one is the guest of a loop that does not run now."""
+    if getattr(getattr(_current_run, "runner", None), "is_guest", False):
+        del _current_run.runner
 
 
 async def _awaited(function: Callable[[], Awaitable[T]]) -> T:
