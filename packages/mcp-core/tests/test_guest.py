@@ -416,3 +416,21 @@ def test_guests_of_two_loops_in_one_thread_run_in_turns(left_open: bool) -> None
     assert len(waiting) == (8 if left_open else 0)
     # Without a loop, the thread is free for a run of trio itself.
     assert trio.run(sleep) == "slept"
+
+
+def test_guest_run_cancelled_with_its_loop_raises_no_group() -> None:
+    started = asyncio.Event()
+
+    async def nursery() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            started.set()
+
+    async def main() -> list[asyncio.Task[None]]:
+        task = asyncio.create_task(current_guest().run(nursery))
+        await started.wait()
+        return [task]
+
+    # `asyncio.run` cancels the task and the whole run of trio at the same time.
+    (task,) = asyncio.run(main())
+    assert task.cancelled()

@@ -30,15 +30,16 @@ from mcp_client import (
     open_stream,
 )
 from mcp_client.testing import open_in_memory
+from mcp_core.errors import WrongAsyncLibrary
 from mcp_core.methods import PROMPTS_GET
 from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import REVISIONS, Revision
-from mcp_core.trio.async_library import WrongAsyncLibrary
 from mcp_core.trio.guest import current_guest
 from mcp_core.types import GetPromptRequestParams, GetPromptResult
 from mcp_server import Context, Depends, Server, serve_http, serve_stream
 from mcp_server.auth import AccessToken, ResourceServer
 from mcp_server.errors import RegistrationError
+from mcp_server.guards import ConcurrencyLimit, Rate, RateLimit, SizeLimit, TimeLimit
 from mcp_server.handlers.access import AccessRequest
 
 _SECONDS = 20
@@ -348,6 +349,59 @@ def test_middleware_on_asyncio_passes_requests_on(run: Run) -> None:
 
     run(main)
     assert seen.count("tools/call") == 2
+
+
+@pytest.mark.parametrize("guard", [TimeLimit(_SECONDS), ConcurrencyLimit(1), RateLimit(Rate(100)), SizeLimit()])
+def test_guard_on_asyncio_passes_requests_on(run: Run, guard: Middleware) -> None:
+    server = Server("shop", version="1.0", middleware=[guard])
+
+    @server.tool
+    async def tool() -> str:
+        return await on_asyncio()
+
+    async def main() -> None:
+        async with connected(server, REVISIONS["2025-11-25"]) as client:
+            assert (await client.call_tool("tool")).text == "default"
+
+    run(main)
+
+
+def test_time_limit_on_asyncio_cancels_function(run: Run) -> None:
+    server = Server("shop", version="1.0", middleware=[TimeLimit(0.01)])
+    ended: list[bool] = []
+
+    @server.tool
+    async def tool() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def main() -> None:
+        async with connected(server, REVISIONS["2025-11-25"]) as client:
+            with pytest.raises(ToolFailed, match=r"TimeLimit\.seconds"):
+                await client.call_tool("tool")
+
+    run(main)
+    assert ended == [True]
+
+
+@pytest.mark.parametrize("revision", REVISIONS.values(), ids=lambda revision: revision.name)
+def test_change_in_thread_of_asyncio_notifies_client(run: Run, revision: Revision) -> None:
+    server = Server("shop", version="1.0")
+    server.add_resource(lambda: "3 euros", "shop://tea", name="tea")
+
+    @server.tool
+    async def change() -> None:
+        # As in a view of a web framework that runs in a thread of asyncio.
+        await asyncio.to_thread(server.resource_updated, "shop://tea")
+
+    async def main() -> None:
+        async with connected(server, revision) as client, client.listen(uris=["shop://tea"]) as changes:
+            await client.call_tool("change")
+            assert (await anext(changes)).uri == "shop://tea"
+
+    run(main)
 
 
 def test_access_on_asyncio_decides(run: Run) -> None:

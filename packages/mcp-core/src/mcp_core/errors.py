@@ -21,6 +21,7 @@
      │   ├─ ProcessFailed               a child process did not start, or exited
      │   └─ HttpFailure                 an HTTP response that is not an MCP response
      │       └─ AccessDenied            401 or 403
+     ├─ WrongAsyncLibrary               a function needs an async library or an event loop that does not run here
      └─ AuthorizationError              no token was obtained; names every URL that was tried
          ├─ DiscoveryFailed             the authorization server was not found
          │   └─ UnsafeUrl               a URL from a peer points to a forbidden destination
@@ -88,6 +89,7 @@ __all__ = [
     "UnsupportedProtocolVersion",
     "UnsupportedType",
     "UrlElicitationRequired",
+    "WrongAsyncLibrary",
     "request_failed",
 ]
 
@@ -549,6 +551,13 @@ class InsufficientScope(AuthorizationError):
 
 class UnsupportedType(McpError):
     """A type has no JSON representation, or its annotation cannot be evaluated. The message says what to write instead."""
+
+
+class WrongAsyncLibrary(McpError, RuntimeError):
+    """A function was called where the async library or the event loop that it needs does not run. Nothing was done.
+
+    The message says how to call it.
+    """
 
 
 class MissingExtra(McpError, ModuleNotFoundError):

@@ -15,7 +15,7 @@ Spec: server/tools#security-considerations
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar, cast
 
 import trio
 
@@ -24,6 +24,7 @@ from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.json_text import write
 from mcp_core.limits.rates import Rate, Rates
 from mcp_core.middleware import Middleware
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.types import (
     CallToolRequestParams,
     CallToolResult,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.middleware import MiddlewareMessage, Proceed
+    from mcp_core.trio.async_library import AsyncLibrary
 
 __all__ = ["ConcurrencyLimit", "Rate", "RateLimit", "SizeLimit", "TimeLimit"]
 
@@ -56,10 +58,13 @@ class RateLimit(Middleware):
             named.
     """
 
+    async_library: ClassVar[AsyncLibrary | None] = "trio"
+
     def __init__(self, requests: Rate | None = None, tools: Mapping[str, Rate] | None = None) -> None:
         self._requests: Final = None if requests is None else Rates(requests)
         self._tools: Final = {name: Rates(rate) for name, rate in (tools or {}).items()}
 
+    @allow_asyncio
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Reject the request if it exceeds a rate."""
         if message.incoming:
@@ -94,11 +99,14 @@ class ConcurrencyLimit(Middleware):
         tools: Maximum calls of one tool, by tool name.
     """
 
+    async_library: ClassVar[AsyncLibrary | None] = "trio"
+
     def __init__(self, calls: int | None = None, tools: Mapping[str, int] | None = None) -> None:
         self._calls: Final = calls
         self._tools: Final = dict(tools or {})
         self._running: dict[tuple[str | None, str | None], int] = {}
 
+    @allow_asyncio
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Reject the call if too many calls are running."""
         tool = _tool(message) if message.incoming else None
@@ -141,6 +149,8 @@ class TimeLimit(Middleware):
         ValueError: A time is not greater than 0.
     """
 
+    async_library: ClassVar[AsyncLibrary | None] = "trio"
+
     def __init__(self, seconds: float | None = None, tools: Mapping[str, float] | None = None) -> None:
         self._seconds: Final = math.inf if seconds is None else seconds
         self._tools: Final = dict(tools or {})
@@ -148,6 +158,7 @@ class TimeLimit(Middleware):
             if not limit > 0:
                 raise ValueError(f"a time limit must be a number of seconds greater than 0, not {limit!r}")
 
+    @allow_asyncio
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Cancel the request when it exceeds its time."""
         if not message.incoming or message.method == "subscriptions/listen":
@@ -175,10 +186,13 @@ class SizeLimit(Middleware):
         output_bytes: Maximum size of the result, in bytes; `None` for no limit.
     """
 
+    async_library: ClassVar[AsyncLibrary | None] = "trio"
+
     def __init__(self, *, argument_bytes: int | None = None, output_bytes: int | None = None) -> None:
         self._arguments: Final = argument_bytes
         self._output: Final = output_bytes
 
+    @allow_asyncio
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Check the sizes of the arguments and of the result."""
         tool = _tool(message) if message.incoming else None

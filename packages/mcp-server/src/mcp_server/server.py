@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, Unpack, overload
 
 import attrs
-import trio
 
 from mcp_core.engine.server import ServerConnection
 from mcp_core.limits import SERVER_LIMITS, Limits
@@ -17,7 +16,7 @@ from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
 from mcp_core.middleware import Middleware
 from mcp_core.revisions import REVISIONS, Era, Revision
 from mcp_core.schema.annotations import Function as AnyFunction
-from mcp_core.trio.owner_task import OwnerTask
+from mcp_core.trio.owner_task import enterable_from_asyncio
 from mcp_core.types import (
     Implementation,
     PromptsCapability,
@@ -343,8 +342,7 @@ class Server:
     def resource_updated(self, uri: str) -> None:
         """Notify the subscribers of a resource that it has changed.
 
-        Does not wait for clients. Call it from any trio task, or from a function that trio runs in a worker thread.
-        From another thread, use `trio.from_thread.run_sync` with the trio token.
+        Does not wait for clients. Call it from any task or thread.
         """
         self._service.publish(NOTIFICATIONS_RESOURCES_UPDATED, ResourceUpdatedNotificationParams(uri=uri), uri)
 
@@ -608,8 +606,7 @@ class Server:
         share one lifespan, or if the endpoint is mounted in an application whose host does not send lifespan events to
         it. The lifespan starts once. Later blocks join it, and the first block waits for them when it ends.
         """
-        run = self._service.life.run
-        return run() if trio.lowlevel.in_trio_task() else OwnerTask(run, f"lifespan of {self.info.name}")
+        return enterable_from_asyncio(self._service.life.run, f"lifespan of {self.info.name}")
 
     def connection(self) -> ServerConnection:
         """Return a new engine for one connection, for use with a custom transport."""

@@ -169,11 +169,13 @@ class ServerService:
             _log.exception("notification handler failed: method=%s", event.method)
 
     def opened(self, _: Channel) -> None:
-        """Do nothing: a new session needs no preparation."""
+        """Prepare for a new session."""
+        self.changes.runs_here()
 
     def connected(self, target: NotificationTarget) -> None:
         """Start to send change notifications to a target."""
         self.changes.targets.add(target)
+        self.changes.runs_here()
 
     def disconnected(self, target: NotificationTarget) -> None:
         """Stop sending change notifications to a target."""

@@ -7,6 +7,7 @@ application awaits the library's coroutine methods from asyncio.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
@@ -15,20 +16,22 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, cast, over
 
 import trio
 
+from mcp_core.errors import WrongAsyncLibrary
 from mcp_core.trio.host_loop import host_of_trio
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
+    from types import CoroutineType
 
     from mcp_core.trio.host_loop import HostLoop
 
 __all__ = [
     "AsyncLibrary",
-    "WrongAsyncLibrary",
     "allow_asyncio",
     "asyncio_host",
     "call_in",
     "caller_library",
+    "check_asyncio",
     "enter_in",
     "is_coroutine_function",
     "library_of",
@@ -70,15 +73,14 @@ _NOTES: Final[Mapping[AsyncLibrary, str]] = {
 }
 """The notes for such exceptions, by the library on which the function ran."""
 
+_OPERATORS: Final[Mapping[str, str]] = {"__aenter__": "async with", "__aexit__": "async with", "__anext__": "async for"}
+"""The syntax that calls a method."""
+
 _CAUSES: Final = 10
 """How many exceptions of a chain of causes are examined."""
 
 F = TypeVar("F", bound=CoroutineFunction)
 T = TypeVar("T")
-
-
-class WrongAsyncLibrary(RuntimeError):
-    """A coroutine function needs another async library than the one that runs. The message names the remedy."""
 
 
 def is_coroutine_function(function: object) -> bool:
@@ -179,9 +181,51 @@ def allow_asyncio(function: F) -> F:
     def call(*arguments: object, **options: object) -> Awaitable[object]:
         if trio.lowlevel.in_trio_task():
             return function(*arguments, **options)
-        return _run(partial(function, *arguments, **options))
+        # An `async def` returns a `CoroutineType`, which has names.
+        coroutine = cast(
+            "CoroutineType[object, object, object]",
+            _run(partial(function, *arguments, **options), function.__qualname__),
+        )
+        # Python names it in its warning if it is not awaited, trio in its error if it is passed to `trio.run`.
+        coroutine.__name__, coroutine.__qualname__ = function.__name__, function.__qualname__
+        return coroutine
 
+    if sys.version_info >= (3, 12):
+        inspect.markcoroutinefunction(call)
     return cast("F", call)  # it has the same parameters, and returns a coroutine with the same result
+
+
+def check_asyncio(name: str) -> None:
+    """Check that an asyncio loop runs in this thread.
+
+    Args:
+        name: The qualified name of the function that needs it.
+
+    Raises:
+        WrongAsyncLibrary: No loop runs.
+    """
+    import asyncio  # lazy: it is slow to import
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise WrongAsyncLibrary(_without_loop(name)) from None
+
+
+def _without_loop(qualname: str) -> str:
+    """Return the message for a function that was called without an event loop."""
+    owner, _, name = qualname.rpartition(".")
+    what = f"'{_OPERATORS[name]}'" if name in _OPERATORS else qualname
+    if name.startswith("serve_"):
+        remedy = f"write asyncio.run({name}(server)) or trio.run({name}, server)"
+    elif name == "__call__":
+        what, remedy = owner, "a host of ASGI applications, such as uvicorn or hypercorn, calls it"
+    else:
+        remedy = (
+            "use it in a coroutine function that asyncio.run or trio.run runs; code without an event loop uses"
+            " mcp_client.blocking"
+        )
+    return f"{what} needs an event loop, but neither asyncio nor trio runs in this thread: {remedy}"
 
 
 async def _on_trio(function: Callable[[], Awaitable[T]]) -> T:
@@ -235,13 +279,14 @@ def _explain(error: BaseException, beginnings: tuple[str, ...], library: AsyncLi
         each = each.__cause__ or each.__context__
 
 
-async def _run(function: Callable[[], Awaitable[T]]) -> T:
+async def _run(call: Callable[[], Awaitable[T]], name: str) -> T:
     # The loop is looked up here: `asyncio.run(serve_stdio(server))` calls the function before the loop runs.
     if trio.lowlevel.in_trio_task():
-        return await function()
+        return await call()
+    check_asyncio(name)
     from mcp_core.trio.guest import current_guest  # lazy: asyncio is slow to import
 
-    return await current_guest().run(partial(_from_asyncio, function))
+    return await current_guest().run(partial(_from_asyncio, call))
 
 
 async def _from_asyncio(function: Callable[[], Awaitable[T]]) -> T:

@@ -186,10 +186,10 @@ class TrioGuest(trio.abc.Instrument):
             try:
                 with scope:
                     values.append(await function())
-            except trio.Cancelled:
-                raise  # of the whole run
-            except BaseException as error:  # noqa: BLE001  # raised in the asyncio task
-                failure = error
+            except BaseException as error:
+                if is_cancellation(error):
+                    raise  # of the whole run
+                failure = error  # raised in the asyncio task
             finally:
                 has_ended = True
                 if waiter is not None and not (waiter.done() or self._loop.is_closed()):

@@ -20,13 +20,15 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 import trio
 
+from mcp_core.errors import WrongAsyncLibrary
 from mcp_core.trio.async_library import allow_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import NoReturn
 
-__all__ = ["OwnerTask", "enterable_from_asyncio"]
+__all__ = ["AsyncOnly", "OwnerTask", "enterable_from_asyncio"]
 
 T = TypeVar("T")
 
@@ -43,7 +45,23 @@ def enterable_from_asyncio(
     return block() if trio.lowlevel.in_trio_task() else OwnerTask(block, name)
 
 
-class OwnerTask(AbstractAsyncContextManager[T], Generic[T]):
+class AsyncOnly:
+    """An asynchronous context manager that explains how to enter it to those who write `with` without `async`."""
+
+    if not TYPE_CHECKING:  # type checkers report `with` without `async`
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                "this context manager is asynchronous: write 'async with' in a coroutine function, or use"
+                " mcp_client.blocking for clients in code without an event loop"
+            )
+
+        def __exit__(self, *_: object) -> None:
+            # Python looks it up before it calls `__enter__`.
+            raise AssertionError("the block was not entered")
+
+
+class OwnerTask(AsyncOnly, AbstractAsyncContextManager[T], Generic[T]):
     """A context manager that runs another one in an owner task.
 
     It can be entered once. Leaving it again has no effect.
@@ -54,6 +72,7 @@ class OwnerTask(AbstractAsyncContextManager[T], Generic[T]):
 
     Raises:
         RuntimeError: On entering: it was entered before.
+        WrongAsyncLibrary: On leaving: another event loop runs it.
         Exception: On entering: the exceptions of entering the other context manager.
     """
 
@@ -66,6 +85,7 @@ class OwnerTask(AbstractAsyncContextManager[T], Generic[T]):
         self._ended: Final = trio.Event()
         self._values: list[T] = []
         self._is_used = False
+        self._token: trio.lowlevel.TrioToken | None = None
         self._error: BaseException | None = None
 
     @allow_asyncio
@@ -73,6 +93,7 @@ class OwnerTask(AbstractAsyncContextManager[T], Generic[T]):
         if self._is_used:
             raise RuntimeError(f"{self._name}: this context manager was entered before; make a new one")
         self._is_used = True
+        self._token = trio.lowlevel.current_trio_token()
         # The tasks of the block inherit the context variables of the caller, as those of a nursery do.
         trio.lowlevel.spawn_system_task(self._run, name=self._name, context=contextvars.copy_context())
         try:
@@ -91,6 +112,8 @@ class OwnerTask(AbstractAsyncContextManager[T], Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._token is not trio.lowlevel.current_trio_token() and not self._ended.is_set():
+            raise WrongAsyncLibrary(f"{self._name}: the block was entered in another event loop; leave it there")
         self._leave.set()
         with trio.CancelScope(shield=True):
             await self._ended.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
 
@@ -36,18 +37,27 @@ class ChangeNotifier:
         self.targets: Final[set[NotificationTarget]] = set()
         """The connected clients."""
         self._queue: Final = ChangeQueue(self.targets)
+        self._token: trio.lowlevel.TrioToken | None = None
         self.recorders: Final[WeakSet[ChangeRecorder]] = WeakSet()
         """Recorders of changes for clients that are not connected."""
 
+    def runs_here(self) -> None:
+        """Note that the server runs in this trio run, where changes of other threads are published."""
+        self._token = trio.lowlevel.current_trio_token()
+
     def publish(self, definition: NotificationMethod[object], params: object, key: str) -> None:
-        """Notify the subscribed clients of a change. `key`: as in `NotificationTarget.publish`."""
+        """Notify the subscribed clients of a change. Call it in any thread. `key`: as in `NotificationTarget.publish`."""
         if not (self.targets or self.recorders):
             return
         if trio.lowlevel.in_trio_run():
             self._publish(definition, params, key)
-        elif self.targets or _in_worker_thread():
+        elif _in_worker_thread():
             # A plain function in its worker thread. The connections belong to the trio thread.
             trio.from_thread.run_sync(self._publish, definition, params, key)
+        elif self._token is not None:
+            # Another thread of the application. It must not wait: the trio thread may be waiting for it.
+            with suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(self._publish, definition, params, key)
 
     def _publish(self, definition: NotificationMethod[object], params: object, key: str) -> None:
         params = self._middleware.outbound_notification(definition, params, None)
