@@ -30,6 +30,7 @@ from mcp_core.features.apps import (
     read_resource_meta,
     read_tool_meta,
 )
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.types import TextResourceContents
 from mcp_core.types.apps import APP_MIME_TYPE, UI_EXTENSION, AppResourceMeta
 
@@ -121,6 +122,7 @@ def _visible_to(party: str, tool: Tool) -> bool:
     return visibility is None or party in visibility
 
 
+@allow_asyncio
 async def read_app(
     client: Client, uri: str, *, listed: Resource | None = None, max_bytes: int = MAX_PAGE_BYTES
 ) -> AppPage:

@@ -25,6 +25,7 @@ from mcp_core.errors import ErrorCode, LimitExceeded, McpError, RequestFailed
 from mcp_core.limits.rates import Rate, Rates
 from mcp_core.methods import ROOTS_LIST, TOOLS_LIST
 from mcp_core.middleware import Middleware
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.types import (
     CallToolRequestParams,
     CreateMessageRequestParams,
@@ -108,6 +109,7 @@ class ToolFilter(Middleware):
             return False
         return self._allow is None or any(fnmatchcase(name, pattern) for pattern in self._allow)
 
+    @allow_asyncio
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Reject calls of denied tools with `NotAllowed`, and remove denied tools from lists."""
         if message.incoming:
@@ -152,6 +154,7 @@ class Consent(Middleware):
         self._root: Final = root
         self._threads: Final = WorkerThreads()
 
+    @allow_asyncio
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Request consent for one request, as the functions of this guard require."""
         params = message.params
@@ -244,6 +247,7 @@ class RateLimit(Middleware):
         self._tokens: Final = None if tokens is None else Rates(tokens)
         self._elicitations: Final = None if elicitations is None else Rates(elicitations)
 
+    @allow_asyncio
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Check the rate limits of one request."""
         params = message.params

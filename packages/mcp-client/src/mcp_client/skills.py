@@ -90,6 +90,7 @@ async def list_skills(client: Client) -> tuple[Skill, ...]:
     return tuple(skill for page in pages for skill in page.skills)
 
 
+@allow_asyncio
 async def get_skill(client: Client, uri: str) -> Skill:
     """Return the current entry of one skill.
 
@@ -140,6 +141,7 @@ def approval(origin: str, skill: Skill) -> str | None:
     return digest(orjson.dumps([origin, skill.uri, files]))
 
 
+@allow_asyncio
 async def load_skill(client: Client, skill: Skill, *, origin: str, dynamic: bool = False) -> LoadedSkill:
     """Load the `SKILL.md` of a skill and verify it against the entry. Call this when a model activates the skill.
 
@@ -211,6 +213,7 @@ class LoadedSkill:
             f"server.\n{self.text}\n{end}\n"
         )
 
+    @allow_asyncio
     async def read(self, reference: str) -> bytes:
         """Read a file of the skill and verify it against the entry. The file is fetched once and kept in memory.
 

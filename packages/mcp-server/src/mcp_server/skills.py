@@ -24,6 +24,7 @@ from mcp_core.conversion.converter import converter
 from mcp_core.errors import ErrorCode, RequestFailed, ResourceNotFound
 from mcp_core.methods import RESOURCES_DIRECTORY_READ, SKILLS_GET, SKILLS_LIST
 from mcp_core.revisions import R2026_07_28
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.types.skills import (
     SKILLS_EXTENSION,
     GetSkillRequestParams,
@@ -110,6 +111,7 @@ class Skills:
         self._take(_joined(self._tree, read_folder(folder, self._environment.limits), folder))
         self._folders.append(folder)
 
+    @allow_asyncio
     async def refresh(self) -> None:
         """Read all folders again, and notify clients of changes.
 

@@ -245,9 +245,12 @@ class Paste:
         check_plain(ask, "ask")
         self._ask: Final = _from_terminal if ask is None else ask
 
+    def receive(self, port: int | None = None) -> AbstractAsyncContextManager[Receiver]:
+        """Return a receiver that reads the redirect URL from the user."""
+        return enterable_from_asyncio(partial(self._receive, port), "redirect URI of a login")
+
     @asynccontextmanager
-    async def receive(self, port: int | None = None) -> AsyncIterator[Receiver]:
-        """Yield a receiver that reads the redirect URL from the user."""
+    async def _receive(self, port: int | None) -> AsyncIterator[Receiver]:
         yield _PastedRedirect(
             f"http://127.0.0.1:{_PASTE_PORT if port is None else port}/callback", self._show_message, self.prompt_user
         )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
+    from typing import NoReturn
 
     from mcp_client.blocking.thread import TrioThread
 
@@ -129,3 +130,15 @@ class BlockingContextManager(AbstractContextManager[B], Generic[T, B]):
         # The end of the thread has closed the connection. A forked process leaves a block that is still open in its parent.
         if self._thread is not None and not self._thread.is_over:
             self._thread.call(self._block.__aexit__, kind, error, traceback)
+
+    if not TYPE_CHECKING:  # type checkers report `async with`
+
+        async def __aenter__(self) -> NoReturn:
+            raise TypeError(
+                "this context manager blocks: write 'with', or use mcp_client.asyncio or mcp_client, whose connections are"
+                " entered with 'async with'"
+            )
+
+        async def __aexit__(self, *_: object) -> None:
+            # Python looks it up before it calls `__aenter__`.
+            raise AssertionError("the block was not entered")

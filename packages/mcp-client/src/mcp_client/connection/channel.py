@@ -46,6 +46,7 @@ from mcp_core.errors import (
     McpError,
     Phase,
     RequestTimeout,
+    WrongAsyncLibrary,
 )
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Message
 from mcp_core.methods import PING
@@ -204,6 +205,7 @@ class ClientChannel:
         """The response cache; `None` if no results are cached."""
         if caching is not None:
             self.listeners.subscribe(caching.notified)
+        self._token: Final = trio.lowlevel.current_trio_token()
         self._ended: ConnectionEnded | None = None
         self._over: Final = trio.Event()
 
@@ -287,6 +289,14 @@ class ClientChannel:
         again.__cause__ = self._ended.__cause__
         return again
 
+    def _check_loop(self) -> None:
+        """Raise `WrongAsyncLibrary` if another event loop than that of the connection runs."""
+        if self._token is not trio.lowlevel.current_trio_token() and self._ended is None:
+            raise WrongAsyncLibrary(
+                "the client was opened in another event loop, which still runs its connection: use a client in the loop"
+                " that opened it, or open one for each loop; mcp_client.blocking can be used from all threads and loops"
+            )
+
     # --- calling ---------------------------------------------------------------------------------------------------
 
     async def request(
@@ -323,7 +333,9 @@ class ClientChannel:
             LimitExceeded: The response exceeds a limit of the client.
             RequestTimeout: A deadline passed.
             TransportError: The connection ended, the client was closed, or the response was lost.
+            WrongAsyncLibrary: The connection belongs to another event loop.
         """
+        self._check_loop()
         params = options.put(params) if options.meta else params
         # A closed connection does not return cached results either.
         kept = definition.cacheable and self._ended is None and self.server.revision in definition.cacheable
@@ -430,7 +442,9 @@ class ClientChannel:
             LocalProtocolError: The notification must not be sent.
             TransportError: The connection ended, or the message was not delivered.
             RequestTimeout: A deadline of the transport passed.
+            WrongAsyncLibrary: The connection belongs to another event loop.
         """
+        self._check_loop()
         try:
             if self._ended is not None:
                 raise self.ended or self._ended

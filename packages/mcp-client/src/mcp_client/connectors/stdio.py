@@ -27,7 +27,7 @@ from mcp_core.errors import ConnectionEnded, ErrorContext, McpError, Phase
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.nursery import open_private_nursery
-from mcp_core.trio.owner_task import OwnerTask
+from mcp_core.trio.owner_task import AsyncOnly, OwnerTask
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ class ProcessRestart:
     """Returns an engine for the new process."""
 
 
-class Connector:
+class Connector(AsyncOnly):
     """A connection to open: an asynchronous context manager for the `Client`.
 
     Leaving the block closes the connection and ends all of its tasks and processes. `aclose` does the same, even while

@@ -118,6 +118,7 @@ class Member:
             self._trying.cancel()
         await self._idle.wait()
 
+    @allow_asyncio
     async def run(self) -> None:
         """Keep the connection open until this task is cancelled."""
         self._token = trio.lowlevel.current_trio_token()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict
 
 import attrs
@@ -22,10 +23,13 @@ import trio.testing
 
 from mcp_client.connectors.stdio import open_stream
 from mcp_core.errors import ConnectionEnded
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.nursery import open_private_nursery
+from mcp_core.trio.owner_task import enterable_from_asyncio
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
     from typing import Unpack
 
     from mcp_client.client import Client
@@ -199,16 +203,15 @@ def _pieces(data: bytes, split: int | random.Random | None) -> list[bytes]:
     return pieces
 
 
-@asynccontextmanager
-async def open_in_memory(
+def open_in_memory(
     serve: Serve,
     *,
     to_server: Faults = _NO_FAULTS,
     to_client: Faults = _NO_FAULTS,
     transcript: Transcript | None = None,
     **options: Unpack[Options],
-) -> AsyncIterator[Client]:
-    """Connect a client to a server in the same program, in memory.
+) -> AbstractAsyncContextManager[Client]:
+    """Connect a client to a server in the same program, in memory. On trio or on asyncio.
 
     Args:
         serve: Serves the given stream: `lambda stream: serve_stream(server, stream)`.
@@ -217,12 +220,20 @@ async def open_in_memory(
         transcript: Records the lines of both directions.
         **options: As for `mcp_client.open_stream`.
 
-    Yields:
-        The client. When the block ends, the server receives the end of its input, and has a second to end.
+    Returns:
+        An asynchronous context manager for the client. When the block ends, the server receives the end of its input, and has a second to end.
 
     Raises:
-        Exception: The exceptions of `open_stream` and of `serve`.
+        Exception: On entering or leaving: the exceptions of `open_stream` and of `serve`.
     """
+    make = partial(_opened_in_memory, serve, to_server, to_client, transcript, options)
+    return enterable_from_asyncio(make, "mcp_client in memory")
+
+
+@asynccontextmanager
+async def _opened_in_memory(
+    serve: Serve, to_server: Faults, to_client: Faults, transcript: Transcript | None, options: Options
+) -> AsyncIterator[Client]:
     ours, theirs = trio.testing.memory_stream_pair()
     stream: ByteStream = _FaultyStream(ours, to_server, to_client, transcript)
     failures: list[Exception] = []
@@ -268,6 +279,7 @@ class ScriptedPeer:
         """The byte stream, for direct access."""
         self._buffer = bytearray()
 
+    @allow_asyncio
     async def receive_line(self) -> bytes | None:
         """Return the next line of the client; `None` at the end of its stream."""
         while b"\n" not in self._buffer:
@@ -279,6 +291,7 @@ class ScriptedPeer:
         self._buffer = bytearray(rest)
         return line
 
+    @allow_asyncio
     async def receive(self, method: str | None = None) -> JsonObject:
         """Return the next message of the client.
 
@@ -294,18 +307,22 @@ class ScriptedPeer:
             raise AssertionError(f"expected {method or 'a message'}, not {message!r}")
         return message
 
+    @allow_asyncio
     async def send(self, *messages: JsonValue) -> None:
         """Send messages, each on a line of its own, in one write."""
         await self.send_bytes(b"".join(orjson.dumps(message) + b"\n" for message in messages))
 
+    @allow_asyncio
     async def send_bytes(self, data: bytes) -> None:
         """Send any bytes."""
         await self.stream.send_all(data)
 
+    @allow_asyncio
     async def answer(self, request: JsonObject, result: JsonValue) -> None:
         """Respond to a request with a result."""
         await self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
+    @allow_asyncio
     async def refuse(self, request: JsonObject, code: int, message: str = "no", data: JsonValue = None) -> None:
         """Respond to a request with an error."""
         error: JsonObject = {"code": code, "message": message}
@@ -313,6 +330,7 @@ class ScriptedPeer:
             error["data"] = data
         await self.send({"jsonrpc": "2.0", "id": request["id"], "error": error})
 
+    @allow_asyncio
     async def initialize(self, version: str = "2025-11-25", /, **capabilities: JsonValue) -> JsonObject:
         """Play a legacy server until the session is open. Return the client's `initialize` request.
 
@@ -333,6 +351,7 @@ class ScriptedPeer:
         await self.receive("notifications/initialized")
         return request
 
+    @allow_asyncio
     async def discover(self, version: str = "2026-07-28", /, **capabilities: JsonValue) -> JsonObject:
         """Play a modern server for `server/discover`. Return the client's request.
 
@@ -352,6 +371,7 @@ class ScriptedPeer:
         await self.answer(request, result)
         return request
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the connection."""
         await self.stream.aclose()
@@ -360,6 +380,7 @@ class ScriptedPeer:
 def scripted(script: Callable[[ScriptedPeer], Awaitable[object]]) -> Serve:
     """Return a server that runs `script`, and then reads without responding until the client has closed."""
 
+    @allow_asyncio
     async def serve(stream: _Stream) -> None:
         peer = ScriptedPeer(stream)
         try:
@@ -376,6 +397,7 @@ def scripted(script: Callable[[ScriptedPeer], Awaitable[object]]) -> Serve:
 def replayed(transcript: Transcript) -> Serve:
     """Return a server that repeats the server's lines of a transcript, each after as many client lines as recorded."""
 
+    @allow_asyncio
     async def follow(peer: ScriptedPeer) -> None:
         for direction, line in transcript.lines:
             if direction == "<":

@@ -15,6 +15,7 @@ from mcp_core.telemetry import (
     trace_context_of,
     with_trace_context,
 )
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.extras import extra
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Telemetry(Middleware):
         self._client_duration: Final = _histogram(meter, CLIENT_DURATION, "The time from a request to its response.")
         self._server_duration: Final = _histogram(meter, SERVER_DURATION, "The time to handle a request.")
 
+    @allow_asyncio
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
         """Record the span and the duration of a request."""
         from opentelemetry import context, propagate, trace  # lazy: an extra

@@ -18,6 +18,7 @@ import trio
 
 from mcp_core.oauth.access_token import AccessToken, InvalidToken, read_access_token
 from mcp_core.oauth.urls import check_browser_url
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.auth.fetch import OWN_NETWORKS, FetchRefused, fetch_json
 from mcp_server.auth.tokens import KnownTokens, TokensUnavailable, digest_of
 
@@ -81,6 +82,7 @@ class Introspection:
     def __repr__(self) -> str:
         return f"<Introspection at {self._endpoint}>"
 
+    @allow_asyncio
     async def verify(self, token: str) -> AccessToken:
         """Verify an access token, with a cached result if there is one.
 

@@ -20,6 +20,7 @@ from mcp_core.oauth.discovery import authorization_server_urls
 from mcp_core.oauth.metadata import check_issuer, read_authorization_server
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
 from mcp_core.oauth.urls import check_browser_url
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.auth.fetch import OWN_NETWORKS, FetchRefused, fetch_json, networks_named_by
 from mcp_server.auth.keys import JoseVerifier, PublicKey, choose, public_keys
 from mcp_server.auth.tokens import KnownTokens, TokensUnavailable, digest_of
@@ -90,6 +91,7 @@ class JwtTokens:
         self._verifier: Final = JoseVerifier()
         self._known: Final = KnownTokens(_KNOWN)
 
+    @allow_asyncio
     async def verify(self, token: str) -> AccessToken:
         """Verify an access token.
 

@@ -27,7 +27,7 @@ from mcp_core.oauth.protected_resource import (
     check_scopes,
 )
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS
-from mcp_core.trio.async_library import call_in
+from mcp_core.trio.async_library import allow_asyncio, call_in
 from mcp_server.auth.keys import JoseVerifier
 from mcp_server.auth.scopes import Scopes
 from mcp_server.auth.tokens import TokensUnavailable
@@ -117,6 +117,7 @@ class ResourceServer:
         document = orjson.dumps(self.protected.metadata.to_json())
         return dict.fromkeys(self.protected.metadata_paths, document)
 
+    @allow_asyncio
     async def authenticate(self, http: HttpRequest) -> Identity | AccessDenial:
         """Authenticate the sender of a request by the header fields."""
         try:

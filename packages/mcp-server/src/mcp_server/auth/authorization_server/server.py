@@ -12,6 +12,7 @@ from mcp_core.errors import UnsafeUrl
 from mcp_core.limits.rates import Rate
 from mcp_core.oauth.dpop_verification import NonceIssuer, ProofCheck
 from mcp_core.oauth.urls import parse_url
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.auth.authorization_server.app import PATHS, make_app
 from mcp_server.auth.authorization_server.clients.documents import Documents
 from mcp_server.auth.authorization_server.clients.registration import RegistrationPolicy
@@ -156,6 +157,7 @@ class AuthorizationServer:
 
         return both
 
+    @allow_asyncio
     async def serve(
         self,
         bind: str | Sequence[trio.SocketListener],

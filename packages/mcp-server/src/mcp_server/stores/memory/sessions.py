@@ -13,6 +13,7 @@ from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.http.event_log import EventLog
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.limits.memory_budget import MemoryBudget
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.stores.sessions import StoredEvent, StoredStream
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class MemoryStore:
     def __repr__(self) -> str:
         return f"<MemoryStore of {len(self._kept)} sessions>"
 
+    @allow_asyncio
     async def save(self, record: SessionRecord) -> None:
         """Store a session or replace its record. Remove the least recently used session if there are too many."""
         kept = self._find(record.id)
@@ -74,16 +76,19 @@ class MemoryStore:
             kept.record = record
             self._kept.move_to_end(record.id)
 
+    @allow_asyncio
     async def load(self, id: str) -> SessionRecord | None:
         """Return the record of a session, or `None` if the session does not exist."""
         kept = self._find(id)
         return None if kept is None else kept.record
 
+    @allow_asyncio
     async def delete(self, id: str) -> None:
         """Delete a session with its subscriptions and streams."""
         if self._find(id) is not None:
             self._drop(id)
 
+    @allow_asyncio
     async def subscribe(self, session: str, uri: str) -> None:
         """Add a resource to the subscriptions of a session."""
         kept = self._find(session)
@@ -92,17 +97,20 @@ class MemoryStore:
                 kept.subscriptions = set()
             kept.subscriptions.add(uri)
 
+    @allow_asyncio
     async def unsubscribe(self, session: str, uri: str) -> None:
         """Remove a resource from the subscriptions of a session."""
         kept = self._find(session)
         if kept is not None and kept.subscriptions is not None:
             kept.subscriptions.discard(uri)
 
+    @allow_asyncio
     async def subscriptions(self, session: str) -> frozenset[str]:
         """Return the URIs that a session is subscribed to."""
         kept = self._find(session)
         return frozenset() if kept is None else frozenset(kept.subscriptions or ())
 
+    @allow_asyncio
     async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
         """Begin a stream."""
         kept = self._find(session)
@@ -117,6 +125,7 @@ class MemoryStore:
                 self._settle(kept, before)
             kept.newest = max(kept.newest, stream)
 
+    @allow_asyncio
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         """Store events. Remove replayable events, the largest sessions first, if memory is short."""
         kept = self._find(session)
@@ -177,6 +186,7 @@ class MemoryStore:
             if event.number > last:
                 kept.log.append(event.stream, event.data, event.answers)
 
+    @allow_asyncio
     async def delivered(self, session: str, stream: int) -> None:
         """End a stream."""
         kept = self._find(session)
@@ -185,6 +195,7 @@ class MemoryStore:
             kept.log.delivered(stream)
             self._settle(kept, before)
 
+    @allow_asyncio
     async def streams(self, session: str) -> tuple[StoredStream, ...]:
         """Return the streams of a session, in the order of their numbers."""
         kept = self._find(session)
@@ -194,6 +205,7 @@ class MemoryStore:
         found.setdefault(kept.newest, StoredStream(kept.newest, 0))
         return tuple([found[stream] for stream in sorted(found)])
 
+    @allow_asyncio
     async def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
         """Return the events of a stream whose number is greater than `after`."""
         kept = self._find(session)
@@ -205,15 +217,18 @@ class MemoryStore:
     def record_notification(self, notification: PendingNotification) -> None:
         """Do nothing: the sessions themselves remember the change until the process ends."""
 
+    @allow_asyncio
     async def pending_notifications(self, session: str) -> tuple[PendingNotification, ...]:
         """Return no notifications: this store does not record any."""
         self._find(session)
         return ()
 
+    @allow_asyncio
     async def remove_notifications(self, session: str, notifications: Sequence[PendingNotification]) -> None:  # noqa: ARG002
         """Do nothing: this store does not record notifications."""
         self._find(session)
 
+    @allow_asyncio
     async def purge(self, used_before: float, now: float) -> int:
         """Delete the sessions that have not been used for too long, and return their number."""
         self._find("")
@@ -225,6 +240,7 @@ class MemoryStore:
             self._drop(id)
         return len(old)
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the store and delete its sessions."""
         self._closed = True

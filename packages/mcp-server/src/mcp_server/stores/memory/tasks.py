@@ -12,6 +12,7 @@ import trio
 from mcp_core.errors import LimitExceeded
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.limits.memory_budget import MemoryBudget, parsed_size
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.stores.tasks import TaskOrder, write_record
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class MemoryTaskStore:
     def __repr__(self) -> str:
         return f"<MemoryTaskStore of {len(self._kept)} tasks>"
 
+    @allow_asyncio
     async def create(self, record: TaskRecord) -> None:
         """Store a new task. Raises `LimitExceeded`."""
         self._check()
@@ -74,6 +76,7 @@ class MemoryTaskStore:
             heapq.heappush(self._ends, (record.state.expires_at, record.state.id))
             self._newest = max(self._newest, record.state.created_at)
 
+    @allow_asyncio
     async def save(self, record: TaskRecord) -> None:
         """Replace the record of a task. Raises `LimitExceeded`."""
         self._check()
@@ -89,12 +92,14 @@ class MemoryTaskStore:
         owner.size += size - kept.size
         kept.record, kept.size = record, size
 
+    @allow_asyncio
     async def load(self, id: str) -> TaskRecord | None:
         """Return the record of a task, or `None` if the task does not exist."""
         self._check()
         kept = self._kept.get(id)
         return None if kept is None else kept.record
 
+    @allow_asyncio
     async def delete(self, id: str) -> None:
         """Delete a task."""
         self._check()
@@ -108,6 +113,7 @@ class MemoryTaskStore:
         if not owner.tasks:
             del self._owners[kept.record.owner]
 
+    @allow_asyncio
     async def listed(self, owner: str, after: TaskOrder | None, count: int) -> tuple[TaskRecord, ...]:
         """Return the tasks of an owner, the oldest first."""
         self._check()
@@ -116,12 +122,14 @@ class MemoryTaskStore:
         later = [record for record in records if after is None or TaskOrder.of(record) > after]
         return tuple(sorted(later, key=TaskOrder.of)[:count])
 
+    @allow_asyncio
     async def unfinished(self) -> tuple[TaskRecord, ...]:
         """Return all tasks whose status can still change, the oldest first."""
         self._check()
         records = [kept.record for kept in self._kept.values() if not kept.record.state.terminal]
         return tuple(sorted(records, key=TaskOrder.of))
 
+    @allow_asyncio
     async def purge(self, expired_by: float, now: float) -> float | None:
         """Delete expired tasks, and return the time at which the next task expires."""
         self._check()
@@ -135,6 +143,7 @@ class MemoryTaskStore:
             await self.delete(id)
         return self._ends[0][0] if self._ends else None
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the store and delete its tasks."""
         self._closed = True

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.stores.sqlite.database import opened
 from mcp_server.stores.sqlite.tables import Tables
 from mcp_server.stores.sqlite.thread import StoreThread
@@ -87,46 +88,57 @@ class SqliteStore:
 
     # --- for the endpoint ------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def save(self, record: SessionRecord) -> None:
         """Store a session or replace its record. Remove the least recently used session if there are too many."""
         await self.thread.do(partial(self._tables.save, record))
 
+    @allow_asyncio
     async def load(self, id: str) -> SessionRecord | None:
         """Return the record of a session, or `None` if the session does not exist."""
         return await self.thread.do(partial(self._tables.load, id))
 
+    @allow_asyncio
     async def delete(self, id: str) -> None:
         """Delete a session with its subscriptions and streams."""
         await self.thread.do(partial(self._tables.delete, id))
 
+    @allow_asyncio
     async def subscribe(self, session: str, uri: str) -> None:
         """Add a resource to the subscriptions of a session."""
         await self.thread.do(partial(self._tables.subscribe, session, uri))
 
+    @allow_asyncio
     async def unsubscribe(self, session: str, uri: str) -> None:
         """Remove a resource from the subscriptions of a session."""
         await self.thread.do(partial(self._tables.unsubscribe, session, uri))
 
+    @allow_asyncio
     async def subscriptions(self, session: str) -> frozenset[str]:
         """Return the URIs that a session is subscribed to."""
         return await self.thread.do(partial(self._tables.subscriptions, session))
 
+    @allow_asyncio
     async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
         """Begin a stream."""
         await self.thread.do(partial(self._tables.begin, session, stream, tuple(pending)))
 
+    @allow_asyncio
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
         """Store events, all of them or none."""
         await self.thread.do(partial(self._tables.append, session, tuple(events)))
 
+    @allow_asyncio
     async def delivered(self, session: str, stream: int) -> None:
         """End a stream."""
         await self.thread.do(partial(self._tables.delivered, session, stream))
 
+    @allow_asyncio
     async def streams(self, session: str) -> tuple[StoredStream, ...]:
         """Return the streams of a session, in the order of their numbers."""
         return await self.thread.do(partial(self._tables.streams, session))
 
+    @allow_asyncio
     async def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
         """Return the events of a stream whose number is greater than `after`."""
         return await self.thread.do(partial(self._tables.events, session, stream, after))
@@ -150,18 +162,22 @@ class SqliteStore:
             self._recording_fails = True
             _log.error("changes cannot be recorded for sessions that are not in use: error=%s", error)
 
+    @allow_asyncio
     async def pending_notifications(self, session: str) -> tuple[PendingNotification, ...]:
         """Return the pending notifications of a session."""
         return await self.thread.do(partial(self._tables.pending, session))
 
+    @allow_asyncio
     async def remove_notifications(self, session: str, notifications: Sequence[PendingNotification]) -> None:
         """Remove pending notifications of a session."""
         await self.thread.do(partial(self._tables.remove, session, tuple(notifications)))
 
+    @allow_asyncio
     async def purge(self, used_before: float, now: float) -> int:
         """Delete the sessions that have not been used for too long, and return their number."""
         return await self.thread.do(partial(self._tables.purge, used_before, now))
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the store, after all earlier calls are completed."""
         await self.thread.aclose()

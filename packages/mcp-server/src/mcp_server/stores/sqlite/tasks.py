@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.stores.memory.tasks import check_task_bounds
 from mcp_server.stores.sqlite.database import opened
 from mcp_server.stores.sqlite.sessions import SqliteStore
@@ -52,14 +53,17 @@ class SqliteTaskStore:
     def __repr__(self) -> str:
         return f"<SqliteTaskStore {self._thread.path}>"
 
+    @allow_asyncio
     async def create(self, record: TaskRecord) -> None:
         """Store a new task. Raises `LimitExceeded`."""
         await self._thread.do(partial(self._create, record), closed=self._closed)
 
+    @allow_asyncio
     async def save(self, record: TaskRecord) -> None:
         """Replace the record of a task. Raises `LimitExceeded`."""
         await self._thread.do(partial(self._save, record), closed=self._closed)
 
+    @allow_asyncio
     async def load(self, id: str) -> TaskRecord | None:
         """Return the record of a task, or `None` if the task does not exist."""
         found = await self._thread.do(
@@ -67,25 +71,30 @@ class SqliteTaskStore:
         )
         return found[0] if found else None
 
+    @allow_asyncio
     async def delete(self, id: str) -> None:
         """Delete a task."""
         await self._thread.do(partial(self._execute, "DELETE FROM tasks WHERE id = ?", id), closed=self._closed)
 
+    @allow_asyncio
     async def listed(self, owner: str, after: TaskOrder | None, count: int) -> tuple[TaskRecord, ...]:
         """Return the tasks of an owner, the oldest first."""
         begin, id = (0.0, "") if after is None else (after.created_at, after.id)
         query = "SELECT record FROM tasks WHERE owner = ? AND (created_at, id) > (?, ?) ORDER BY created_at, id LIMIT ?"
         return await self._thread.do(partial(self._read, query, owner, begin, id, count), closed=self._closed)
 
+    @allow_asyncio
     async def unfinished(self) -> tuple[TaskRecord, ...]:
         """Return all tasks whose status can still change, the oldest first."""
         query = "SELECT record FROM tasks WHERE NOT over ORDER BY created_at, id"
         return await self._thread.do(partial(self._read, query), closed=self._closed)
 
+    @allow_asyncio
     async def purge(self, expired_by: float, now: float) -> float | None:
         """Delete expired tasks, and return the time at which the next task expires."""
         return await self._thread.do(partial(self._purge, expired_by, now), closed=self._closed)
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the store. A shared file stays open."""
         self._closed = True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_core.trio.async_library import check_asyncio
 from mcp_core.trio.guest import current_guest
 from mcp_server.asgi import COMPANION, SLOW_AFTER
 
@@ -44,8 +45,10 @@ async def serve_from_asyncio(app: Application, scope: Scope, receive: Receive, s
         send: The ASGI `send` of the host.
 
     Raises:
+        WrongAsyncLibrary: No event loop runs in this thread.
         BaseException: The exceptions of the application and of the host.
     """
+    check_asyncio(f"{type(app).__qualname__}.__call__")
     guest = current_guest()
     if scope["type"] != "http":
         await _serve_other(guest, app, scope, receive, send)

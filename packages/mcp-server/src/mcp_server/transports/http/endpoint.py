@@ -29,6 +29,7 @@ from mcp_core.jsonrpc.messages import Request
 from mcp_core.limits.memory_budget import MemoryCharge, parsed_size
 from mcp_core.methods import INITIALIZE, METHODS, SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.host_loop import host_of_trio
 from mcp_server.connection.authenticator import ANONYMOUS, Identity, rejected
 from mcp_server.connection.request_queue import PrincipalQueues
@@ -494,6 +495,7 @@ class HttpEndpoint:
 
     # --- shutdown --------------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def drain(self, grace: float) -> None:
         """Stop serving: reject new requests with 503, end notification streams, and let running calls finish.
 

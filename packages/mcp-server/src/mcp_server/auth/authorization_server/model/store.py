@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.auth.authorization_server.model import page_tables, tables
 from mcp_server.stores.sessions import StoreError
 from mcp_server.stores.sqlite.thread import StoreThread
@@ -53,6 +54,7 @@ class SqliteStore:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._thread.path}>"
 
+    @allow_asyncio
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function in the thread of the file, as one transaction. An exception rolls the transaction back.
 
@@ -65,6 +67,7 @@ class SqliteStore:
         """
         return await self._thread.do(partial(function, self._thread.connection))
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the file, after all earlier calls are completed."""
         await self._thread.aclose()

@@ -25,6 +25,7 @@ from mcp_core.oauth.records import ClientRecord
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
 from mcp_core.oauth.tokens import authenticate, choose_auth_method, read_token_response, secrets_of
 from mcp_core.oauth.urls import check_browser_url, with_query
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.auth.fetch import OWN_NETWORKS, FetchRefused, fetch, networks_named_by
 from mcp_server.auth.keys import JoseVerifier, choose, public_keys
 
@@ -105,6 +106,7 @@ class Delegation:
     def __repr__(self) -> str:
         return f"<Delegation {self.issuer}>"
 
+    @allow_asyncio
     async def start(self, start: FlowStart, *, redirect_uri: str, force_login: bool) -> str:
         """Return the URL of the provider that the browser is redirected to.
 
@@ -138,6 +140,7 @@ class Delegation:
         except UnsafeUrl as unsafe:
             raise DelegationFailed(unsafe.message) from unsafe
 
+    @allow_asyncio
     async def finish(
         self,
         flow: AuthorizationFlow,

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
+from mcp_core.trio.async_library import allow_asyncio
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
@@ -124,6 +126,7 @@ class PasswordUsers:
         self._hashes: Final = dict(hashes)
         self._passwords: Final = _Passwords()
 
+    @allow_asyncio
     async def verify(self, name: str, password: str) -> str | None:
         """Check a name and a password, and return the subject or `None`."""
         return name if await self._passwords.fit(password, self._hashes.get(name)) else None
@@ -140,6 +143,7 @@ class StoredUsers:
         self._store: Final = store
         self._passwords: Final = _Passwords()
 
+    @allow_asyncio
     async def put(self, name: str, password: str) -> None:
         """Add a user, or change the password of a user.
 
@@ -151,6 +155,7 @@ class StoredUsers:
             lambda connection: connection.execute("INSERT OR REPLACE INTO page_users VALUES (?, ?)", (name, kept))
         )
 
+    @allow_asyncio
     async def remove(self, name: str) -> bool:
         """Remove a user, and end the user's browser sessions. Issued tokens stay valid until they expire.
 
@@ -165,6 +170,7 @@ class StoredUsers:
 
         return await self._store.run(delete)
 
+    @allow_asyncio
     async def verify(self, name: str, password: str) -> str | None:
         """Check a name and a password, and return the subject or `None`."""
 
