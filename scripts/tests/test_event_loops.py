@@ -429,7 +429,7 @@ def test_connection_left_in_loop_of_other_thread_raises_error(connector: Connect
 def test_client_in_second_loop_of_thread_raises_error(connector: Connector) -> None:
     with asyncio.Runner() as first:
         client = first.run(connector.__aenter__())
-        with pytest.raises(WrongAsyncLibrary, match="for an earlier event loop"):
+        with pytest.raises(WrongAsyncLibrary, match="opened in another event loop"):
             asyncio.run(_ask(client))
         first.run(_ask(client))
 
