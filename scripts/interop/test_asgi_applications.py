@@ -194,10 +194,23 @@ def application(request: pytest.FixtureRequest) -> Application:
 async def served(folder: Path, application: Application) -> AsyncIterator[str]:
     """Serve the application during the block. Yield its URL. Then stop the host with SIGTERM."""
     (folder / "hosted.py").write_text(SERVER.replace("PATH", repr(application.own_path)) + application.text)
+    async with hosted(folder, application.host, "hosted:app") as address:
+        yield f"{address}{application.path}"
+
+
+@asynccontextmanager
+async def hosted(folder: Path, host: str, application: str) -> AsyncIterator[str]:
+    """Run a host during the block. Yield its address, as a URL without a path. Then stop the host with SIGTERM.
+
+    Args:
+        folder: The folder of the application.
+        host: The name of the host.
+        application: The module and the name of the application.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    program, *options = HOSTS[application.host]
-    command = [str(Path(sys.executable).parent / program), *(each.format(port=port) for each in options), "hosted:app"]
+    program, *options = HOSTS[host]
+    command = [str(Path(sys.executable).parent / program), *(each.format(port=port) for each in options), application]
     log = folder / "log"
     with trio.fail_after(SECONDS), log.open("wb") as output:
         environment = {**os.environ, "PYTHONPATH": str(folder)}
@@ -210,7 +223,7 @@ async def served(folder: Path, application: Application) -> AsyncIterator[str]:
                 except OSError:
                     assert process.poll() is None, log.read_text()
                     await trio.sleep(0.05)
-            yield f"http://127.0.0.1:{port}{application.path}"
+            yield f"http://127.0.0.1:{port}"
             process.send_signal(signal.SIGTERM)
             await process.wait()
         finally:
