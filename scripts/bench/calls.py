@@ -1,8 +1,8 @@
 """The benchmark of calls: this project and the official SDK on the same machine, in turns.
 
-        nox -s bench                      all parts, some minutes
-        nox -s bench -- --quick           a quick estimate
-    nox -s bench -- --only server     server, client, start, import, http, http-client
+    nox -s bench                      all parts, some minutes
+    nox -s bench -- --quick           a quick estimate
+    nox -s bench -- --only server     server, client, start, import, http, http-client, client-forms
 
 Both sides do the same work: a raw peer, the same for both, sends or responds, and the CPU time of the measured process
 is read from the system. Repetitions are interleaved, so that load of the machine affects both; the median of each is
@@ -210,9 +210,10 @@ def start(side: str) -> tuple[float, float]:
         process.close()
 
 
-def client(side: str, revision: str, at_once: int, number: int) -> float:
-    """Return CPU microseconds of the client per call."""
-    command = [sys.executable, str(PROGRAMS / f"client_{side}.py"), revision, str(number), str(at_once)]
+def client(side: str, revision: str, at_once: int, number: int, program: tuple[str, ...] = ()) -> float:
+    """Return CPU microseconds of the client per call. The arguments are those of `http_calls.client`."""
+    name, *first = program or (f"client_{side}.py",)
+    command = [sys.executable, str(PROGRAMS / name), *first, revision, str(number), str(at_once)]
     peer = [sys.executable, str(PROGRAMS / "peer.py")]
     done = subprocess.run([*command, *peer], check=True, capture_output=True, text=True)
     figures: dict[str, float] = json.loads(done.stdout)
@@ -227,14 +228,22 @@ def importing(side: str) -> float:
     return float(done.stdout) * 1e3
 
 
-def compare(title: str, unit: str, goal: float | None, repetitions: int, measure: Callable[[str], float]) -> Figure:
-    """Return the medians of both sides, measured in turns."""
-    values: dict[str, list[float]] = {side: [] for side in SIDES}
+def in_turns(
+    title: str, sides: tuple[str, ...], repetitions: int, measure: Callable[[str], float]
+) -> Mapping[str, list[float]]:
+    """Measure the sides in turns. Return the values of each, in the order of the sides."""
+    values: dict[str, list[float]] = {side: [] for side in sides}
     for number in range(repetitions):
-        for side in SIDES if number % 2 == 0 else reversed(SIDES):
+        for side in sides if number % 2 == 0 else reversed(sides):
             print(f"\r  {title}: round {number + 1} of {repetitions}, {side}   ", end="", file=sys.stderr, flush=True)
             values[side].append(measure(side))
     print("\r" + " " * 100 + "\r", end="", file=sys.stderr, flush=True)
+    return values
+
+
+def compare(title: str, unit: str, goal: float | None, repetitions: int, measure: Callable[[str], float]) -> Figure:
+    """Return the medians of both sides, measured in turns."""
+    values = in_turns(title, SIDES, repetitions, measure)
     figure = Figure(title, unit, statistics.median(values["ours"]), statistics.median(values["official"]), goal)
     show(figure)
     return figure
@@ -338,6 +347,46 @@ def http_client(repetitions: int, number: int) -> None:
             compare(title, "us", goal, repetitions, lambda s, r=revision, n=at_once: bench_http.client(s, r, n, number))  # type: ignore[misc]  # bound now
 
 
+FORMS: Mapping[str, tuple[str, ...]] = {
+    "ours": (),
+    "asyncio": ("client_asyncio.py", "asyncio"),
+    "uvloop": ("client_asyncio.py", "uvloop"),
+    "blocking": ("client_blocking.py",),
+    "official": (),
+}
+"""The forms of the client, and the official SDK, each with its program and the first arguments; empty for that of the side."""
+
+FORM_GOALS = (1.6, 0.5)
+"""The highest CPU time on asyncio with 16 in flight, as a multiple of that on trio and of that of the official SDK."""
+
+
+def client_forms(repetitions: int, number: int) -> None:
+    """Measure the client on trio, on asyncio and without a loop, beside the official SDK."""
+    print(f"{'':<44} {'trio':>9} {'asyncio':>9} {'uvloop':>9} {'blocking':>9} {'official':>9}")
+    for transport, measured in (("stdio", client), ("HTTP", bench_http.client)):
+        for at_once in (1, 16):
+            title = f"{transport} client CPU, {at_once} in flight, {MODERN}"
+            some = partial(_form, measured, at_once, number)
+            values = in_turns(title, tuple(FORMS), min(repetitions, HTTP_REPETITIONS), some)
+            found = {form: statistics.median(each) for form, each in values.items()}
+            row = " ".join(f"{each:>9.1f}" for each in found.values())
+            of_trio, of_official = found["asyncio"] / found["ours"], found["asyncio"] / found["official"]
+            verdict = ""
+            if at_once == 16:
+                reached = of_trio <= FORM_GOALS[0] and of_official < FORM_GOALS[1]
+                verdict = f"  goals {FORM_GOALS[0]:g} and {FORM_GOALS[1]:g}: {'reached' if reached else 'MISSED'}"
+            print(
+                f"{title:<44} {row} us, asyncio {of_trio:.2f} of trio, {of_official:.2f} of official{verdict}",
+                flush=True,
+            )
+
+
+def _form(
+    measured: Callable[[str, str, int, int, tuple[str, ...]], float], at_once: int, number: int, form: str
+) -> float:
+    return measured(form, MODERN, at_once, number, FORMS[form])
+
+
 PARTS: Mapping[str, Callable[[int, int], None]] = {
     "server": over_stdio,
     "client": client_over_stdio,
@@ -345,6 +394,7 @@ PARTS: Mapping[str, Callable[[int, int], None]] = {
     "import": imports,
     "http": http,
     "http-client": http_client,
+    "client-forms": client_forms,
 }
 """The parts of the benchmark: each takes the numbers of repetitions and of calls."""
 

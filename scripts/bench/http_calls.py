@@ -294,13 +294,21 @@ def floor(host: str, at_once: int, number: int) -> float:
         program.close()
 
 
-def client(side: str, revision: str, at_once: int, number: int) -> float:
-    """Return CPU microseconds of the client per call."""
+def client(side: str, revision: str, at_once: int, number: int, program: tuple[str, ...] = ()) -> float:
+    """Return CPU microseconds of the client per call.
+
+    Args:
+        side: `ours` or `official`.
+        revision: The revision.
+        at_once: The number of calls in flight.
+        number: The number of calls.
+        program: The program of the client with its first arguments; empty for that of the side.
+    """
     peer = Program("http_peer.py")
     try:
         url = f"http://127.0.0.1:{peer.port}/mcp"
-        program = str(PROGRAMS / f"http_client_{side}.py")
-        command = [sys.executable, program, revision, str(number), str(at_once), url]
+        name, *first = program or (f"http_client_{side}.py",)
+        command = [sys.executable, str(PROGRAMS / name), *first, revision, str(number), str(at_once), url]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         figures: dict[str, float] = json.loads(done.stdout)
         return figures["cpu"]
