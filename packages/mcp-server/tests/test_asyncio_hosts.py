@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 import trio
 from asyncio_hosts import HOSTS
 
-from mcp_client import ElicitationAccepted, Handlers, open_http
+from mcp_client import Change, ElicitationAccepted, Handlers, open_http
 from mcp_core.errors import McpError
-from mcp_core.revisions import REVISIONS, Era, Revision
+from mcp_core.revisions import R2024_11_05, R2025_11_25, R2026_07_28, REVISIONS, Era, Revision
 
 _APP = """
 import attrs
@@ -198,3 +199,24 @@ async def test_host_many_calls_at_once_each_return(tmp_path: Path, host: str) ->
             for number in range(64):
                 nursery.start_soon(call, str(number))
     assert sorted(texts, key=int) == [str(number) for number in range(64)]
+
+
+@pytest.mark.parametrize("host", [name for name in HOSTS if name.startswith("uvicorn")])
+@pytest.mark.parametrize("revision", [R2024_11_05, R2025_11_25, R2026_07_28], ids=str)
+async def test_uvicorn_stopped_by_signal_ends_streams(tmp_path: Path, host: str, revision: Revision) -> None:
+    program = _APP.replace("server.asgi()", "server.asgi(legacy_sse=True)")
+    changes: list[Change] = []
+    async with trio.open_nursery() as nursery:
+
+        async def listen(url: str, *, task_status: trio.TaskStatus[None]) -> None:
+            # The connection may be closed by the server after the end of the stream.
+            with contextlib.suppress(McpError):
+                async with open_http(url, revisions=[revision]) as client, client.listen(tools=True) as found:
+                    task_status.started()
+                    changes.extend([change async for change in found])
+
+        # Without a time limit: uvicorn waits for the streams.
+        async with served(tmp_path, host, program=program) as url:
+            await nursery.start(listen, url.replace("/mcp", "/sse") if revision.http_sse else url)
+        nursery.cancel_scope.cancel()
+    assert changes == []

@@ -9,6 +9,7 @@ sent after the task has ended, by the asyncio task of the host.
 from __future__ import annotations
 
 import asyncio
+import signal
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mcp_core.trio.guest import TrioGuest
     from mcp_server.asgi import Application, BackgroundTask, Message, Receive, Scope, Send
 
-__all__ = ["serve_from_asyncio"]
+__all__ = ["serve_from_asyncio", "stop_flag"]
 
 _LAST: Final = frozenset({"lifespan.startup.failed", "lifespan.shutdown.complete", "lifespan.shutdown.failed"})
 """Messages after which a lifespan ends. They are sent when the trio task has ended, because Hypercorn cancels the lifespan
@@ -55,6 +56,18 @@ async def serve_from_asyncio(app: Application, scope: Scope, receive: Receive, s
         return
     exchange = _Exchange(guest, await receive(), receive, send)
     await exchange.serve(app, scope)
+
+
+def stop_flag() -> Callable[[], bool] | None:
+    """Return a function that tells whether uvicorn has been told to stop; `None` under other hosts.
+
+    uvicorn first waits for open connections, without an event for the application, and then sends the lifespan event. Its
+    server object, which handles the signals, has the documented attribute `should_exit`.
+    """
+    server: object = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    if not any(each.__module__.partition(".")[0] == "uvicorn" for each in type(server).__mro__):
+        return None
+    return lambda: getattr(server, "should_exit", False) is True
 
 
 async def _serve_other(guest: TrioGuest, app: Application, scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,6 +12,7 @@ Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-htt
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -84,6 +85,9 @@ _GRACE: Final = 10.0
 _LAST: Final = 1.0
 """Time for cancelled handlers to end, in seconds."""
 
+_HOST_POLL: Final = 0.2
+"""Seconds between two looks whether an asyncio host stops, while streams are open. uvicorn itself looks each 0.1 s."""
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Template:
@@ -148,6 +152,7 @@ class HttpEndpoint:
         self.bound_streams(limits.connections)
         self._starting: trio.Event | None = None
         self._draining = False
+        self._is_watching_host = False
         self._idle = trio.Event()
         self._pair: Final = pair
         self._routes: Final[dict[str, _Route]] = {normal(path): self._serve}
@@ -211,10 +216,34 @@ class HttpEndpoint:
                 setting="Limits.connections",
             )
         self._streams += 1
+        self._watch_host()
         try:
             yield
         finally:
             self._streams -= 1
+
+    def _watch_host(self) -> None:
+        """Begin to drain when a signal stops an asyncio host: uvicorn sends no event before all streams have ended."""
+        host = host_of_trio()
+        if host is None or self._is_watching_host or self._draining:
+            return
+        from mcp_server.transports.http.asyncio_host import stop_flag  # lazy: for hosts on asyncio only
+
+        is_stopping = stop_flag()
+        if is_stopping is not None:
+            self._is_watching_host = True
+            host.start_soon(partial(self._drain_when, is_stopping))
+
+    async def _drain_when(self, is_stopping: Callable[[], bool]) -> None:
+        try:
+            while not is_stopping():
+                if not self._streams:
+                    return
+                await trio.sleep(_HOST_POLL)
+        finally:
+            self._is_watching_host = False
+        # The host limits the time for running calls, or the lifespan does.
+        await self.drain(math.inf)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, as an ASGI 3.0 application. The host can run on trio or on asyncio.
