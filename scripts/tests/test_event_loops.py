@@ -63,7 +63,7 @@ Found: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]  # any pa
 
 @allow_asyncio
 async def _decorated() -> None:
-    """A function to compare others with."""
+    """Do nothing."""
 
 
 def _needs_loop(value: object) -> bool:
@@ -115,7 +115,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @attrs.frozen
-class World:
+class Example:
     """A server and its client, in a handler of the server."""
 
     client: Client
@@ -149,8 +149,8 @@ def _stream() -> trio.abc.Stream:
     return ours
 
 
-def _skills(world: World) -> Skills:
-    folder = world.folder / "greeting"
+def _skills(example: Example) -> Skills:
+    folder = example.folder / "greeting"
     folder.mkdir()
     (folder / "SKILL.md").write_text("---\nname: greeting\ndescription: Greets.\n---\n")
     skills = Skills(Server("shop", version="1.0"))
@@ -158,60 +158,60 @@ def _skills(world: World) -> Skills:
     return skills
 
 
-CALLS: dict[str, Callable[[World], Awaitable[object]]] = {
-    "mcp_client.Client.listen": lambda world: _enter(world.client.listen(tools=True)),
-    "mcp_client.Connector.run": lambda world: open_stream(_stream()).run(),
-    "mcp_client.auth.Paste.receive": lambda world: _enter(Paste().receive()),
-    "mcp_client.auth.SystemBrowser.receive": lambda world: _enter(SystemBrowser().receive()),
-    "mcp_client.auth.MemoryStore.lock": lambda world: _enter(MemoryStore().lock("https://mcp.example")),
-    "mcp_client.auth.stores.FileStore.lock": lambda world: _enter(
-        FileStore(world.folder / "tokens", passphrase="secret").lock("https://mcp.example")
+CALLS: dict[str, Callable[[Example], Awaitable[object]]] = {
+    "mcp_client.Client.listen": lambda example: _enter(example.client.listen(tools=True)),
+    "mcp_client.Connector.run": lambda example: open_stream(_stream()).run(),
+    "mcp_client.auth.Paste.receive": lambda example: _enter(Paste().receive()),
+    "mcp_client.auth.SystemBrowser.receive": lambda example: _enter(SystemBrowser().receive()),
+    "mcp_client.auth.MemoryStore.lock": lambda example: _enter(MemoryStore().lock("https://mcp.example")),
+    "mcp_client.auth.stores.FileStore.lock": lambda example: _enter(
+        FileStore(example.folder / "tokens", passphrase="secret").lock("https://mcp.example")
     ),
-    "mcp_client.auth.stores.KeyringStore.lock": lambda world: _enter(KeyringStore().lock("https://mcp.example")),
-    "mcp_client.group.open_group": lambda world: _enter(open_group({})),
-    "mcp_client.open_http": lambda world: _enter(open_http("http://127.0.0.1:1/mcp")),
-    "mcp_client.open_stdio": lambda world: _enter(open_stdio([sys.executable, "-c", ""])),
-    "mcp_client.open_stream": lambda world: _enter(open_stream(_stream())),
-    "mcp_client.testing.open_in_memory": lambda world: _enter(open_in_memory(partial(serve_stream, world.server))),
-    "mcp_server.Context.debug": lambda world: world.context.debug("said"),
-    "mcp_server.Context.error": lambda world: world.context.error("said"),
-    "mcp_server.Context.info": lambda world: world.context.info("said"),
-    "mcp_server.Context.once": lambda world: world.context.once("key", lambda: 1),
-    "mcp_server.Context.warning": lambda world: world.context.warning("said"),
-    "mcp_server.Server.running": lambda world: _enter(world.server.running()),
-    "mcp_server.transports.HttpEndpoint.__call__": lambda world: world.server.asgi()(
+    "mcp_client.auth.stores.KeyringStore.lock": lambda example: _enter(KeyringStore().lock("https://mcp.example")),
+    "mcp_client.group.open_group": lambda example: _enter(open_group({})),
+    "mcp_client.open_http": lambda example: _enter(open_http("http://127.0.0.1:1/mcp")),
+    "mcp_client.open_stdio": lambda example: _enter(open_stdio([sys.executable, "-c", ""])),
+    "mcp_client.open_stream": lambda example: _enter(open_stream(_stream())),
+    "mcp_client.testing.open_in_memory": lambda example: _enter(open_in_memory(partial(serve_stream, example.server))),
+    "mcp_server.Context.debug": lambda example: example.context.debug("said"),
+    "mcp_server.Context.error": lambda example: example.context.error("said"),
+    "mcp_server.Context.info": lambda example: example.context.info("said"),
+    "mcp_server.Context.once": lambda example: example.context.once("key", lambda: 1),
+    "mcp_server.Context.warning": lambda example: example.context.warning("said"),
+    "mcp_server.Server.running": lambda example: _enter(example.server.running()),
+    "mcp_server.transports.HttpEndpoint.__call__": lambda example: example.server.asgi()(
         {"type": "http", "path": "/none"}, _nothing, _ignore
     ),
 }
 """How to call each of them."""
 
-DECORATED: dict[str, Callable[[World], Awaitable[object]]] = {
-    "FileStore": lambda world: FileStore(world.folder / "tokens", passphrase="secret").load_tokens(
+DECORATED: dict[str, Callable[[Example], Awaitable[object]]] = {
+    "FileStore": lambda example: FileStore(example.folder / "tokens", passphrase="secret").load_tokens(
         "https://mcp.example"
     ),
-    "MemoryStore": lambda world: MemoryStore().load_tokens("https://mcp.example"),
-    "SqliteStore": lambda world: SqliteStore(world.folder / "sessions").load("id"),
-    "SqliteTaskStore": lambda world: SqliteTaskStore(world.folder / "tasks").load("id"),
-    "MemoryTaskStore": lambda world: MemoryTaskStore().load("id"),
-    "StoredUsers": lambda world: StoredUsers(AuthorizationStore(world.folder / "users")).verify("ada", "secret"),
-    "Skills": lambda world: _skills(world).refresh(),
-    "drain": lambda world: world.server.asgi().drain(0),
-    "ask_client": lambda world: SystemBrowser().ask_client("https://auth.example", "none"),
-    "get_skill": lambda world: get_skill(world.client, _SKILL.uri),
-    "list_skills": lambda world: list_skills(world.client),
-    "load_skill": lambda world: load_skill(world.client, _SKILL, origin="here", dynamic=True),
-    "read_directory": lambda world: read_directory(world.client, "skill://none"),
-    "read_app": lambda world: read_app(world.client, "ui://none"),
-    "request_as_task": lambda world: request_as_task(world.context, ELICITATION_CREATE, _FORM),
-    "LoadedSkill": lambda world: LoadedSkill(world.client, _SKILL, "here").read("other.md"),
-    "list_tools": lambda world: world.client.list_tools(),
-    "ping": lambda world: world.client.ping(),
-    "progress": lambda world: world.context.progress(1),
+    "MemoryStore": lambda example: MemoryStore().load_tokens("https://mcp.example"),
+    "SqliteStore": lambda example: SqliteStore(example.folder / "sessions").load("id"),
+    "SqliteTaskStore": lambda example: SqliteTaskStore(example.folder / "tasks").load("id"),
+    "MemoryTaskStore": lambda example: MemoryTaskStore().load("id"),
+    "StoredUsers": lambda example: StoredUsers(AuthorizationStore(example.folder / "users")).verify("ada", "secret"),
+    "Skills": lambda example: _skills(example).refresh(),
+    "drain": lambda example: example.server.asgi().drain(0),
+    "ask_client": lambda example: SystemBrowser().ask_client("https://auth.example", "none"),
+    "get_skill": lambda example: get_skill(example.client, _SKILL.uri),
+    "list_skills": lambda example: list_skills(example.client),
+    "load_skill": lambda example: load_skill(example.client, _SKILL, origin="here", dynamic=True),
+    "read_directory": lambda example: read_directory(example.client, "skill://none"),
+    "read_app": lambda example: read_app(example.client, "ui://none"),
+    "request_as_task": lambda example: request_as_task(example.context, ELICITATION_CREATE, _FORM),
+    "LoadedSkill": lambda example: LoadedSkill(example.client, _SKILL, "here").read("other.md"),
+    "list_tools": lambda example: example.client.list_tools(),
+    "ping": lambda example: example.client.ping(),
+    "progress": lambda example: example.context.progress(1),
 }
 """Calls of some decorated functions."""
 
 
-async def _use(folder: Path, use: Callable[[World], Awaitable[None]]) -> None:
+async def _use(folder: Path, use: Callable[[Example], Awaitable[None]]) -> None:
     """Call a function in a handler of a server, on the library that runs."""
     server = Server("shop", version="1.0")
     results: list[Exception | None] = []
@@ -219,7 +219,7 @@ async def _use(folder: Path, use: Callable[[World], Awaitable[None]]) -> None:
     @server.tool
     async def handler(context: Context) -> None:
         try:
-            await use(World(client, context, server, folder))
+            await use(Example(client, context, server, folder))
             results.append(None)
         except Exception as error:  # noqa: BLE001  # raised below
             results.append(error)
@@ -252,9 +252,9 @@ def test_functions_that_need_event_loop_are_decorated_or_called_below() -> None:
 @pytest.mark.parametrize("library", ["trio", "asyncio"])
 @pytest.mark.parametrize("name", [*CALLS, *DECORATED])
 def test_function_with_event_loop_works(tmp_path: Path, name: str, library: str) -> None:
-    async def use(world: World) -> None:
+    async def use(example: Example) -> None:
         try:
-            await {**CALLS, **DECORATED}[name](world)
+            await {**CALLS, **DECORATED}[name](example)
         except WrongAsyncLibrary:
             raise
         except McpError:
@@ -265,9 +265,9 @@ def test_function_with_event_loop_works(tmp_path: Path, name: str, library: str)
 
 @pytest.mark.parametrize("name", CALLS)
 def test_function_without_event_loop_raises_error(tmp_path: Path, name: str) -> None:
-    async def use(world: World) -> None:
+    async def use(example: Example) -> None:
         def in_thread() -> None:
-            call = CALLS[name](world)
+            call = CALLS[name](example)
             assert inspect.iscoroutine(call)
             with pytest.raises(
                 WrongAsyncLibrary, match=r"neither asyncio nor trio runs in this thread: .*(use|write|host)"
@@ -318,8 +318,8 @@ def test_names_for_asyncio_are_names_for_trio() -> None:
 
 @pytest.mark.parametrize("library", ["trio", "asyncio"])
 def test_await_forgotten_warning_names_method(tmp_path: Path, library: str) -> None:
-    async def use(world: World) -> None:
-        world.client.list_tools()  # type: ignore[unused-coroutine]  # the misuse
+    async def use(example: Example) -> None:
+        example.client.list_tools()  # type: ignore[unused-coroutine]  # the misuse
         gc.collect()
 
     with pytest.warns(RuntimeWarning, match=r"coroutine 'Client\.list_tools' was never awaited"):
