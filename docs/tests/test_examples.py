@@ -28,7 +28,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from documentation.markdown_blocks import FENCE, LINK, blocks, pages
+from documentation.markdown_blocks import FENCE, INTEROP_PAGES, LINK, blocks, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = pages(ROOT)
@@ -44,7 +44,11 @@ def name_of(page: Path) -> str:
 
 
 def pages_with(language: str) -> list[Path]:
-    return [page for page in WRITTEN if any(block.language == language for block in blocks(page))]
+    return [
+        page
+        for page in WRITTEN
+        if name_of(page) not in INTEROP_PAGES and any(block.language == language for block in blocks(page))
+    ]
 
 
 @pytest.fixture

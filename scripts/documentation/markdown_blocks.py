@@ -10,13 +10,16 @@ import attrs
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FENCE", "LINK", "Block", "blocks", "pages"]
+__all__ = ["FENCE", "INTEROP_PAGES", "LINK", "Block", "blocks", "pages"]
 
 FENCE: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 """A fenced block: its language and its text."""
 
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 """A link: its target."""
+
+INTEROP_PAGES: Final = ("docs/howto/django.md", "docs/howto/fastapi.md")
+"""Pages whose commands need the packages of `nox -s interop`, which runs them."""
 
 _MADE: Final = frozenset({"modules", "requirements"})
 """Folders whose pages are generated."""
