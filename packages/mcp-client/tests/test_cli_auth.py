@@ -367,6 +367,15 @@ async def test_login_without_secure_keyring_lasts_one_command(run: Run) -> None:
     assert "The next command must log in again: no secure keyring: found keyring.backends.null" in first.err
 
 
+async def test_login_without_keyring_package_lasts_one_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    testbed = CliTestbed()
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    async with protected(testbed) as server:
+        first = await run("probe", server.url, "--login", "auto")
+    assert first.code == 0
+    assert "The next command must log in again: keyring is not installed; type: pip install" in first.err
+
+
 async def test_login_error_hides_query_of_url(run: Run) -> None:
     testbed = CliTestbed(metadata={"absent": True})
     async with protected(testbed) as server:

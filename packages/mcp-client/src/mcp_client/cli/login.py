@@ -51,10 +51,10 @@ class Keeping:
 
     async def _chosen(self) -> CredentialStore:
         if self._store is None:
-            ring = KeyringStore()
             try:
+                ring = KeyringStore()
                 await ring.load_client("")
-            except CredentialStoreError as error:
+            except (CredentialStoreError, MissingExtra) as error:
                 self._lacking = error.message
                 self._store = MemoryStore()
             else:
