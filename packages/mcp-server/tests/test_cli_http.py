@@ -25,6 +25,7 @@ from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_server import Server
 from mcp_server.cli import http
 from mcp_server.cli.main import main
+from mcp_server.cli.options import add_options
 
 SOURCE = """
 import sys
@@ -214,6 +215,7 @@ def test_unusable_option_reported_on_stderr(
         ("--allow-any-host", {"policy": EndpointPolicy(allowed_hosts=None)}),
         ("--allowed-host a --allowed-host b:1", {"allowed_hosts": ["a", "b:1"]}),
         ("--healthz --legacy-sse", {"healthz": "/healthz", "legacy_sse": True}),
+        ("--readyz", {"readyz": "/readyz"}),
         ("--path /x --tls-cert c --tls-key k", {"path": "/x", "tls_cert": "c", "tls_key": "k"}),
     ],
 )
@@ -227,11 +229,19 @@ async def test_options_passed_to_serve_http(
 
     monkeypatch.setattr(http, "serve_http", serve)
     parser = argparse.ArgumentParser()
-    http.add_options(parser)
+    add_options(parser, http.OPTIONS)
     given = parser.parse_args(["--http", "h:1", *words.split()])
     assert http.problem(given) is None
     await http.serve(Server("x", version="1"), given)
-    plain = {"path": "/mcp", "healthz": None, "legacy_sse": False, "tls_cert": None, "tls_key": None, "store": None}
+    plain = {
+        "path": "/mcp",
+        "healthz": None,
+        "readyz": None,
+        "legacy_sse": False,
+        "tls_cert": None,
+        "tls_key": None,
+        "store": None,
+    }
     assert got == ["h:1", {**plain, **expected}]
 
 

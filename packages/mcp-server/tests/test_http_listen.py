@@ -310,7 +310,7 @@ async def test_running_calls_complete_during_drain_until_timeout(
     hooked: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     tools = ControlledServer()
-    app = tools.server.asgi(healthz="/healthz")
+    app = tools.server.asgi(healthz="/healthz", readyz="/readyz")
     async with hosted(app, hooked=hooked) as client, trio.open_nursery() as nursery:
         quick = client.post(client.call("hold", name="quick"))
         slow = client.post(client.call("hold", name="slow"))
@@ -323,7 +323,10 @@ async def test_running_calls_complete_during_drain_until_timeout(
         assert "retry-after" in refused.headers
         client.path = "/healthz"
         health = client.start("GET")
-        assert (await health.body(), health.status) == (b"stopping\n", 503)
+        assert (await health.body(), health.status) == (b"ok\n", 200)
+        client.path = "/readyz"
+        ready = client.start("GET")
+        assert (await ready.body(), ready.status) == (b"not ready\n", 503)
         tools.let("quick")
         assert text_of(await quick.answer()) == "quick"
         await slow.body()

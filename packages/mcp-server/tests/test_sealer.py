@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_core.errors import LimitExceeded, RequestFailed
+from mcp_server import Server
 from mcp_server.connection.sealer import MAX_STATE_CHARS, InputPolicy, KeyRing
 
 RING = KeyRing([b"k" * 32])
@@ -73,3 +74,29 @@ def test_input_policy_invalid_raises() -> None:
     with pytest.raises(ValueError, match=r"InputPolicy\.round_trips must be greater than 0"):
         InputPolicy(round_trips=-1)
     assert "kkk" not in repr(InputPolicy(keys=[b"k" * 32]))
+
+
+def test_state_keys_reach_mounted_servers() -> None:
+    outer, early, late = (Server(name, version="1") for name in ("outer", "early", "late"))
+    outer.mount(early, prefix="early")
+    assert not any(each.has_state_keys for each in (outer, early))
+    outer.use_state_keys([b"k" * 32])
+    outer.mount(late, prefix="late")
+    assert all(each.has_state_keys for each in (outer, early, late))
+    sealed = KeyRing([b"k" * 32]).seal(b"state", b"here")
+    for server in (outer, early, late):
+        assert server._service.environment.keys.unseal(sealed, b"here") == b"state"
+
+
+def test_short_state_key_is_rejected() -> None:
+    with pytest.raises(ValueError, match=r"InputPolicy.keys\[0\] has 3 bytes"):
+        Server("x", version="1").use_state_keys([b"abc"])
+
+
+def test_replaced_keys_do_not_unseal() -> None:
+    ring = KeyRing([b"a" * 32])
+    sealed = ring.seal(b"state", b"here")
+    ring.use([b"b" * 32, b"a" * 32])
+    assert ring.unseal(sealed, b"here") == b"state"
+    ring.use([b"b" * 32])
+    assert ring.unseal(sealed, b"here") is None

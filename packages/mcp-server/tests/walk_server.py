@@ -181,8 +181,10 @@ class WalkServer(Server):
     def capabilities(self) -> t.ServerCapabilities:
         return super().capabilities if self.declares else t.ServerCapabilities()
 
-    def _connection(self, revisions: tuple[Revision, ...], *, authenticated: bool = True) -> ServerConnection:
-        value = super()._connection(revisions, authenticated=authenticated)
+    def _connection(
+        self, revisions: tuple[Revision, ...], *, authenticated: bool = True, notify_changes: bool = True
+    ) -> ServerConnection:
+        value = super()._connection(revisions, authenticated=authenticated, notify_changes=notify_changes)
         value.__class__ = RecordingConnection
         assert isinstance(value, RecordingConnection)
         value.received = self.record.received

@@ -32,6 +32,7 @@ from mcp_server.runners.http import serve_http
 from mcp_server.runners.hypercorn import serve_hypercorn
 from mcp_server.runners.signals import stopped_by_signals
 from mcp_server.runners.stdio import serve_stdio, serve_stream
+from mcp_server.runners.workers import run_workers
 from mcp_server.schema.depends import Depends
 from mcp_server.schema.signature import Param
 from mcp_server.server import Server
@@ -67,6 +68,7 @@ __all__ = [
     "TaskPolicy",
     "TextContent",
     "ToolError",
+    "run_workers",
     "serve_http",
     "serve_hypercorn",
     "serve_stdio",

@@ -42,7 +42,7 @@ from mcp_server.service import ServerService
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Awaitable, Iterator, Mapping
+    from collections.abc import Awaitable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -238,6 +238,22 @@ class Server:
             logging={},
             extensions=dict(service.methods.extensions) or None,
         )
+
+    @property
+    def has_state_keys(self) -> bool:
+        """Whether the keys of request states were given, so that other processes of this server can have them."""
+        return self._service.environment.keys.shared
+
+    def use_state_keys(self, keys: Sequence[bytes]) -> None:
+        """Use these keys for request states and cursors, instead of `InputPolicy.keys`, also in mounted servers.
+
+        Args:
+            keys: The keys, as in `InputPolicy.keys`: each at least 32 random bytes. The first key seals, all keys unseal.
+
+        Raises:
+            ValueError: A key is too short.
+        """
+        self._service.use_state_keys(InputPolicy(keys=keys).keys)
 
     # --- tools -----------------------------------------------------------------------------------------------------
 
@@ -612,9 +628,24 @@ class Server:
         """Return a new engine for one connection, for use with a custom transport."""
         return self._connection(self.revisions)
 
-    def _connection(self, revisions: tuple[Revision, ...], *, authenticated: bool = True) -> ServerConnection:
-        """Return a new engine. `authenticated`: whether clients are authenticated, and so can list their own tasks."""
+    def _connection(
+        self, revisions: tuple[Revision, ...], *, authenticated: bool = True, notify_changes: bool = True
+    ) -> ServerConnection:
+        """Return a new engine.
+
+        Args:
+            revisions: The revisions.
+            authenticated: Whether clients are authenticated, and so can list their own tasks.
+            notify_changes: Whether to declare that clients are notified of changes.
+        """
         capabilities = self.capabilities
+        if not notify_changes:
+            capabilities = attrs.evolve(
+                capabilities,
+                tools=capabilities.tools and ToolsCapability(),
+                resources=capabilities.resources and ResourcesCapability(),
+                prompts=capabilities.prompts and PromptsCapability(),
+            )
         if capabilities.tasks is not None and not authenticated:
             capabilities = attrs.evolve(capabilities, tasks=attrs.evolve(capabilities.tasks, list=None))
         return ServerConnection(
@@ -635,7 +666,9 @@ class Server:
         auth: ResourceServer | None = None,
         authenticate: Authenticate | None = None,
         healthz: str | None = None,
+        readyz: str | None = None,
         legacy_sse: bool = False,
+        notify_changes: bool = True,
     ) -> HttpEndpoint:
         """Return the server as an ASGI application, for a host or for mounting in another application.
 
@@ -650,9 +683,13 @@ class Server:
                 returns a `Principal`, a name, or `None` for an anonymous client. It raises `AccessDenied` to reject the
                 request. With `auth` or `authenticate`, only the principal that created a session, task or request state can
                 use it.
-            healthz: Path that responds to `GET` with status 200 while the server accepts requests, for load balancers.
+            healthz: Path that responds with status 200 while the process is alive.
+            readyz: Path that responds with status 200 while the server accepts requests and its stores respond, and with
+                503 otherwise, for load balancers. Both paths need no authorization.
             legacy_sse: Whether to serve clients of revision 2024-11-05 too. Their transport has two endpoints: `/sse`
                 and `/messages`.
+            notify_changes: Whether the server declares that it notifies clients of changes. Set it to `False` if several
+                processes serve the same clients, and each knows only its own changes.
 
         Returns:
             The application. It does not need lifespan events. `drain` stops it gracefully.
@@ -674,6 +711,7 @@ class Server:
             policy=(policy, EndpointPolicy),
             authenticate=(authenticate, Callable),
             healthz=(healthz, str),
+            readyz=(readyz, str),
         )
         if auth is not None and not isinstance(auth, Authenticator):
             raise RegistrationError(f"{where}: `auth` must be a ResourceServer, not {auth!r}")
@@ -693,7 +731,12 @@ class Server:
             pair = SsePair(self._service, lambda: self._connection(legacy), policy, self.limits)
         return HttpEndpoint(
             self._service,
-            partial(self._connection, self.revisions, authenticated=authenticator is not None),
+            partial(
+                self._connection,
+                self.revisions,
+                authenticated=authenticator is not None,
+                notify_changes=notify_changes,
+            ),
             self.revisions,
             path=path,
             policy=policy,
@@ -701,6 +744,7 @@ class Server:
             store=store or MemoryStore(limits=self.limits, budget=self._service.budget),
             authenticator=authenticator,
             healthz=healthz,
+            readyz=readyz,
             pair=pair,
         )
 

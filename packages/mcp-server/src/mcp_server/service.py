@@ -124,6 +124,8 @@ class ServerService:
         """The lists, by the kind of their items."""
         self.mounts: Final = Mounts(environment, self.handlers, self.listings, self.resources)
         self.mounted_on: Final[list[ServerService]] = []
+        self._parts: Final[list[ServerService]] = []
+        self._given_keys: tuple[bytes, ...] = ()
         """The servers on which this server is mounted."""
 
     @property
@@ -290,7 +292,17 @@ class ServerService:
             )
         self._mount(other, prefix)
         other.mounted_on.append(self)
+        self._parts.append(other)
         self.life.parts.append(other.life)
+        if self._given_keys:
+            other.use_state_keys(self._given_keys)
+
+    def use_state_keys(self, keys: Sequence[bytes]) -> None:
+        """Use these keys for request states and cursors, also in mounted servers. See `Server.use_state_keys`."""
+        self._given_keys = tuple(keys)
+        self.environment.keys.use(keys)
+        for part in self._parts:
+            part.use_state_keys(keys)
 
     def mount_remote(self, remote: RemoteServer, prefix: str) -> None:
         """Mount a server behind a client on this one. Raises `RegistrationError`. See `Server.mount_remote`."""

@@ -19,7 +19,7 @@ import mcp_server
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import McpError
 from mcp_core.revisions import LATEST
-from mcp_server.cli import auth_server, http
+from mcp_server.cli import auth_server, http, options
 from mcp_server.errors import OutputBroken
 from mcp_server.runners.stdio import serve_stdio
 from mcp_server.server import Server
@@ -35,8 +35,6 @@ __all__ = ["main"]
 _DEFAULT: Final = "server"
 """The name of the server if the target has no name."""
 
-_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
-
 _OUTPUT_BROKEN: Final = 74
 """The exit status if stdout cannot be written: `EX_IOERR` of sysexits.h."""
 
@@ -47,9 +45,16 @@ TARGET is the location of the server:
 The default name is `server`. The name refers to a Server, or to a function without arguments that
 returns one.
 
-exit status: 0 the client closed the connection, or the HTTP server was stopped; 1 the server failed; 2 the target or an
-option cannot be used; 74 stdout cannot be written, for example because the client closed it before the end of its
-requests; 130 interrupted.
+A configuration file has the names of options as keys, and `target`. The command line takes precedence:
+  target = "weather.py"
+  http = "127.0.0.1:8000"
+  allowed-host = ["mcp.example"]
+  healthz = true
+
+exit status: 0 the client closed the connection, or the HTTP server was stopped; 1 the server failed, or a worker had to
+be killed; 2 the target or an option cannot be used; 74 stdout cannot be written, for example because the client closed
+it before the end of its requests; 130 interrupted. With --workers: the status of a worker that ended before all workers
+were ready; 130 or 143 after a second signal.
 """
 
 
@@ -71,13 +76,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     given = parser.parse_args(arguments)
-    if given.command == "run" and (problem := http.problem(given)):
-        parser.error(problem)
+    if given.command == "run":
+        try:
+            _merge_config(given)
+        except options.ConfigError as error:
+            print(f"mcp-server: {error}", file=sys.stderr)
+            return 2
+        if given.target is None:
+            parser.error("the following argument is required: TARGET, or target in the file of --config")
+        if problem := http.problem(given):
+            parser.error(problem)
+    given.log_level = given.log_level or "warning"
     logging.basicConfig(
         level=given.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     if given.command == "auth-server":
         return _status(lambda: auth_server.serve(given))
+    if given.command == "run" and given.workers is not None and not http.is_worker():
+        command = _same_command() if arguments is None else [sys.executable, "-m", "mcp_server", *arguments]
+        return _status(lambda: http.run_workers(given, command))
     try:
         with _stdout_to_stderr():
             server = _load(given.target)
@@ -116,12 +133,14 @@ def _parser() -> argparse.ArgumentParser:
             epilog=_EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.add_argument("target", metavar="TARGET", help="the location of the server, see below")
-        _add_log_level(command)
         if name == "inspect":
+            command.add_argument("target", metavar="TARGET", help="the location of the server, see below")
+            _add_log_level(command)
             command.add_argument("--json", action="store_true", help="print JSON in the form of the newest revision")
         else:
-            http.add_options(command)
+            command.add_argument("target", metavar="TARGET", nargs="?", help="the location of the server, see below")
+            command.add_argument("--config", metavar="FILE", help="read options from this TOML file, see below")
+            options.add_options(command, http.OPTIONS)
     summary = "run an authorization server, for development and small deployments"
     command = commands.add_parser("auth-server", help=summary, description=summary[0].upper() + summary[1:] + ".")
     auth_server.add_options(command)
@@ -131,14 +150,32 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_log_level(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--log-level", choices=_LEVELS, default="warning", help="the lowest level to log to stderr (default: warning)"
+        "--log-level",
+        choices=http.LEVELS,
+        default="warning",
+        help="the lowest level to log to stderr (default: warning)",
     )
 
 
-def _status(run: Callable[[], None]) -> int:
+def _merge_config(given: argparse.Namespace) -> None:
+    """Set the options that only the configuration file has. Raises `ConfigError`."""
+    if given.config is None:
+        return
+    target = options.CommandOption(name="target", metavar="TARGET", help="")
+    for name, value in options.read_config(Path(given.config), (target, *http.OPTIONS)).items():
+        if getattr(given, name) is None:
+            setattr(given, name, value)
+
+
+def _same_command() -> list[str]:
+    """Return the command that started this process: the script, or a module, with the same options of Python."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def _status(run: Callable[[], int | None]) -> int:
     """Run a server and return the exit status."""
     try:
-        run()
+        status = run()
     except (auth_server.AuthServerError, http.OptionError) as error:
         print(f"mcp-server: {error}", file=sys.stderr)
         return 2
@@ -156,7 +193,7 @@ def _status(run: Callable[[], None]) -> int:
     except Exception:
         logging.getLogger("mcp_server").exception("server failed")
         return 1
-    return 0
+    return status or 0
 
 
 # --- finding the server ----------------------------------------------------------------------------------------------

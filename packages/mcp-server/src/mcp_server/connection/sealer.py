@@ -81,9 +81,20 @@ class KeyRing:
     """
 
     def __init__(self, keys: Sequence[bytes] = ()) -> None:
-        self._keys: Final = tuple(keys) or (secrets.token_bytes(_KEY_BYTES),)
-        self._ids: Final = tuple(_derive(key, b"mcp requestState: id")[:_ID_BYTES] for key in self._keys)
+        self.shared: bool = False
+        """Whether the keys were given, so that other processes can have them."""
         self._ciphers: dict[bytes, AESGCM] = {}
+        self.use(keys)
+
+    def use(self, keys: Sequence[bytes]) -> None:
+        """Replace the keys. States that only a replaced key sealed cannot be unsealed from now on.
+
+        Args:
+            keys: The keys, as in `InputPolicy.keys`. Without keys, a random key is generated.
+        """
+        self.shared = bool(keys)
+        self._keys = tuple(keys) or (secrets.token_bytes(_KEY_BYTES),)
+        self._ids = tuple(_derive(key, b"mcp requestState: id")[:_ID_BYTES] for key in self._keys)
 
     def seal(self, plain: bytes, bound_to: bytes) -> str:
         """Return the sealed text. It unseals only with the same `bound_to`. Raises `LimitExceeded` if too long."""

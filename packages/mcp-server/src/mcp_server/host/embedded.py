@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
+import select
 import socket
 import time
 from functools import partial
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from typing import TypeVarTuple, Unpack
 
     from mcp_server.asgi import Application
+    from mcp_server.host.connection_counts import ConnectionCounts
     from mcp_server.host.request import Address
     from mcp_server.host.stream import Pipe
 
@@ -55,6 +57,9 @@ _WARN_PAUSE: Final = 60.0
 _ACCEPT_PAUSE: Final = 0.1
 """Time until the next attempt to accept a connection while the host is at capacity, in seconds."""
 
+_YIELD: Final = 0.002
+"""Time in which a worker with fewer connections can accept a connection, in seconds."""
+
 
 class HttpHost:
     """An HTTP/1.1 server for one ASGI application.
@@ -65,6 +70,7 @@ class HttpHost:
         budget: The memory budget for heads and output. `None`: a budget of `Limits.total_bytes` for this host alone.
         timeouts: The times to wait for clients.
         tls: The TLS context for HTTPS. `None`: plain HTTP.
+        counts: The connections of all worker processes. `None`: no other process accepts connections.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class HttpHost:
         timeouts: HostTimeouts | None = None,
         tls: ssl.SSLContext | None = None,
         budget: MemoryBudget | None = None,
+        counts: ConnectionCounts | None = None,
     ) -> None:
         self.budget: Final = MemoryBudget(limits.total_bytes) if budget is None else budget
         """The memory budget that connections are charged to."""
@@ -90,11 +97,15 @@ class HttpHost:
         self.scheduler: Final = TimeoutScheduler(self._connections)
         """The scheduler of all deadlines."""
         self._tls: Final = tls
+        self._counts: Final = counts
         self._nursery: trio.Nursery | None = None
         self._stop: Final = trio.Event()
+        self._acceptors: trio.CancelScope | None = None
         self._one_ended = trio.Event()
         self.stopping: bool = False
         """Whether `stop` was called."""
+        self.leaving: bool = False
+        """Whether `leave` was called: each response is the last one of its connection."""
         # Number of connections without a client whose applications still run.
         self._abandoned = 0
         self._warned_at = -math.inf
@@ -116,6 +127,21 @@ class HttpHost:
         for connection in self._connections:
             connection.hurry()
 
+    async def leave(self) -> None:
+        """Stop accepting connections, and wait until the last connection has closed. Requests are still served.
+
+        Each response asks its client to close the connection, so that the next request reaches another process that
+        accepts connections at the same address. To close idle connections now could lose requests that were sent
+        at the same moment.
+        """
+        self.leaving = True
+        if self._counts is not None:
+            self._counts.clear()
+        if self._acceptors is not None:
+            self._acceptors.cancel()
+        while self._connections:
+            await self._one_ended.wait()
+
     async def run(
         self,
         listeners: Sequence[trio.SocketListener] = (),
@@ -134,11 +160,15 @@ class HttpHost:
             self._nursery = nursery
             nursery.start_soon(self.scheduler.run)
             async with trio.open_nursery() as acceptors:
+                self._acceptors = acceptors.cancel_scope
+                self._count()
                 for listener in listeners:
                     acceptors.start_soon(self._accept, listener)
                 task_status.started()
                 await self._stop.wait()
                 acceptors.cancel_scope.cancel()
+            # Also after `leave`, which cancels the wait.
+            await self._stop.wait()
             while self._connections:
                 await self._one_ended.wait()
             nursery.cancel_scope.cancel()
@@ -169,6 +199,7 @@ class HttpHost:
     def start(self, connection: Connection) -> None:
         """Serve a connection in a new task."""
         self._connections[connection] = None
+        self._count()
         self.start_soon(connection.run)
 
     def ended(self, connection: Connection) -> None:
@@ -183,8 +214,13 @@ class HttpHost:
         self._notify_capacity()
 
     def _notify_capacity(self) -> None:
+        self._count()
         self._one_ended.set()
         self._one_ended = trio.Event()
+
+    def _count(self) -> None:
+        if self._counts is not None and not (self.leaving or self.stopping):
+            self._counts.record(self.connections)
 
     # --- internal --------------------------------------------------------------------------------------------------
 
@@ -199,6 +235,12 @@ class HttpHost:
                 if self.is_full:
                     await trio.lowlevel.wait_readable(listener.socket)
                     await self._wait_for_capacity()
+                if self._counts is not None:
+                    await trio.lowlevel.wait_readable(listener.socket)
+                    if self._counts.others_have_fewer:
+                        await trio.sleep(_YIELD)
+                        if not _is_readable(listener.socket):
+                            continue
                 try:
                     sock, address = await listener.socket.accept()
                 except OSError as error:
@@ -261,3 +303,10 @@ class HttpHost:
         return plain_response(
             400, "this port expects HTTPS: use https:// in the URL", date=date_value(int(time.time()))
         )
+
+
+def _is_readable(sock: trio.socket.SocketType) -> bool:
+    """Return whether a connection waits to be accepted."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))

@@ -62,6 +62,10 @@ class RequestHost(Protocol):
     def stopping(self) -> bool:
         """Whether the host accepts no more requests."""
 
+    @property
+    def leaving(self) -> bool:
+        """Whether each response is the last one of its connection."""
+
     def start_soon(self, function: Callable[[Unpack[Ts]], Awaitable[object]], *arguments: *Ts) -> None:
         """Start a task that is cancelled when the host stops."""
 
@@ -420,7 +424,8 @@ class AsgiRequest:
             if self._parser is not None:
                 self._take_body()
             # Whether the connection can carry another request, as far as is known.
-            response.close = connection.host.stopping or self._last or not self.body_complete
+            host = connection.host
+            response.close = host.stopping or host.leaving or self._last or not self.body_complete
         if len(data) > UNREAD:
             await self._send_large_body(data, more=more, charge=cast("MemoryCharge | None", message.get(CHARGE)))
         else:

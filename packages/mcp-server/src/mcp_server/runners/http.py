@@ -8,8 +8,10 @@ import attrs
 import trio
 
 from mcp_core.trio.async_library import allow_asyncio
+from mcp_server.host.connection_counts import ConnectionCounts
 from mcp_server.host.listeners import are_loopback, listen, urls
 from mcp_server.host.open_files import connections_allowed
+from mcp_server.host.service_manager import ServiceManager, take_sockets
 from mcp_server.host.tls import tls_context
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ _DEFAULT_BIND: Final = "127.0.0.1:8000"
 
 _GRACE: Final = 10.0
 """In seconds. Container platforms usually wait at least as long between the stop signal and the kill signal."""
+
+_LEAVE: Final = 2.0
+"""Time in which clients move to other processes when this one stops, in seconds: that of their next request."""
 
 _MARGIN: Final = 2.0
 """Additional time for cancelled requests and the last responses after the grace period, in seconds."""
@@ -73,7 +78,12 @@ class ServeHttpOptions(TypedDict, total=False):
     store: SessionStore | None
     """Stores the sessions of legacy clients. The caller closes it."""
     healthz: str | None
-    """Path that responds with status 200 while the server accepts requests."""
+    """Path that responds with status 200 while the process is alive."""
+    readyz: str | None
+    """Path that responds with status 200 while the server accepts requests and its stores respond, otherwise with 503."""
+    notify_changes: bool
+    """Whether the server declares that it notifies clients of changes, which is the default. `False` is for several
+    processes that serve the same clients and share no state."""
     legacy_sse: bool
     """Whether to serve clients of revision 2024-11-05 too."""
     tls_cert: str | Path | None
@@ -98,6 +108,9 @@ async def serve_http(
 
     By default, only this machine can connect. The limits are the server's `limits`.
 
+    A service manager, for example systemd or `run_workers`, can pass listening sockets to this process (`LISTEN_FDS`).
+    They replace `bind`. It is notified when the server is ready and when it stops (`NOTIFY_SOCKET`).
+
     Args:
         server: The server.
         bind: The address, as `HOST:PORT`. For port 0 the system chooses a port.
@@ -113,18 +126,27 @@ async def serve_http(
         OSError: The server cannot listen at the address, or cannot read a file. The message contains the reason.
 
     *Closing.* Cancel it. The server then accepts no more requests, closes idle connections and streams that only
-    listen, and waits at most `grace` seconds for running requests.
+    listen, and waits at most `grace` seconds for running requests. If a service manager passed the sockets, other
+    processes continue to accept: the server first answers requests on its open connections for 2 seconds, and asks
+    these clients to open a new connection.
     """
     from mcp_server.host.embedded import HttpHost  # lazy: a server over stdio needs no h11
 
     async with server.running():
         plan = await ListenPlan.open(server, bind, options)
-        host = HttpHost(plan.app, limits=plan.limits, timeouts=timeouts, tls=plan.tls, budget=plan.endpoint.budget)
+        host = HttpHost(
+            plan.app,
+            limits=plan.limits,
+            timeouts=timeouts,
+            tls=plan.tls,
+            budget=plan.endpoint.budget,
+            counts=ConnectionCounts.take(),
+        )
 
         async def run(task_status: trio.TaskStatus[object]) -> None:
             await host.run(plan.listeners, task_status=task_status)
 
-        await gracefully(run, plan, host.stop, task_status)
+        await gracefully(run, plan, host.stop, task_status, leave=host.leave)
 
 
 @attrs.frozen(kw_only=True)
@@ -145,6 +167,10 @@ class ListenPlan:
     """The TLS context for HTTPS; `None` for HTTP."""
     grace: float
     """Time for running requests to finish when the server stops, in seconds."""
+    name: str
+    """The name of the server."""
+    inherited: bool
+    """Whether a service manager passed the sockets."""
 
     @classmethod
     async def open(cls, server: Server, bind: str, options: ServeHttpOptions) -> ListenPlan:
@@ -164,11 +190,15 @@ class ListenPlan:
             auth=options.get("auth"),
             authenticate=options.get("authenticate"),
             healthz=options.get("healthz"),
+            readyz=options.get("readyz"),
+            notify_changes=options.get("notify_changes", True),
             legacy_sse=options.get("legacy_sse", False),
         )
         companion = options.get("companion")
         app: Application = endpoint if companion is None else companion.combine(endpoint)
-        listeners = await listen(bind)
+        passed = [sock for _, sock in take_sockets()]
+        listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in passed]
+        listeners = listeners or await listen(bind)
         if not has_hosts and not are_loopback(listeners):
             for listener in listeners:
                 await listener.aclose()
@@ -188,6 +218,8 @@ class ListenPlan:
             limits=attrs.evolve(server.limits, connections=connections),
             tls=tls,
             grace=grace,
+            name=server.info.name,
+            inherited=bool(passed),
         )
 
 
@@ -210,15 +242,20 @@ async def gracefully(
     plan: ListenPlan,
     stop: Callable[[], None],
     task_status: trio.TaskStatus[tuple[str, ...]],
+    *,
+    leave: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Run a host until this task is cancelled, then shut it down gracefully.
+    """Run a host until this task is cancelled, then shut it down gracefully. Notify the service manager of both.
 
     Args:
         run: Runs the host until it has stopped.
         plan: The applications and sockets of the host.
         stop: Makes the host refuse new connections, and stop when the last connection closes.
         task_status: Receives the URLs when the host runs.
+        leave: Stops accepting connections, and waits until the clients have closed all of them; `None`: the host
+            cannot do this.
     """
+    manager = ServiceManager.take()
     running, ended = _Running(), trio.Event()
     failure: Exception | None = None
     # The cancellation of this task must not cancel running requests.
@@ -238,13 +275,20 @@ async def gracefully(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host)
+        nursery.start_soon(manager.keep_alive)
         try:
             await running.event.wait()
             if failure is None:
                 task_status.started(plan.urls)
+                manager.notify(READY=1, STATUS=f"{plan.name} is served at {' and '.join(plan.urls)}")
                 await ended.wait()
         finally:
             try:
+                manager.notify(STOPPING=1)
+                if plan.inherited and leave is not None:
+                    plan.endpoint.leaving = True
+                    with trio.move_on_after(_LEAVE, shield=True):
+                        await leave()
                 stop()
                 with trio.move_on_after(plan.grace + _MARGIN, shield=True):
                     await plan.endpoint.drain(plan.grace)
@@ -252,6 +296,7 @@ async def gracefully(
             finally:
                 # Also reached by a second ^C.
                 hosting.cancel()
+                nursery.cancel_scope.cancel()
                 for listener in plan.listeners:
                     listener.socket.close()  # if the host did not close it
     while isinstance(failure, ExceptionGroup) and len(failure.exceptions) == 1:

@@ -108,11 +108,12 @@ class Tasks:
         self._resumed: Final = resumed
         self._notify: Final = notify
         self._spare_connection: Final = spare_connection
-        self._store: Final[TaskStore] = (
+        self.store: Final[TaskStore] = (
             MemoryTaskStore(limits=environment.limits, budget=environment.budget)
             if policy.store is None
             else policy.store
         )
+        """The store of task records."""
         self._running: Final[dict[str, TaskRun]] = {}
         self._cleaning = False
         self._clock: Final = StampClock()
@@ -237,7 +238,7 @@ class Tasks:
         target = call.channel.session_target if peer.revision.core_tasks else None
         run = TaskRun(
             record,
-            self._store,
+            self.store,
             request,
             self._notify,
             target=target,
@@ -247,7 +248,7 @@ class Tasks:
         run.charge = charge
         self._running[run.id] = run
         try:
-            await self._store.create(record)
+            await self.store.create(record)
         except BaseException as error:
             charge.release()
             if isinstance(error, LimitExceeded):
@@ -268,7 +269,7 @@ class Tasks:
         """Delete a task that was created but not started."""
         del self._running[run.id]
         run.release_memory()
-        await self._store.delete(run.id)
+        await self.store.delete(run.id)
 
     # --- execution and expiry --------------------------------------------------------------------------------------
 
@@ -284,7 +285,7 @@ class Tasks:
     async def _recover(self) -> None:
         """Recover the unfinished tasks of an earlier process: run them again from the top, or fail them."""
         try:
-            for record in await self._store.unfinished():
+            for record in await self.store.unfinished():
                 if record.state.id not in self._running:
                     await self._take_up(record)
         except Exception:  # noqa: BLE001  # of the store; this server can continue without these tasks
@@ -297,22 +298,22 @@ class Tasks:
         if work is None or revision is None:
             error: JsonObject = {"code": int(ErrorCode.INTERNAL_ERROR), "message": _INTERRUPTED}
             state = record.state.moved("failed", now, message=_INTERRUPTED, error=error)
-            await self._store.save(attrs.evolve(record, state=state))
+            await self.store.save(attrs.evolve(record, state=state))
             return
         if record.state.status != "working":
             record = attrs.evolve(record, state=record.state.moved("working", now))
-        run = self._running[record.state.id] = TaskRun(record, self._store, recalled(record, revision), self._notify)
+        run = self._running[record.state.id] = TaskRun(record, self.store, recalled(record, revision), self._notify)
         _log.info("task resumed: task=%s… tool=%s", run.id[:8], record.tool)
         self._environment.life.nursery.start_soon(self._run, run, work)
 
     async def _clean(self) -> None:
         """Delete expired tasks from the store until it is empty."""
         try:
-            due = await self._store.purge(self._clock.earliest(), time.time())
+            due = await self.store.purge(self._clock.earliest(), time.time())
             while due is not None:
                 # One second later, so that tasks that expire soon after are deleted in the same run.
                 await trio.sleep(max(due - self._clock.earliest(), 0) + 1)
-                due = await self._store.purge(self._clock.earliest(), time.time())
+                due = await self.store.purge(self._clock.earliest(), time.time())
         except Exception:  # noqa: BLE001  # of the store
             _log.exception("expired tasks cannot be deleted")
         finally:
@@ -325,7 +326,7 @@ class Tasks:
         id = cast("str", getattr(call.request.params, "task_id"))  # noqa: B009  # all these params have it
         run = self._running.get(id)
         # Ids of this server are ASCII. Other ids are not looked up: a store may not support their characters.
-        record = run.record if run is not None else await self._store.load(id) if id.isascii() else None
+        record = run.record if run is not None else await self.store.load(id) if id.isascii() else None
         if record is None or record.owner != call.channel.principal:
             raise _unknown(call)
         ttl = record.state.ttl
@@ -365,7 +366,7 @@ class Tasks:
         else:
             # Started by an earlier process, and not recovered yet.
             record = attrs.evolve(record, state=record.state.moved("cancelled", time.time()))
-            await self._store.save(record)
+            await self.store.save(record)
         return as_task(record.state, CancelTaskResult) if legacy else CancelExtensionTaskResult()
 
     async def _result(self, call: RequestContext) -> JsonObject:
@@ -385,7 +386,7 @@ class Tasks:
 
     async def watchable(self, call: RequestContext, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Return the ids of those tasks that the client can subscribe to."""
-        records = [await self._store.load(id) for id in dict.fromkeys(ids) if id.isascii()]
+        records = [await self.store.load(id) for id in dict.fromkeys(ids) if id.isascii()]
         return tuple([each.state.id for each in records if each is not None and each.owner == call.channel.principal])
 
     # --- tasks/list (2025-11-25) -----------------------------------------------------------------------------------
@@ -406,13 +407,13 @@ class Tasks:
         after = self._place(cast("ListTasksRequestParams", call.request.params).cursor, bound_to)
         count = self._environment.limits.page_items
         if principal is None:
-            found = [await self._store.load(id) for id in tuple(call.channel.tasks or ())]
+            found = [await self.store.load(id) for id in tuple(call.channel.tasks or ())]
             kept = [
                 record for record in found if record is not None and (after is None or TaskOrder.of(record) > after)
             ]
             records = tuple(sorted(kept, key=TaskOrder.of)[: count + 1])
         else:
-            records = await self._store.listed(principal, after, count + 1)
+            records = await self.store.listed(principal, after, count + 1)
         cursor = None
         if len(records) > count:
             records = records[:count]

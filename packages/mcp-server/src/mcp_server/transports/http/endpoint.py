@@ -38,6 +38,7 @@ from mcp_server.errors import NotRunning
 from mcp_server.stores.sessions import StoreError
 from mcp_server.transports.http.allocator import return_free_memory
 from mcp_server.transports.http.modern import ModernRequest
+from mcp_server.transports.http.readiness import Readiness
 from mcp_server.transports.http.request import (
     AsgiResponse,
     HttpContext,
@@ -82,6 +83,9 @@ _TURNS: Final = 3
 _GRACE: Final = 10.0
 """Time for running calls if a host stops and specifies no grace period, in seconds."""
 
+_NO_ID: Final = "readyz"
+"""An id that no session and no task has: ids are random and longer."""
+
 _LAST: Final = 1.0
 """Time for cancelled handlers to end, in seconds."""
 
@@ -113,8 +117,10 @@ class HttpEndpoint:
         limits: The limits.
         store: Stores the sessions of legacy clients.
         authenticator: Authenticates requests; `None`: all clients are anonymous.
-        healthz: A path that returns 200 while the server accepts requests, and 503 while it stops; `None`: no such
-        path. pair: The two endpoints of HTTP+SSE (2024-11-05); `None`: not served.
+        healthz: A path that returns 200 while the process is alive; `None`: no such path.
+        readyz: A path that returns 200 while requests are accepted and the stores respond, and 503 otherwise; `None`: no
+            such path.
+        pair: The two endpoints of HTTP+SSE (2024-11-05); `None`: not served.
     """
 
     def __init__(
@@ -129,12 +135,15 @@ class HttpEndpoint:
         store: SessionStore,
         authenticator: Authenticator | None = None,
         healthz: str | None = None,
+        readyz: str | None = None,
         pair: SsePair | None = None,
     ) -> None:
         self.policy: Final = policy
         """The settings of the endpoint."""
         self.budget: Final = service.budget
         """The memory budget of the server."""
+        self.leaving: bool = False
+        """Whether this process stops soon, and is not ready for new clients. Requests are still served."""
         self._service: Final = service
         self._open_engine: Final = open_engine
         self._template = self._create_template()
@@ -146,6 +155,8 @@ class HttpEndpoint:
         self._modern_requests: Final[set[ModernRequest | Subscription]] = set()
         self._queues: Final = PrincipalQueues(limits)
         self._notifier: Final = SubscriptionNotifier()
+        self._store: Final = store
+        self._readiness: Final = Readiness(self._check_stores)
         self._running = 0
         self._streams = 0
         self._streams_allowed = 0
@@ -160,6 +171,8 @@ class HttpEndpoint:
             self._routes[normal(place)] = partial(self._serve_document, document)
         if healthz is not None:
             self._routes[normal(healthz)] = self._answer_health
+        if readyz is not None:
+            self._routes[normal(readyz)] = self._answer_readiness
         if pair is not None:
             self._routes[normal(pair.stream_path)] = partial(self._serve_stream, pair)
             self._routes[normal(pair.post_path)] = partial(self._serve_post, pair)
@@ -517,10 +530,18 @@ class HttpEndpoint:
         await serve_document(document, self.policy, self._limits, scope, send)
 
     async def _answer_health(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # a route
-        # Health checks use an address, so `Host` is not checked. The response reveals nothing.
-        status, text = (503, b"stopping\n") if self._draining else (200, b"ok\n")
-        headers = Headers((("content-type", "text/plain; charset=utf-8"), ("cache-control", "no-store")))
-        await AsgiResponse(send).complete(HttpHead(status=status, headers=headers), text)
+        await _answer_check(send, fine=True)
+
+    async def _answer_readiness(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002  # a route
+        fine = not (self._draining or self.leaving) and await self._readiness.stores_respond()
+        await _answer_check(send, fine=fine)
+
+    async def _check_stores(self) -> None:
+        """Read from each store. Raises `StoreError`."""
+        await self._store.load(_NO_ID)
+        tasks = self._service.tasks
+        if tasks is not None:
+            await tasks.store.load(_NO_ID)
 
     # --- shutdown --------------------------------------------------------------------------------------------------
 
@@ -567,6 +588,13 @@ class HttpEndpoint:
             await send({"type": f"lifespan.{phase}.failed", "message": "see the log of the server for the cause"})
         else:
             await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _answer_check(send: Send, *, fine: bool) -> None:
+    # Health checks use an address, so `Host` is not checked. The response reveals nothing.
+    status, text = (200, b"ok\n") if fine else (503, b"not ready\n")
+    headers = Headers((("content-type", "text/plain; charset=utf-8"), ("cache-control", "no-store")))
+    await AsgiResponse(send).complete(HttpHead(status=status, headers=headers), text)
 
 
 def _stopping(responses: Responses) -> Rejection:
