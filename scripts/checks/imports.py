@@ -102,6 +102,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("stores.contract stores.sqlite"),
         # The package itself exports its modules.
         _names("stores"),
+        _names("cluster"),
         _names("connection"),
         _names("lifespan"),
         _names("handlers"),

@@ -1,0 +1,7 @@
+"""Clusters: what several workers of one server share."""
+
+from __future__ import annotations
+
+from mcp_server.cluster.protocol import Cluster, ClusterReceiver, RateStore, ReplayStore
+
+__all__ = ["Cluster", "ClusterReceiver", "RateStore", "ReplayStore"]

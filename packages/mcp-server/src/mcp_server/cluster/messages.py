@@ -1,0 +1,205 @@
+"""The messages that the workers of a cluster send each other, and their encoding.
+
+A message names what it is about, and contains only what the receiver cannot read from a store. Messages can be lost
+when the cluster fails: `ClusterReceiver.missed` states it, and the receiver then reads the stores again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from mcp_core.errors import InvalidValue
+from mcp_core.json_text import write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = [
+    "ChangeMade",
+    "ClientMessageReceived",
+    "ClusterMessage",
+    "ServerMessageSent",
+    "SessionEnded",
+    "SessionUpdated",
+    "StandaloneStreamOpened",
+    "StreamAppended",
+    "StreamFollowed",
+    "TaskCancelled",
+    "TaskInputReceived",
+    "TaskUpdated",
+    "decode_message",
+    "encode_message",
+]
+
+
+@attrs.frozen
+class ChangeMade:
+    """A list or a resource changed. Each worker notifies the clients that are connected to it."""
+
+    method: str
+    """The method of the notification: `notifications/resources/updated`, or one of the `list_changed` methods."""
+    uri: str = ""
+    """The URI of the resource for `notifications/resources/updated`; empty for lists."""
+
+
+@attrs.frozen
+class ClientMessageReceived:
+    """A client sent a response, a cancellation or progress to a worker that does not run what it belongs to."""
+
+    session: str
+    """The session id. The receiver has checked that the sender of the message owns the session."""
+    message: JsonObject
+    """The JSON-RPC message."""
+
+
+@attrs.frozen
+class ServerMessageSent:
+    """A message for the standalone stream of a session, to the worker that serves the stream."""
+
+    session: str
+    """The session id."""
+    message: JsonObject
+    """The JSON-RPC message."""
+
+
+@attrs.frozen
+class SessionUpdated:
+    """The record or the subscriptions of a session changed in the store."""
+
+    session: str
+    """The session id."""
+
+
+@attrs.frozen
+class SessionEnded:
+    """A session was deleted from the store: closed by the client, expired or evicted."""
+
+    session: str
+    """The session id."""
+
+
+@attrs.frozen
+class StandaloneStreamOpened:
+    """The sender serves the standalone stream of a session. The previous one, at another worker, ends."""
+
+    session: str
+    """The session id."""
+
+
+@attrs.frozen
+class StreamFollowed:
+    """The sender begins or stops to serve a resumed stream whose requests the receiver runs."""
+
+    session: str
+    """The session id."""
+    stream: int
+    """The number of the stream."""
+    is_connected: bool
+    """Whether the client is connected to the sender."""
+
+
+@attrs.frozen
+class StreamAppended:
+    """The store has new events of a stream, or its end, for the worker that follows the stream."""
+
+    session: str
+    """The session id."""
+    stream: int
+    """The number of the stream."""
+    is_over: bool
+    """Whether no event follows."""
+
+
+@attrs.frozen
+class TaskUpdated:
+    """The record of a task changed in the store."""
+
+    task: str
+    """The task id."""
+
+
+@attrs.frozen
+class TaskCancelled:
+    """The client cancelled a task that the receiver runs."""
+
+    task: str
+    """The task id."""
+
+
+@attrs.frozen
+class TaskInputReceived:
+    """The client responded to input requests of a task that the receiver runs."""
+
+    task: str
+    """The task id."""
+    responses: JsonObject
+    """The input responses, by the key of the input request."""
+
+
+ClusterMessage: TypeAlias = (
+    ChangeMade
+    | ClientMessageReceived
+    | ServerMessageSent
+    | SessionEnded
+    | SessionUpdated
+    | StandaloneStreamOpened
+    | StreamAppended
+    | StreamFollowed
+    | TaskCancelled
+    | TaskInputReceived
+    | TaskUpdated
+)
+"""A message between workers."""
+
+_KINDS: Final[Mapping[str, type[ClusterMessage]]] = {
+    "change": ChangeMade,
+    "client-message": ClientMessageReceived,
+    "server-message": ServerMessageSent,
+    "session-ended": SessionEnded,
+    "session-updated": SessionUpdated,
+    "standalone-opened": StandaloneStreamOpened,
+    "stream-appended": StreamAppended,
+    "stream-followed": StreamFollowed,
+    "task-cancelled": TaskCancelled,
+    "task-input": TaskInputReceived,
+    "task-updated": TaskUpdated,
+}
+"""The classes of messages, by the name that identifies them in the encoding."""
+
+_NAMES: Final[Mapping[type[ClusterMessage], str]] = {kind: name for name, kind in _KINDS.items()}
+
+
+def encode_message(message: ClusterMessage) -> bytes:
+    """Return a message as JSON: an object of the name of its class and its fields."""
+    fields = {each.name: getattr(message, each.name) for each in attrs.fields(type(message))}
+    return write({"kind": _NAMES[type(message)], **fields})
+
+
+def decode_message(data: bytes) -> ClusterMessage | None:
+    """Return a message from JSON that `encode_message` returned.
+
+    Returns:
+        The message; `None` if a worker with another version of this package sent a message of an unknown class.
+
+    Raises:
+        InvalidValue: The data is not a message.
+    """
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise InvalidValue(f"a message between workers is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidValue("a message between workers must be a JSON object")
+    kind = _KINDS.get(str(value.pop("kind", "")))
+    if kind is None:
+        return None
+    known = {each.name for each in attrs.fields(kind)}
+    try:
+        return kind(**{name: each for name, each in value.items() if name in known})  # type: ignore[arg-type]  # written by `encode_message`
+    except TypeError as error:
+        raise InvalidValue(f"a message between workers lacks a member: {error}") from None
