@@ -357,11 +357,11 @@ async def test_replay_events_evicted_before_memory_is_refused() -> None:
     store = MemoryStore(limits=Limits(), budget=budget)
     for name in ("old", "new"):
         await store.save(SessionRecord(id=name, principal=None, revision="2025-11-25", client={}, used_at=1.0))
-        await store.begin(name, 1, ())
-    await store.append("old", [StoredEvent(1, 1, b"x" * 300_000), StoredEvent(1, 2, b"x")])
-    await store.append("new", [StoredEvent(1, 1, b"x" * 600_000)])
-    assert [each.number for each in await store.events("old", 1, 0)] == [2]
-    assert len(await store.events("new", 1, 0)) == 1
+        await store.begin(name, (), worker="w")
+    await store.append("old", [StoredEvent(2, 1, b"x" * 300_000), StoredEvent(2, 2, b"x")])
+    await store.append("new", [StoredEvent(2, 1, b"x" * 600_000)])
+    assert [each.number for each in await store.events("old", 2, 0)] == [2]
+    assert len(await store.events("new", 2, 0)) == 1
     await store.aclose()
     assert budget.used == 0
 

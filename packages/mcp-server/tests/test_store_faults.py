@@ -73,7 +73,7 @@ async def write(store, worker):
 async def write_events(store):
     await store.save(SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0))
     if not await store.streams("a"):
-        await store.begin("a", 2, ())
+        await store.begin("a", (), worker="w")
     number = (await store.streams("a"))[0].last
     while True:
         number += 1
@@ -238,7 +238,7 @@ async def main():
     store = SqliteStore(path)
     record = SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0)
     await store.save(record)
-    await store.begin("a", 1, (1,))
+    await store.begin("a", (1,), worker="w")
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     for round_ in range(3):
@@ -300,7 +300,7 @@ async def test_write_on_full_disk_raises_until_space_is_free(small_disk: Path) -
     store = SqliteStore(small_disk / "sessions.sqlite")
     tasks = SqliteTaskStore(store)
     await store.save(SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0))
-    await store.begin("a", 1, (1,))
+    await store.begin("a", (1,), worker="w")
     stored = 0
     with pytest.raises(StoreError, match="is full; free space on its disk"):  # noqa: PT012  # one of the writes fails
         while True:

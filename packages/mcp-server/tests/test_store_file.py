@@ -84,7 +84,7 @@ async def test_sessions_of_converted_file_continue(tmp_path: Path) -> None:
     store = SqliteStore(path, limits=Limits(sessions=2))
     await store.append("a", [StoredEvent(1, 3, b"{}", 1), StoredEvent(1, 4, b"{}", 2**70)])
     await store.subscribe("b", "test://b")
-    await store.begin("a", 4, ())
+    await store.begin("a", (), worker="w")
     assert [each.pending for each in await store.streams("a")] == [("1",), (), (), ()]
     await store.save(SessionRecord(id="c", principal=None, revision="2025-11-25", client={}, used_at=3.0))
     assert await store.load("a") is None
@@ -99,15 +99,32 @@ async def test_version_2_file_keeps_pending_requests(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
     store = SqliteStore(path)
     await store.save(SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=3.0))
-    await store.begin("a", 1, (5, "5"))
+    await store.begin("a", (5, "5"), worker="w")
     await store.aclose()
     with sqlite3.connect(path) as connection:
-        connection.executescript('ALTER TABLE pending RENAME TO "owed"; PRAGMA user_version = 2')
+        connection.executescript(
+            'ALTER TABLE pending RENAME TO "owed"; ALTER TABLE streams DROP COLUMN worker; PRAGMA user_version = 2'
+        )
     connection.close()
     store = SqliteStore(path)
     assert await store.streams("a") == (StoredStream(1, 0, (5, "5")),)
     await store.append("a", [StoredEvent(1, 1, b"{}", 5)])
     assert [each.pending for each in await store.streams("a")] == [("5",)]
+    await store.aclose()
+
+
+async def test_version_3_file_has_streams_of_no_worker(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.sqlite"
+    store = SqliteStore(path)
+    await store.save(SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=3.0))
+    await store.begin("a", (5,), worker="w")
+    await store.aclose()
+    with sqlite3.connect(path) as connection:
+        connection.executescript("ALTER TABLE streams DROP COLUMN worker; PRAGMA user_version = 3")
+    connection.close()
+    store = SqliteStore(path)
+    assert await store.begin("a", (6,), worker="w") == 3
+    assert await store.streams("a") == (StoredStream(1, 0, (5,), ""), StoredStream(3, 0, (6,), "w"))
     await store.aclose()
 
 
@@ -132,13 +149,13 @@ def test_failed_conversion_leaves_file_unchanged(tmp_path: Path) -> None:
     SqliteStore(path).thread.connection.close()
 
 
-@pytest.mark.parametrize("version", [0, 4, 4_000])
+@pytest.mark.parametrize("version", [0, 5, 4_000])
 async def test_file_of_unknown_version_raises(tmp_path: Path, version: int) -> None:
     path = tmp_path / "sessions.sqlite"
     await SqliteStore(path).aclose()
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    message = f"has format {version}, but this version of mcp_server supports formats up to 3: use the version"
+    message = f"has format {version}, but this version of mcp_server supports formats up to 4: use the version"
     with pytest.raises(StoreError, match=message):
         SqliteStore(path)

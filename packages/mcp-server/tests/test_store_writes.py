@@ -61,7 +61,7 @@ async def test_batch_response_does_not_rewrite_pending_ids(tmp_path: Path) -> No
     store = open_store(tmp_path)
     await store.save(_RECORD)
     ids = [f"{number:0250}" for number in range(400)]
-    await store.begin("a", 1, ids)
+    await store.begin("a", ids, worker="w")
     before = bytes_written(tmp_path)
     for number, id in enumerate(ids, 1):
         await store.append("a", [StoredEvent(1, number, b"{}", id)])

@@ -32,6 +32,7 @@ from mcp_server.stores import (
     SessionStore,
     SqliteStore,
     StoredEvent,
+    StoredStream,
     StoreError,
 )
 from mcp_server.stores.contract import DURABLE_STORE_CHECKS, STORE_CHECKS, StoreCheck
@@ -74,14 +75,27 @@ class _NeverDeletingStore(MemoryStore):
 
 
 class _LimitIgnoringStore(MemoryStore):
-    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
+    async def begin(self, session: str, pending: Sequence[RequestId], *, worker: str) -> int:
         with suppress(LimitExceeded):
-            await super().begin(session, stream, pending)
+            return await super().begin(session, pending, worker=worker)
+        return 0
 
 
 class _IdConvertingStore(MemoryStore):
-    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
-        await super().begin(session, stream, [str(id) for id in pending])
+    async def begin(self, session: str, pending: Sequence[RequestId], *, worker: str) -> int:
+        return await super().begin(session, [str(id) for id in pending], worker=worker)
+
+
+class _NumberRepeatingStore(MemoryStore):
+    async def begin(self, session: str, pending: Sequence[RequestId], *, worker: str) -> int:
+        await super().begin(session, pending, worker=worker)
+        return 1
+
+
+class _RestoringStore(MemoryStore):
+    async def touch(self, id: str, used_at: float) -> bool:
+        await self.save(attrs.evolve(_RECORD, id=id, used_at=used_at))
+        return True
 
 
 class _UnboundedStore(MemoryStore):
@@ -96,7 +110,16 @@ class _UnclosableStore(MemoryStore):
 
 @pytest.mark.parametrize(
     "kind",
-    [_DroppingStore, _NeverDeletingStore, _LimitIgnoringStore, _IdConvertingStore, _UnboundedStore, _UnclosableStore],
+    [
+        _DroppingStore,
+        _NeverDeletingStore,
+        _LimitIgnoringStore,
+        _IdConvertingStore,
+        _NumberRepeatingStore,
+        _RestoringStore,
+        _UnboundedStore,
+        _UnclosableStore,
+    ],
 )
 async def test_contract_detects_broken_store(kind: type[MemoryStore]) -> None:
     async def open_store(limits: Limits) -> SessionStore:
@@ -116,10 +139,10 @@ async def test_contract_detects_broken_store(kind: type[MemoryStore]) -> None:
 
 _IDS = st.sampled_from((1, "1", 2, "b"))
 _OPERATIONS = st.one_of(
-    st.tuples(st.just("begin"), st.integers(1, 4), st.lists(_IDS, max_size=3, unique_by=lambda id: (type(id), id))),
-    st.tuples(st.just("append"), st.integers(1, 4), st.integers(0, 3), st.none() | _IDS),
-    st.tuples(st.just("delivered"), st.integers(1, 4)),
-    st.tuples(st.just("events"), st.integers(1, 4), st.integers(0, 4)),
+    st.tuples(st.just("begin"), st.lists(_IDS, max_size=3, unique_by=lambda id: (type(id), id))),
+    st.tuples(st.just("append"), st.integers(1, 8), st.integers(0, 3), st.none() | _IDS),
+    st.tuples(st.just("delivered"), st.integers(1, 8)),
+    st.tuples(st.just("events"), st.integers(1, 8), st.integers(0, 4)),
     st.tuples(st.just("streams")),
     st.tuples(st.just("delete")),
 )
@@ -127,8 +150,8 @@ _OPERATIONS = st.one_of(
 
 async def _run_operation(store: SessionStore, operation: tuple[object, ...]) -> object:
     match operation:
-        case "begin", int(stream), list(pending):
-            await store.begin("a", stream, pending)
+        case "begin", list(pending):
+            return await store.begin("a", pending, worker="w")
         case "append", int(stream), int(ahead), id:
             last = next((each.last for each in await store.streams("a") if each.stream == stream), 0)
             answers = id if isinstance(id, int | str) else None
@@ -174,10 +197,10 @@ from mcp_server.stores.sessions import SessionRecord, StoredEvent
 async def main():
     store = SqliteStore(sys.argv[1])
     await store.save(SessionRecord(id="a", principal=None, revision="2025-11-25", client={}, used_at=1.0))
-    for stream in range(4):
-        await store.begin("a", stream, (1,))
+    for _ in range(4):
+        await store.begin("a", (1,), worker="w")
     async with trio.open_nursery() as nursery:
-        for stream in range(4):
+        for stream in range(1, 8, 2):
             nursery.start_soon(write, store, stream)
 
 async def write(store, stream):
@@ -194,7 +217,7 @@ trio.run(main)
 
 async def test_sqlite_store_keeps_acknowledged_writes_after_kill(tmp_path: Path) -> None:
     path = tmp_path / "sessions.sqlite"
-    acknowledged = dict.fromkeys(range(4), 0)
+    acknowledged = dict.fromkeys(range(1, 8, 2), 0)
     for attempt in range(3):
         with subprocess.Popen([sys.executable, "-c", _WRITER, path], stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
@@ -283,10 +306,10 @@ async def test_sqlite_write_error_raises_and_store_continues(tmp_path: Path) -> 
     await store.save(_RECORD)
     store.thread.connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreError, match=r"the store .*sessions\.sqlite failed: attempt to write a readonly database"):
-        await store.begin("a", 1, (1,))
+        await store.begin("a", (1,), worker="w")
     assert await store.load("a") == _RECORD
     store.thread.connection.execute("PRAGMA query_only = OFF")
-    await store.begin("a", 1, (1,))
+    await store.begin("a", (1,), worker="w")
     assert [each.stream for each in await store.streams("a")] == [1]
     await store.aclose()
 
@@ -294,13 +317,13 @@ async def test_sqlite_write_error_raises_and_store_continues(tmp_path: Path) -> 
 async def test_sqlite_rollback_releases_event_limit(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite", limits=Limits(replay_events=2))
     await store.save(_RECORD)
-    await store.begin("a", 1, (1, 2, 3))
+    await store.begin("a", (1, 2, 3), worker="w")
     # The write fails after the first two events.
     last = StoredEvent(1, 3, None)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(StoreError, match="constraint failed"):
         await store.append("a", [StoredEvent(1, 1, b"", 1), StoredEvent(1, 2, b"", 2), last])
     assert await store.events("a", 1, 0) == ()
-    await store.begin("a", 2, (1,))
+    await store.begin("a", (1,), worker="w")
     await store.aclose()
 
 
@@ -327,7 +350,7 @@ async def test_sqlite_unencodable_value_fails_only_its_caller(tmp_path: Path) ->
 async def test_sqlite_close_completes_pending_writes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     await store.save(_RECORD)
-    await store.begin("a", 1, (1,))
+    await store.begin("a", (1,), worker="w")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(store.append, "a", [StoredEvent(1, 1, b"{}")])
         await trio.lowlevel.checkpoint()
@@ -372,7 +395,7 @@ async def test_memory_store_repr_has_session_count() -> None:
 async def _add_session_with_events(store: MemoryStore, id: str, *sizes: int, pending: tuple[int, ...] = ()) -> None:
     """Save a session with a stream of events; the last event responds to the pending request."""
     await store.save(attrs.evolve(_RECORD, id=id))
-    await store.begin(id, 1, pending)
+    await store.begin(id, pending or (0,), worker="w")
     for number, size in enumerate(sizes, 1):
         answers = pending[0] if pending and number == len(sizes) else None
         await store.append(id, [StoredEvent(1, number, b"x" * size, answers)])
@@ -405,11 +428,15 @@ async def test_memory_store_evicts_events_of_largest_session_first() -> None:
     assert await _event_numbers(store, "new") == [1]
 
 
-async def test_memory_store_with_only_responses_evicts_sessions() -> None:
+async def test_memory_store_with_only_responses_evicts_streams() -> None:
     store = MemoryStore(limits=Limits(stored_bytes=1_000))
     for id in ("a", "b", "c"):
         await _add_session_with_events(store, id, 400, pending=(1,))
-    assert await store.load("a") is None
+    assert await _event_numbers(store, "a") == []
+    assert await store.streams("a") == (StoredStream(1, 0),)
+    # The stream still runs, and a later stream has another number.
+    await store.append("a", [StoredEvent(1, 2, b"x")])
+    assert await store.begin("a", (1,), worker="w") == 3
     assert await _event_numbers(store, "b") == [1]
     assert await _event_numbers(store, "c") == [1]
     assert store._bytes == 800
@@ -455,7 +482,7 @@ async def test_frequent_notifications_are_coalesced_in_write_queue(tmp_path: Pat
 async def test_notification_after_event_is_recorded_after_it(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.sqlite")
     await store.save(_RECORD)
-    await store.begin("a", 2, ())
+    await store.begin("a", (), worker="w")
     released = threading.Event()
     store.thread.order(released.wait, lambda _: None)  # type: ignore[arg-type]  # the return value is not used
     store.record_notification(_TOOLS)
@@ -526,10 +553,10 @@ async def test_memory_store_charges_streams_without_events() -> None:
     begun = 0
     with suppress(LimitExceeded):
         while begun < 10_000:
-            await store.begin(_RECORD.id, begun + 1, [begun])
+            await store.begin(_RECORD.id, [begun], worker="w")
             begun += 1
     assert 1_000 < begun < 10_000
-    for stream in range(1, begun + 1):
+    for stream in range(1, 2 * begun, 2):
         await store.delivered(_RECORD.id, stream)
     assert (budget.used, budget.owners) == (0, 0)
 
@@ -538,9 +565,8 @@ async def test_stream_whose_events_are_refused_is_not_kept() -> None:
     budget = MemoryBudget(1024 * 1024)
     store = MemoryStore(budget=budget)
     await store.save(_RECORD)
-    log: Log[object] = Log(store, StoreFailures(), _RECORD.id, priming=True)
-    stream = log.number(standalone=False)
-    assert await log.begin(stream, [1])
+    log: Log[object] = Log(store, StoreFailures(), _RECORD.id, worker="w", priming=True)
+    stream = await log.begin([1])
     assert not await log.append(stream, 0, [(bytes(1024 * 1024), 1, None)])
     assert [each.pending for each in await store.streams(_RECORD.id)] == [()]
     assert budget.used == 0

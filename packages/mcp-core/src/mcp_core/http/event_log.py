@@ -80,6 +80,8 @@ class LoggedStream:
     """The number of the last event; 0 without events."""
     pending: tuple[RequestId, ...]
     """The requests of the stream without a response, in their order; empty if the stream is over."""
+    worker: str = ""
+    """The worker that began the stream."""
 
 
 @attrs.frozen
@@ -99,12 +101,13 @@ _Key: TypeAlias = "tuple[type, RequestId]"
 @attrs.define(eq=False)
 class _Stream:
     pending: dict[_Key, None]
+    worker: str
     last: int = 0
     events: dict[int, LoggedEvent] = attrs.field(factory=dict)
     over: bool = False
 
     def described(self, stream: int) -> LoggedStream:
-        return LoggedStream(stream, self.last, tuple([request for _, request in self.pending]))
+        return LoggedStream(stream, self.last, tuple([request for _, request in self.pending]), self.worker)
 
 
 class EventLog:
@@ -146,13 +149,14 @@ class EventLog:
         self._standalone: int | None = None
         self._newest = (-1, 0)
 
-    def begin(self, stream: int, pending: Iterable[RequestId] = ()) -> None:
+    def begin(self, stream: int, pending: Iterable[RequestId] = (), *, worker: str = "") -> None:
         """Begin a stream.
 
         Args:
             stream: A number that the session has not used.
             pending: The requests whose responses the stream will carry. Without requests the stream is the standalone
                 stream. A session has one of these: the previous one is over.
+            worker: The worker that runs the requests.
 
         Raises:
             LimitExceeded: The responses that were not delivered reach a limit. No stream was begun.
@@ -168,7 +172,7 @@ class EventLog:
             if self._standalone is not None:
                 self.delivered(self._standalone)
             self._standalone = stream
-        self._streams[stream] = _Stream(pending=requests)
+        self._streams[stream] = _Stream(requests, worker)
 
     def append(self, stream: int, data: bytes, answers: RequestId | None = None) -> int:
         """Add an event to a stream.

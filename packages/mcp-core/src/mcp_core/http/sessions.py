@@ -188,6 +188,10 @@ class SessionTable(Generic[S]):
         """The number of sessions with a request in progress."""
         return len(self._running)
 
+    def in_progress(self) -> Iterator[S]:
+        """Iterate over the stored values of the sessions with a request in progress."""
+        return (entry.value for entry in self._running.values())
+
     def __len__(self) -> int:
         return len(self._resting) + len(self._running)
 

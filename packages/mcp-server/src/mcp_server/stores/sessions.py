@@ -4,12 +4,17 @@ A session consists of a record and streams. A stream is a sequence of numbered e
 it sends them, so that a client whose connection broke can receive them again. If the store outlives the process, the
 client can also receive them from a restarted server.
 
-    save, load, delete, purge       the record
+    save, load, touch, delete, purge
+                                    the record
     subscribe, unsubscribe          the resources that the client subscribed to
     begin, append, delivered        a stream while it runs
     subscriptions, streams, events  the data that a resumption needs
     record_notification, pending_notifications, remove_notifications
                                     the changes of which the client has not been notified yet
+
+Several workers can use one store (`mcp_server.cluster`). A stream belongs to the worker that runs its requests, and only
+this worker appends to it, until it has ended. The store allocates the numbers of streams, because two workers may begin
+streams of one session at the same time.
 
 A change concerns many sessions. Most of them have no open stream at that moment, and some exist only in the store,
 because this process was started after their last use. For that reason a change is recorded for each session that it
@@ -36,7 +41,16 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, RequestId
 
-__all__ = ["PendingNotification", "SessionRecord", "SessionStore", "StoreError", "StoredEvent", "StoredStream"]
+__all__ = [
+    "PendingNotification",
+    "SessionRecord",
+    "SessionStore",
+    "StoreError",
+    "StoredEvent",
+    "StoredStream",
+    "is_standalone",
+    "next_stream",
+]
 
 
 class StoreError(McpError):
@@ -102,6 +116,28 @@ class StoredStream:
     """The number of the last event; 0 if there was no event."""
     pending: tuple[RequestId, ...] = ()
     """The ids of the requests on this stream without a response, in their order; empty after the stream has ended."""
+    worker: str = ""
+    """The id of the worker that began the stream; empty if an earlier version stored the stream."""
+
+    @property
+    def is_standalone(self) -> bool:
+        """Whether the stream responds to no request."""
+        return is_standalone(self.stream)
+
+
+def is_standalone(stream: int) -> bool:
+    """Return whether the stream with this number is standalone, so that it responds to no request."""
+    return stream % 2 == 0
+
+
+def next_stream(newest: int, *, standalone: bool) -> int:
+    """Return the number of a new stream, for authors of stores.
+
+    Args:
+        newest: The greatest number that the session has used; 0 or less if it has used none.
+        standalone: Whether the stream responds to no request.
+    """
+    return 2 * ((max(newest, 0) + 1) // 2) + (2 if standalone else 1)
 
 
 class SessionStore(Protocol):
@@ -121,11 +157,26 @@ class SessionStore(Protocol):
         trio.ClosedResourceError: The store was closed.
     """
 
-    async def save(self, record: SessionRecord) -> None:
-        """Store a new session, or replace its record. Subscriptions and streams of the session are not changed."""
+    async def save(self, record: SessionRecord) -> tuple[str, ...]:
+        """Store a new session, or replace its record. Subscriptions and streams of the session are not changed.
+
+        Returns:
+            The ids of the sessions that were removed because there were too many.
+        """
 
     async def load(self, id: str) -> SessionRecord | None:
         """Return the record of a session, or `None` if the session does not exist."""
+
+    async def touch(self, id: str, used_at: float) -> bool:
+        """Renew the time of last use of a session.
+
+        Args:
+            id: The session id.
+            used_at: The time, in seconds since the epoch.
+
+        Returns:
+            Whether the session exists. A session that does not exist is not restored.
+        """
 
     async def delete(self, id: str) -> None:
         """Delete a session with its subscriptions and streams. Do nothing if the session does not exist."""
@@ -150,7 +201,7 @@ class SessionStore(Protocol):
     async def subscriptions(self, session: str) -> frozenset[str]:
         """Return the URIs that a session is subscribed to."""
 
-    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
+    async def begin(self, session: str, pending: Sequence[RequestId], *, worker: str) -> int:
         """Begin a stream.
 
         Do nothing if the session does not exist, because it may have been deleted in the meantime. The same holds for
@@ -158,13 +209,16 @@ class SessionStore(Protocol):
 
         Args:
             session: The session id.
-            stream: A number that the session has not used yet.
             pending: The ids of the requests whose responses are sent on the stream. Without any, the stream is the
                 standalone stream. A session has one standalone stream, so the previous one ends.
+            worker: The id of the worker that runs the requests (`Cluster.worker`).
+
+        Returns:
+            The number of the stream: greater than all numbers that the session has used, even for a standalone stream,
+            and odd for any other (`next_stream`). 0 if the session does not exist.
 
         Raises:
             LimitExceeded: The undelivered responses have reached the bounds. The stream was not begun.
-            LocalProtocolError: A stream with this number exists.
         """
 
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
@@ -194,8 +248,8 @@ class SessionStore(Protocol):
     async def streams(self, session: str) -> tuple[StoredStream, ...]:
         """Return the streams of a session, in the order of their numbers.
 
-        An ended stream without remaining events may be missing, except the stream with the greatest number: a new
-        stream must have another number.
+        An ended stream without remaining events may be missing, except the stream with the greatest number: a number
+        above it was never used.
         """
 
     async def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:

@@ -9,23 +9,28 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from mcp_core.limits import Limits
-from mcp_server.stores.sessions import SessionRecord, SessionStore, StoredEvent
+from mcp_server.stores.sessions import SessionRecord, SessionStore, StoredEvent, StoredStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from mcp_core.jsonrpc.messages import RequestId
 
 __all__ = [
     "LARGEST",
     "RECORD",
     "ROOMY",
     "TEN",
+    "WORKER",
     "OpenStore",
     "StoreCheck",
+    "begun",
     "events",
     "numbers",
     "opened",
     "refused",
     "same",
+    "streams",
     "true",
 ]
 
@@ -39,6 +44,9 @@ ROOMY: Final = Limits()
 TEN: Final = Limits(replay_events=10, sessions=3)
 LARGEST: Final = 10**18 - 1
 """The largest number that an event id can have."""
+
+WORKER: Final = "worker-1"
+"""The worker of the streams."""
 
 RECORD: Final = SessionRecord(
     id="session-1",
@@ -81,6 +89,16 @@ async def opened(open_store: OpenStore, limits: Limits = ROOMY, *sessions: str) 
         yield store
     finally:
         await store.aclose()
+
+
+async def begun(store: SessionStore, session: str, *pending: RequestId) -> int:
+    """Begin a stream of `WORKER`, and return its number."""
+    return await store.begin(session, pending, worker=WORKER)
+
+
+async def streams(store: SessionStore, session: str) -> tuple[StoredStream, ...]:
+    """Return the streams of a session without their workers."""
+    return tuple([attrs.evolve(each, worker="") for each in await store.streams(session)])
 
 
 def events(stream: int, first: int, last: int) -> tuple[StoredEvent, ...]:

@@ -9,7 +9,7 @@ import attrs
 from mcp_core.errors import LocalProtocolError
 from mcp_core.limits import Limits
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED, NOTIFICATIONS_TOOLS_LIST_CHANGED
-from mcp_server.stores.contract.assertions import RECORD, ROOMY, opened, refused, same, true
+from mcp_server.stores.contract.assertions import RECORD, ROOMY, begun, opened, refused, same, true
 from mcp_server.stores.sessions import PendingNotification, StoredEvent
 
 if TYPE_CHECKING:
@@ -78,23 +78,23 @@ async def repeated_change_is_pending_once(open_store: OpenStore) -> None:
 
 async def change_is_pending_until_its_event_is_stored(open_store: OpenStore) -> None:
     """Check that storing the event removes the pending change in one step, and that a later change is pending again."""
-    event = StoredEvent(2, 1, b"{}", notification=_updated("test://x"))
     async with opened(open_store, ROOMY, "a", "b") as store:
         for session in ("a", "b"):
             await store.subscribe(session, "test://x")
         store.record_notification(_updated("test://x"))
         store.record_notification(_TOOLS)
-        await store.begin("a", 2, ())
+        stream = await begun(store, "a")
+        event = StoredEvent(stream, 1, b"{}", notification=_updated("test://x"))
         for _ in range(2):
             await store.append("a", (event,))
             same(await store.pending_notifications("a"), (_TOOLS,), "the pending notifications after the event")
-        same(await store.events("a", 2, 0), (StoredEvent(2, 1, b"{}"),), "the event")
+        same(await store.events("a", stream, 0), (StoredEvent(stream, 1, b"{}"),), "the event")
         both = (_updated("test://x"), _TOOLS)
         same(await store.pending_notifications("b"), both, "the pending notifications of the other session")
         store.record_notification(_updated("test://x"))
         await store.append("a", (event,))
         same(set(await store.pending_notifications("a")), set(both), "the pending notifications after another change")
-        gap = StoredEvent(2, 9, b"{}")
+        gap = StoredEvent(stream, 9, b"{}")
         again = attrs.evolve(event, number=2)
         await refused(LocalProtocolError, store.append("a", (again, gap)), "events with a gap in their numbers")
         same(set(await store.pending_notifications("a")), set(both), "the pending notifications after a rejected event")
@@ -173,16 +173,16 @@ async def reopened_store_has_pending_changes(open_store: OpenStore) -> None:
     async with opened(open_store, ROOMY, "a") as store:
         for uri in ("test://x", "test://y"):
             await store.subscribe("a", uri)
-        await store.begin("a", 2, ())
+        stream = await begun(store, "a")
         for each in (_updated("test://x"), _TOOLS, _updated("test://y")):
             store.record_notification(each)
-        await store.append("a", (StoredEvent(2, 1, b"{}", notification=_updated("test://x")),))
+        await store.append("a", (StoredEvent(stream, 1, b"{}", notification=_updated("test://x")),))
     store.record_notification(_updated("test://x"))
     for _ in range(2):
         async with opened(open_store) as store:
             same(await store.pending_notifications("a"), (_TOOLS, _updated("test://y")), "the pending notifications")
     async with opened(open_store) as store:
-        await store.append("a", (StoredEvent(2, 2, b"{}", notification=_TOOLS),))
+        await store.append("a", (StoredEvent(stream, 2, b"{}", notification=_TOOLS),))
         same(
             await store.pending_notifications("a"), (_updated("test://y"),), "the pending notifications after an event"
         )

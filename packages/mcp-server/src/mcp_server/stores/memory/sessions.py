@@ -14,7 +14,7 @@ from mcp_core.http.event_log import EventLog
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.limits.memory_budget import MemoryBudget
 from mcp_core.trio.async_library import allow_asyncio
-from mcp_server.stores.sessions import StoredEvent, StoredStream
+from mcp_server.stores.sessions import StoredEvent, StoredStream, next_stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,10 @@ class _Kept:
     log: EventLog | None = None
     """The events. `None` until the first stream: most sessions have none, and a thousand of them must fit in little
     memory."""
-    newest: int = -1
+    newest: int = 0
+    """The greatest number of a stream; 0 without one."""
+    removed: int = 0
+    """The greatest number of the streams that were removed because memory was short."""
 
 
 class MemoryStore:
@@ -64,23 +67,36 @@ class MemoryStore:
         return f"<MemoryStore of {len(self._kept)} sessions>"
 
     @allow_asyncio
-    async def save(self, record: SessionRecord) -> None:
+    async def save(self, record: SessionRecord) -> tuple[str, ...]:
         """Store a session or replace its record. Remove the least recently used session if there are too many."""
+        removed: tuple[str, ...] = ()
         kept = self._find(record.id)
         if kept is None:
             owner = ("session", record.id) if record.principal is None else ("principal", record.principal)
             self._kept[record.id] = _Kept(record, self._budget.charge(owner, 0))
             if len(self._kept) > self._limits.sessions:
-                self._drop(next(iter(self._kept)))
+                removed = (next(iter(self._kept)),)
+                self._drop(removed[0])
         else:
             kept.record = record
             self._kept.move_to_end(record.id)
+        return removed
 
     @allow_asyncio
     async def load(self, id: str) -> SessionRecord | None:
         """Return the record of a session, or `None` if the session does not exist."""
         kept = self._find(id)
         return None if kept is None else kept.record
+
+    @allow_asyncio
+    async def touch(self, id: str, used_at: float) -> bool:
+        """Renew the time of last use of a session, and return whether it exists."""
+        kept = self._find(id)
+        if kept is None:
+            return False
+        kept.record = attrs.evolve(kept.record, used_at=used_at)
+        self._kept.move_to_end(id)
+        return True
 
     @allow_asyncio
     async def delete(self, id: str) -> None:
@@ -111,19 +127,22 @@ class MemoryStore:
         return frozenset() if kept is None else frozenset(kept.subscriptions or ())
 
     @allow_asyncio
-    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
-        """Begin a stream."""
+    async def begin(self, session: str, pending: Sequence[RequestId], *, worker: str) -> int:
+        """Begin a stream, and return its number."""
         kept = self._find(session)
-        if kept is not None:
-            self._reserve(kept.charge, _STREAM_BYTES)
-            if kept.log is None:
-                kept.log = EventLog(self._limits)
-            before = kept.log.size
-            try:
-                kept.log.begin(stream, pending)
-            finally:
-                self._settle(kept, before)
-            kept.newest = max(kept.newest, stream)
+        if kept is None:
+            return 0
+        self._reserve(kept.charge, _STREAM_BYTES)
+        if kept.log is None:
+            kept.log = EventLog(self._limits)
+        before = kept.log.size
+        stream = next_stream(kept.newest, standalone=not pending)
+        try:
+            kept.log.begin(stream, pending, worker=worker)
+        finally:
+            self._settle(kept, before)
+        kept.newest = stream
+        return stream
 
     @allow_asyncio
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:
@@ -134,6 +153,8 @@ class MemoryStore:
         more = _EVENT_BYTES * len(events)
         for event in events:
             more += len(event.data)
+        if kept.removed:
+            events = [event for event in events if event.stream > kept.removed]
         self._reserve(kept.charge, more)
         before = 0 if kept.log is None else kept.log.size
         try:
@@ -199,9 +220,10 @@ class MemoryStore:
     async def streams(self, session: str) -> tuple[StoredStream, ...]:
         """Return the streams of a session, in the order of their numbers."""
         kept = self._find(session)
-        if kept is None or kept.log is None:
+        if kept is None or not kept.newest:
             return ()
-        found = {each.stream: StoredStream(each.stream, each.last, each.pending) for each in kept.log.streams()}
+        streams = () if kept.log is None else kept.log.streams()
+        found = {each.stream: StoredStream(each.stream, each.last, each.pending, each.worker) for each in streams}
         found.setdefault(kept.newest, StoredStream(kept.newest, 0))
         return tuple([found[stream] for stream in sorted(found)])
 
@@ -256,17 +278,24 @@ class MemoryStore:
             self._bytes -= kept.log.size
 
     def _free(self, current: str) -> None:
-        """Remove events, then other sessions, largest first, until a tenth of the space is free for later events."""
+        """Remove events, then other streams, largest first, until a tenth of the space is free for later events."""
         enough = self._limits.stored_bytes * 9 // 10
         largest = self._largest()
         for kept in largest:
             self._shed(kept)
             if self._bytes <= enough:
                 return
-        for id in [kept.record.id for kept in largest if kept.record.id != current]:
-            self._drop(id)
+        for kept in [kept for kept in largest if kept.record.id != current]:
+            self._remove_streams(kept)
             if self._bytes <= enough:
                 return
+
+    def _remove_streams(self, kept: _Kept) -> None:
+        """Remove all streams of a session. It continues, but they cannot be resumed."""
+        if kept.log is not None:
+            self._bytes -= kept.log.size
+        kept.log, kept.removed = None, kept.newest
+        kept.charge.resize(0)
 
     def _largest(self) -> list[_Kept]:
         """Return the sessions with events, the largest first, so that clients with few events do not lose them."""

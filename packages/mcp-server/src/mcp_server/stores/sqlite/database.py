@@ -15,7 +15,7 @@ __all__ = ["described", "opened"]
 _APPLICATION: Final = int.from_bytes(b"MCPs")
 """Identifies the files of this store; `PRAGMA application_id`."""
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 """The version of the tables below; `PRAGMA user_version`. Opening a file of an earlier version converts it."""
 
 _SESSIONS: Final = """
@@ -51,6 +51,7 @@ _SESSIONS: Final = """
         last INTEGER NOT NULL,
         standalone INTEGER NOT NULL,
         over INTEGER NOT NULL,
+        worker TEXT NOT NULL DEFAULT '',
         PRIMARY KEY (session, stream)
     ) WITHOUT ROWID;
     CREATE TABLE pending (
@@ -206,7 +207,8 @@ def _give_rows(connection: sqlite3.Connection) -> None:
         """
         INSERT INTO sessions SELECT key, id, principal, revision, log_level, used_at FROM old_sessions;
         INSERT INTO clients SELECT key, client FROM old_sessions;
-        INSERT INTO streams SELECT session, stream, last, standalone, over FROM old_streams
+        INSERT INTO streams (session, stream, last, standalone, over)
+            SELECT session, stream, last, standalone, over FROM old_streams
         """,
     )
     for key, subscriptions in connection.execute("SELECT key, subscriptions FROM old_sessions"):
@@ -222,9 +224,15 @@ def _give_rows(connection: sqlite3.Connection) -> None:
 def _rename_pending(connection: sqlite3.Connection) -> None:
     """Convert version 2, whose table of pending requests has another name."""
     _execute(connection, 'ALTER TABLE "owed" RENAME TO pending')
+    _add_workers(connection)
 
 
-_CONVERSIONS: Final = {1: _give_rows, 2: _rename_pending}
+def _add_workers(connection: sqlite3.Connection) -> None:
+    """Convert version 3, whose streams name no worker."""
+    _execute(connection, "ALTER TABLE streams ADD COLUMN worker TEXT NOT NULL DEFAULT ''")
+
+
+_CONVERSIONS: Final = {1: _give_rows, 2: _rename_pending, 3: _add_workers}
 """The conversions from earlier versions to the current one. Each runs in one transaction."""
 
 

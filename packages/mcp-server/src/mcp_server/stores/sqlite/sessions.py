@@ -89,14 +89,19 @@ class SqliteStore:
     # --- for the endpoint ------------------------------------------------------------------------------------------
 
     @allow_asyncio
-    async def save(self, record: SessionRecord) -> None:
+    async def save(self, record: SessionRecord) -> tuple[str, ...]:
         """Store a session or replace its record. Remove the least recently used session if there are too many."""
-        await self.thread.do(partial(self._tables.save, record))
+        return await self.thread.do(partial(self._tables.save, record))
 
     @allow_asyncio
     async def load(self, id: str) -> SessionRecord | None:
         """Return the record of a session, or `None` if the session does not exist."""
         return await self.thread.do(partial(self._tables.load, id))
+
+    @allow_asyncio
+    async def touch(self, id: str, used_at: float) -> bool:
+        """Renew the time of last use of a session, and return whether it exists."""
+        return await self.thread.do(partial(self._tables.touch, id, used_at))
 
     @allow_asyncio
     async def delete(self, id: str) -> None:
@@ -119,9 +124,9 @@ class SqliteStore:
         return await self.thread.do(partial(self._tables.subscriptions, session))
 
     @allow_asyncio
-    async def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
-        """Begin a stream."""
-        await self.thread.do(partial(self._tables.begin, session, stream, tuple(pending)))
+    async def begin(self, session: str, pending: Sequence[RequestId], *, worker: str) -> int:
+        """Begin a stream, and return its number."""
+        return await self.thread.do(partial(self._tables.begin, session, tuple(pending), worker))
 
     @allow_asyncio
     async def append(self, session: str, events: Sequence[StoredEvent]) -> None:

@@ -7,7 +7,6 @@ can open the file. A rollback clears the cache.
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -15,9 +14,10 @@ import attrs
 from mcp_core.engine.subscriptions import covering, covers
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
-from mcp_server.stores.sessions import PendingNotification, SessionRecord, StoredEvent, StoredStream
+from mcp_server.stores.sessions import PendingNotification, SessionRecord, StoredEvent, StoredStream, next_stream
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject, RequestId
@@ -111,7 +111,7 @@ class Tables:
 
     # --- sessions --------------------------------------------------------------------------------------------------
 
-    def save(self, record: SessionRecord) -> None:
+    def save(self, record: SessionRecord) -> tuple[str, ...]:
         """Store a session or replace its record. Remove the least recently used sessions if there are too many."""
         client = json.dumps(record.client)
         values = (record.principal, record.revision, record.log_level, record.used_at)
@@ -122,14 +122,15 @@ class Tables:
             # Large in some sessions, and almost never changed: the comparison avoids a write.
             query = "UPDATE clients SET client = ?1 WHERE session = ?2 AND client != ?1"
             self._connection.execute(query, (client, used.key))
-            return
+            return ()
         query = "INSERT INTO sessions (principal, revision, log_level, used_at, id) VALUES (?, ?, ?, ?, ?)"
         key = self._connection.execute(query, (*values, record.id)).lastrowid
         self._connection.execute("INSERT INTO clients (session, client) VALUES (?, ?)", (key, client))
         excess = _number(self._connection, "SELECT count(*) FROM sessions") - self._limits.sessions
         if excess > 0:
             query = "SELECT id FROM sessions WHERE id != ? ORDER BY used_at, key LIMIT ?"
-            self._delete_all(self._connection.execute(query, (record.id, excess)))
+            return self._delete_all(self._connection.execute(query, (record.id, excess)))
+        return ()
 
     def load(self, id: str) -> SessionRecord | None:
         """Return the record of a session, or `None` if the session does not exist."""
@@ -146,6 +147,11 @@ class Tables:
             id=id, principal=principal, revision=revision, client=params, log_level=log_level, used_at=used_at
         )
 
+    def touch(self, id: str, used_at: float) -> bool:
+        """Renew the time of last use of a session, and return whether it exists."""
+        query = "UPDATE sessions SET used_at = ? WHERE id = ?"
+        return self._connection.execute(query, (used_at, id)).rowcount > 0
+
     def delete(self, id: str) -> None:
         """Delete a session with its subscriptions and streams."""
         used = self._session(id)
@@ -158,13 +164,14 @@ class Tables:
     def purge(self, used_before: float, now: float) -> int:
         """Delete the sessions that have not been used for too long, and return their number."""
         self._connection.execute("UPDATE sessions SET used_at = ?1 WHERE used_at > ?1", (now,))
-        return self._delete_all(self._connection.execute("SELECT id FROM sessions WHERE used_at < ?", (used_before,)))
+        found = self._connection.execute("SELECT id FROM sessions WHERE used_at < ?", (used_before,))
+        return len(self._delete_all(found))
 
-    def _delete_all(self, found: Iterable[tuple[str]]) -> int:
-        ids = [id for (id,) in found]
+    def _delete_all(self, found: Iterable[tuple[str]]) -> tuple[str, ...]:
+        ids = tuple([id for (id,) in found])
         for id in ids:
             self.delete(id)
-        return len(ids)
+        return ids
 
     def _session(self, id: str) -> _Usage | None:
         used = self._used.get(id)
@@ -252,28 +259,27 @@ class Tables:
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
-    def begin(self, session: str, stream: int, pending: Sequence[RequestId]) -> None:
-        """Begin a stream. Raises `LimitExceeded` or `LocalProtocolError`."""
+    def begin(self, session: str, pending: Sequence[RequestId], worker: str) -> int:
+        """Begin a stream, and return its number; 0 if the session does not exist. Raises `LimitExceeded`."""
         used = self._session(session)
         if used is None:
-            return
+            return 0
         self._check_capacity(used)
         if not pending:
             self._over(used, "standalone AND NOT over")
         newest = self._newest(used)
-        try:
-            self._connection.execute(
-                "INSERT INTO streams (session, stream, last, standalone, over) VALUES (?, ?, 0, ?, 0)",
-                (used.key, stream, not pending),
-            )
-        except sqlite3.IntegrityError as error:
-            raise LocalProtocolError(f"stream {stream} was begun before") from error
+        stream = next_stream(newest, standalone=not pending)
+        self._connection.execute(
+            "INSERT INTO streams (session, stream, last, standalone, over, worker) VALUES (?, ?, 0, ?, 0, ?)",
+            (used.key, stream, not pending, worker),
+        )
         ids = [(used.key, stream, json.dumps(id), place) for place, id in enumerate(pending)]
         self._connection.executemany(
             "INSERT OR IGNORE INTO pending (session, stream, id, place) VALUES (?, ?, ?, ?)", ids
         )
         # The previous newest stream may have been kept only for its number.
         self._connection.execute(_SWEEP, (used.key, newest, newest))
+        return stream
 
     def _newest(self, used: _Usage) -> int:
         """Return the greatest number of a stream, or -1 without a stream."""
@@ -373,13 +379,13 @@ class Tables:
         used = self._session(session)
         if used is None:
             return ()
-        query = "SELECT stream, last FROM streams WHERE session = ? ORDER BY stream"
+        query = "SELECT stream, last, worker FROM streams WHERE session = ? ORDER BY stream"
         rows = self._connection.execute(query, (used.key,)).fetchall()
-        pending: dict[int, list[RequestId]] = {stream: [] for stream, _ in rows}
+        pending: dict[int, list[RequestId]] = {stream: [] for stream, _, _ in rows}
         query = "SELECT stream, id FROM pending WHERE session = ? ORDER BY stream, place"
         for stream, id in self._connection.execute(query, (used.key,)):
             pending[stream].append(json.loads(id))
-        return tuple(StoredStream(stream, last, tuple(pending[stream])) for stream, last in rows)
+        return tuple(StoredStream(stream, last, tuple(pending[stream]), worker) for stream, last, worker in rows)
 
     def events(self, session: str, stream: int, after: int) -> tuple[StoredEvent, ...]:
         """Return the events of a stream whose number is greater than `after`."""

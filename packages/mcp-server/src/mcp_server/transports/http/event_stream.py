@@ -375,8 +375,9 @@ class EventStream:
             self._log = self.response = None
         if self._log is not None:
             pending = [*self._pending, *(answers for _, answers, _ in answered if answers is not None)]
-            self._number = self._log.number(standalone=self._standalone)
-            if await self._log.begin(self._number, pending):
+            # Responses that no handler gave are not stored, and the standalone stream has no pending requests either.
+            self._number = await self._log.begin(pending) if pending or self._standalone else 0
+            if self._number:
                 self._log.live[self._number] = self
             else:
                 self._log = None

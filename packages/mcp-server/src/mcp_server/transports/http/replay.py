@@ -1,7 +1,7 @@
 """The log of the events of one legacy session, which a client reads after its connection broke.
 
 The numbers of streams encode their kind: odd numbers respond to a POST, even numbers are standalone. A client that
-resumes a stream is therefore served correctly, even by a process that did not open the stream.
+resumes a stream is therefore served correctly, even by a worker that did not open the stream.
 
 A failure of the store must not fail requests: they continue, but their streams cannot be resumed.
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mcp_server.stores.failures import StoreFailures
     from mcp_server.stores.sessions import SessionStore
 
-__all__ = ["RECORDED", "Item", "Log", "is_standalone", "pending_notification", "written"]
+__all__ = ["RECORDED", "Item", "Log", "pending_notification", "written"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -66,11 +66,6 @@ def pending_notification(definition: NotificationMethod[object], params: object)
     )
 
 
-def is_standalone(stream: int) -> bool:
-    """Return whether a stream is standalone, so that it does not respond to a POST."""
-    return stream % 2 == 0
-
-
 def written(stream: int, number: int, data: bytes) -> bytes:
     """Encode an event for the wire."""
     # Some clients require the event name, although `message` is the default.
@@ -84,44 +79,42 @@ class Log(Generic[S]):
         store: Stores the events.
         failures: Logs failures of the store.
         session: The session id.
+        worker: The id of this worker.
         priming: Whether streams start with an event that has only an id, and may be disconnected before they are
             complete.
     """
 
-    __slots__ = ("_failures", "_last", "_session", "_store", "is_stored", "live", "priming")
+    __slots__ = ("_failures", "_session", "_store", "_worker", "is_stored", "live", "priming")
 
     is_stored: bool
     """Whether the store has the session. Without the session, it silently discards streams."""
     live: dict[int, S]
     """The streams that are not complete, by number."""
 
-    def __init__(self, store: SessionStore, failures: StoreFailures, session: str, *, priming: bool) -> None:
+    def __init__(
+        self, store: SessionStore, failures: StoreFailures, session: str, *, worker: str, priming: bool
+    ) -> None:
         self._store: Final = store
         self._failures: Final = failures
         self.is_stored = True
         self._session: Final = session
+        self._worker: Final = worker
         self.priming: Final = priming
         self.live = {}
-        self._last = 0
 
-    def number(self, *, standalone: bool) -> int:
-        """Return the number of a new stream."""
-        self._last += 1
-        return 2 * self._last if standalone else 2 * self._last - 1
-
-    def knows(self, stream: int) -> bool:
-        """Return whether a stream with this number may exist."""
-        return 0 < stream <= 2 * self._last
+    async def knows(self, stream: int) -> bool:
+        """Return whether a stream with this number may exist. Raises `StoreError`."""
+        streams = await self._store.streams(self._session)
+        return bool(streams) and 0 < stream <= streams[-1].stream
 
     async def recover(self) -> None:
-        """Continue the log of an earlier process: reserve its numbers, and end its pending requests with an error.
+        """Continue the log of an earlier process: end its pending requests with an error.
 
         Raises:
             StoreError: The store cannot be read.
         """
         streams = await self._store.streams(self._session)
         for each in streams:
-            self._last = max(self._last, (each.stream + 1) // 2)
             if each.pending:
                 _log.warning(
                     "server restarted before requests of a session were complete: requests=%d", len(each.pending)
@@ -129,29 +122,29 @@ class Log(Generic[S]):
                 answers = [(encode(ErrorResponse(id, _RESTARTED), null_id=False), id, None) for id in each.pending]
                 await self.append(each.stream, each.last, answers)
 
-    async def begin(self, stream: int, pending: Collection[RequestId]) -> bool:
+    async def begin(self, pending: Collection[RequestId]) -> int:
         """Open a stream.
 
         Args:
-            stream: The number of the stream.
-            pending: The requests that the stream responds to.
+            pending: The requests that the stream responds to; empty for the standalone stream.
 
         Returns:
-            Whether the stream can be resumed. It cannot if the store is full, does not have the session, or fails.
+            The number of the stream. 0 if the stream cannot be resumed, because the store is full, does not have the
+            session, or fails.
         """
         if not self.is_stored:
-            return False
+            return 0
         try:
-            await self._store.begin(self._session, stream, tuple(pending))
+            stream = await self._store.begin(self._session, tuple(pending), worker=self._worker)
         except LimitExceeded as excess:
             _log.warning("stream cannot be resumed: %s", excess)
-            return False
+            return 0
         except StoreError as error:
             self._failures.failed("a stream cannot be resumed", error)
-            return False
+            return 0
         if self._failures.count:
             self._failures.worked()
-        return True
+        return stream
 
     async def append(self, stream: int, last: int, items: Sequence[Item]) -> bool:
         """Record events.

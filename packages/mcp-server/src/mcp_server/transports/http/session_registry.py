@@ -86,6 +86,7 @@ class SessionRegistry:
         self._service: Final = service
         self._engine: Final = engine
         self._store: Final = store
+        self._worker: Final = secrets.token_urlsafe(16)
         self._policy: Final = policy
         self._table: Final = SessionTable[Session](limits, idle=policy.session_idle)
         self._loading: Final = dict[str, trio.Event]()
@@ -198,7 +199,7 @@ class SessionRegistry:
                 return None
             now = trio.current_time()
         if now >= session.save_due:
-            await self.save(session)
+            await (self._renew(session) if session.is_stored else self.save(session))
         return None if session.ended else session
 
     async def _load(self, id: str, principal: str | None) -> Session | None:
@@ -279,7 +280,9 @@ class SessionRegistry:
         """Create a session for an engine with an open session. Raises `LimitExceeded`."""
         revision = cast("ClientPeer", connection.session).revision  # the session is open
         log: Log[EventStream] | None = (
-            Log(self._store, self.failures, id, priming=revision.priming_event) if revision.resumable else None
+            Log(self._store, self.failures, id, worker=self._worker, priming=revision.priming_event)
+            if revision.resumable
+            else None
         )
         return Session(
             self._service,
@@ -327,6 +330,16 @@ class SessionRegistry:
         for uri in stored.symmetric_difference(session.connection.watched):
             await self.keep_subscription(session, uri)
 
+    async def _renew(self, session: Session) -> None:
+        """Renew the time of use of a session in the store. End the session if the store does not have it any more."""
+        # Other requests do not need to do it, too.
+        session.stored(trio.current_time() + self._policy.session_idle / _SAVED_TIMES)
+        with self._survived("the use of a session is not stored"):
+            if not await self._store.touch(session.id, time.time()) and not session.ended:
+                _log.info("session ended: reason=it was removed from the store")
+                self._table.remove(session.id)
+                await self._end(session)
+
     async def keep_subscription(self, session: Session, uri: str) -> None:
         """Store whether a session is subscribed to a resource."""
         # Decided in the same step in which the store is called: the later of two calls stores the latest state.
@@ -350,6 +363,10 @@ class SessionRegistry:
         idle = self._policy.session_idle
         if now - self._purged_at > idle:
             self._purged_at = now
+            # A stream of a session may have been open since the session was last found.
+            for session in tuple(self._table.in_progress()):
+                if now >= session.save_due and session.is_stored:
+                    await self._renew(session)
             with self._survived("expired sessions are not deleted"):
                 await self._store.purge(self._clock.earliest() - 2 * idle, time.time())
 

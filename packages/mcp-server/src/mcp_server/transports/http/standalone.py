@@ -20,8 +20,9 @@ from mcp_core.engine.subscriptions import covers
 from mcp_core.http.event_log import parse_event_id
 from mcp_core.revisions import Era
 from mcp_server.connection.turns import PART, take_turn
+from mcp_server.stores.sessions import is_standalone
 from mcp_server.transports.http.event_stream import DisconnectWatcher, EventStream
-from mcp_server.transports.http.replay import is_standalone, written
+from mcp_server.transports.http.replay import written
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -100,7 +101,7 @@ class StandaloneStream:
         if live is not None and await live.resume(exchange, response, after):
             await self._attend(live, context)
             return None
-        if log is None or live is not None or not log.knows(stream):
+        if log is None or live is not None or not await log.knows(stream):
             return exchange.reject(400, "Last-Event-ID does not name an event of this session")
         events = await log.events(stream, after)
         data = b"".join([written(stream, event.number, event.data) for event in events])
