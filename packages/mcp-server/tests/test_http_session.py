@@ -729,9 +729,9 @@ async def test_session_record_has_log_level_principal_and_subscriptions() -> Non
     changes: list[str] = []
 
     class RecordingStore(MemoryStore):
-        async def save(self, record: SessionRecord) -> None:
+        async def save(self, record: SessionRecord) -> tuple[str, ...]:
             saved.append(record)
-            await super().save(record)
+            return await super().save(record)
 
         async def subscribe(self, session: str, uri: str) -> None:
             changes.append(f"+{uri}")

@@ -94,7 +94,7 @@ async def saved_again_session_keeps_its_events(open_store: OpenStore) -> None:
 
 
 async def touched_session_has_new_time(open_store: OpenStore) -> None:
-    """Check that renewing the time of use changes nothing else, and decides which session is removed or purged."""
+    """Check that renewing the time of last use changes nothing else, and decides which session is removed or purged."""
     async with opened(open_store, TEN) as store:
         for used_at, id in enumerate(("a", "b", "c")):
             await store.save(attrs.evolve(RECORD, id=id, used_at=float(used_at)))
@@ -195,8 +195,8 @@ async def events_load_in_order(open_store: OpenStore) -> None:
 async def events_of_streams_and_sessions_are_separate(open_store: OpenStore) -> None:
     """Check that each stream of each session has its own events, with their own numbers."""
     async with opened(open_store, ROOMY, "a", "b") as store:
-        for id in ("a", "b"):
-            first, second = await begun(store, id, 2), await begun(store, id, 10)
+        first, second = await begun(store, "a", 2), await begun(store, "a", 10)
+        same(await begun(store, "b", 2), first, "the number of the first stream of the other session")
         await store.append("a", (*events(first, 1, 2), *events(second, 1, 1), *events(first, 3, 3)))
         same(await store.events("a", first, 0), events(first, 1, 3), "the events of the first stream")
         same(await store.events("a", second, 0), events(second, 1, 1), "the events of the second stream")

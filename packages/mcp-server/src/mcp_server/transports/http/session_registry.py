@@ -331,7 +331,7 @@ class SessionRegistry:
             await self.keep_subscription(session, uri)
 
     async def _renew(self, session: Session) -> None:
-        """Renew the time of use of a session in the store. End the session if the store does not have it any more."""
+        """Renew the time of last use of a session in the store. End the session if the store does not have it any more."""
         # Other requests do not need to do it, too.
         session.stored(trio.current_time() + self._policy.session_idle / _SAVED_TIMES)
         with self._survived("the use of a session is not stored"):
