@@ -4,6 +4,10 @@ A task is one record. The server replaces the record at each change that must su
 client has responded to an input request, when a side effect has happened, and when the task ends. Progress in between
 is not stored.
 
+The record names the worker that runs the task, and has a fencing token. If the worker is lost, another one claims the
+task, which increases the token. Only one of several workers succeeds, because the claim states the token that it
+replaces. Records with an earlier token are rejected from then on, should the previous worker still run.
+
 Every store must follow the rules that `TaskStore` states. `mcp_server.stores.contract` checks them.
 """
 
@@ -14,13 +18,18 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import attrs
 
+from mcp_core.errors import McpError
 from mcp_core.features.tasks import TaskState
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.types import TaskStatus
 
-__all__ = ["TaskOrder", "TaskRecord", "TaskStore", "read_record", "write_record"]
+__all__ = ["TaskClaimed", "TaskOrder", "TaskRecord", "TaskStore", "read_record", "write_record"]
+
+
+class TaskClaimed(McpError):
+    """Another worker has claimed the task since this worker read or wrote its record. The record was not stored."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +55,10 @@ class TaskRecord:
     """The input responses, by the key of the input request."""
     once: JsonObject = attrs.field(factory=dict)
     """Results of side effects that must not be repeated, by the key that the function gave them."""
+    worker: str = ""
+    """The id of the worker that runs the task (`Cluster.worker`)."""
+    token: int = 0
+    """The fencing token: the number of claims of the task so far."""
 
 
 @attrs.frozen(order=True)
@@ -89,7 +102,20 @@ class TaskStore(Protocol):
         """Replace the record of a task. Do nothing if the task does not exist: it may have been deleted meanwhile.
 
         Raises:
+            TaskClaimed: The stored record has another token. It is not changed.
             LimitExceeded: The tasks of the owner would be too large. The stored record is not changed.
+        """
+
+    async def claim(self, record: TaskRecord, worker: str) -> TaskRecord | None:
+        """Claim a task whose worker was lost.
+
+        Args:
+            record: The task, as it was read. Only its id and its token matter.
+            worker: The id of the worker that will run the task.
+
+        Returns:
+            The stored record, with the worker and the next token; `None` if the task does not exist, has ended, or has
+            another token because it was claimed meanwhile.
         """
 
     async def load(self, id: str) -> TaskRecord | None:
@@ -143,6 +169,8 @@ def write_record(record: TaskRecord) -> str:
             "client_info": record.client_info,
             "answers": record.answers,
             "once": record.once,
+            "worker": record.worker,
+            "token": record.token,
         },
         separators=(",", ":"),
     )

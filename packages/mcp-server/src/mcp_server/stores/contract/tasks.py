@@ -13,7 +13,7 @@ from mcp_core.errors import LimitExceeded
 from mcp_core.features.tasks import TaskState
 from mcp_core.limits import Limits
 from mcp_server.stores.contract.assertions import refused, same, true
-from mcp_server.stores.tasks import TaskOrder, TaskRecord, TaskStore
+from mcp_server.stores.tasks import TaskClaimed, TaskOrder, TaskRecord, TaskStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -48,6 +48,8 @@ _RECORD: Final = TaskRecord(
     client_info={"name": "x", "version": "1"},
     answers={"q-1": {"action": "accept", "content": {"name": "Bob"}}},
     once={"paid": None, "booked": [1, 2]},
+    worker="worker-1",
+    token=1,
 )
 
 
@@ -216,6 +218,42 @@ async def _begun(nursery: trio.Nursery, function: Callable[[], Awaitable[None]])
     await nursery.start(run)
 
 
+async def claimed_task_has_one_worker(open_store: OpenTaskStore) -> None:
+    """Check that one of several claims succeeds, and that records with an earlier token are rejected afterward."""
+    async with _opened(open_store) as store:
+        record = attrs.evolve(_task("a"), worker="first", token=3)
+        await store.create(record)
+        claims = list[TaskRecord]()
+
+        async def claim(worker: str) -> None:
+            if (mine := await store.claim(record, worker)) is not None:
+                claims.append(mine)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(8):
+                nursery.start_soon(claim, f"worker-{number}")
+        same(len(claims), 1, "the claims that succeeded")
+        mine = claims[0]
+        same(mine, attrs.evolve(record, worker=mine.worker, token=4), "the claimed record")
+        same(await store.load("a"), mine, "the stored record")
+        await refused(TaskClaimed, store.save(_ended(record)), "a record of the previous worker")
+        same(await store.load("a"), mine, "the record after a rejected one")
+        await store.save(attrs.evolve(mine, once={"paid": True}))
+        again = await store.claim(mine, "last")
+        same(again, attrs.evolve(mine, once={"paid": True}, worker="last", token=5), "the record, claimed again")
+
+
+async def ended_or_unknown_task_is_not_claimed(open_store: OpenTaskStore) -> None:
+    """Check that a task that has ended, or does not exist, cannot be claimed."""
+    async with _opened(open_store) as store:
+        record = _task("a")
+        same(await store.claim(record, "worker"), None, "the claim of an unknown task")
+        await store.create(record)
+        await store.save(_ended(record))
+        same(await store.claim(record, "worker"), None, "the claim of a task that has ended")
+        same(await store.load("a"), _ended(record), "the task that has ended")
+
+
 async def closed_store_raises(open_store: OpenTaskStore) -> None:
     """Check that calls of a closed store raise `trio.ClosedResourceError`, and that closing it again does not."""
     store = await open_store(_ROOMY)
@@ -223,6 +261,7 @@ async def closed_store_raises(open_store: OpenTaskStore) -> None:
     await store.aclose()
     await refused(trio.ClosedResourceError, store.create(_RECORD), "create on a closed store")
     await refused(trio.ClosedResourceError, store.save(_RECORD), "save on a closed store")
+    await refused(trio.ClosedResourceError, store.claim(_RECORD, "worker"), "claim on a closed store")
     await refused(trio.ClosedResourceError, store.load("task-1"), "load on a closed store")
     await refused(trio.ClosedResourceError, store.delete("task-1"), "delete on a closed store")
     await refused(trio.ClosedResourceError, store.listed("Ann", None, 1), "listed on a closed store")
@@ -255,6 +294,8 @@ TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (
     tasks_have_count_limit_per_owner,
     tasks_have_byte_limit_per_owner,
     concurrent_writes_apply_in_order,
+    claimed_task_has_one_worker,
+    ended_or_unknown_task_is_not_claimed,
     closed_store_raises,
 )
 """The checks for every store of tasks."""

@@ -13,7 +13,7 @@ from mcp_core.errors import LimitExceeded
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.limits.memory_budget import MemoryBudget, parsed_size
 from mcp_core.trio.async_library import allow_asyncio
-from mcp_server.stores.tasks import TaskOrder, write_record
+from mcp_server.stores.tasks import TaskClaimed, TaskOrder, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server.stores.tasks import TaskRecord
 
-__all__ = ["MemoryTaskStore", "check_task_bounds", "task_memory_owner"]
+__all__ = ["MemoryTaskStore", "check_task_bounds", "claimed", "task_memory_owner"]
 
 
 @attrs.define
@@ -78,11 +78,13 @@ class MemoryTaskStore:
 
     @allow_asyncio
     async def save(self, record: TaskRecord) -> None:
-        """Replace the record of a task. Raises `LimitExceeded`."""
+        """Replace the record of a task. Raises `TaskClaimed` and `LimitExceeded`."""
         self._check()
         kept = self._kept.get(record.state.id)
         if kept is None:
             return
+        if kept.record.token != record.token:
+            raise claimed(record, kept.record.token)
         text = write_record(record)
         size = len(text)
         owner = self._owners[record.owner]
@@ -91,6 +93,16 @@ class MemoryTaskStore:
         kept.charge.resize(parsed_size(text.encode()))
         owner.size += size - kept.size
         kept.record, kept.size = record, size
+
+    @allow_asyncio
+    async def claim(self, record: TaskRecord, worker: str) -> TaskRecord | None:
+        """Claim a task whose worker was lost."""
+        self._check()
+        kept = self._kept.get(record.state.id)
+        if kept is None or kept.record.state.terminal or kept.record.token != record.token:
+            return None
+        kept.record = attrs.evolve(kept.record, worker=worker, token=record.token + 1)
+        return kept.record
 
     @allow_asyncio
     async def load(self, id: str) -> TaskRecord | None:
@@ -161,6 +173,16 @@ class MemoryTaskStore:
 def task_memory_owner(owner: str | None) -> Hashable:
     """Return the owner that is charged for a task: its principal, or all unauthenticated clients together."""
     return "tasks" if owner is None else ("principal", owner)
+
+
+def claimed(record: TaskRecord, token: int) -> TaskClaimed:
+    """Return the error for a record that was claimed since it was read.
+
+    Args:
+        record: The record.
+        token: The token of the stored record.
+    """
+    return TaskClaimed(f"another worker runs the task: its token is {token}, not {record.token}")
 
 
 def check_task_bounds(limits: Limits, tasks: int, size: int) -> None:

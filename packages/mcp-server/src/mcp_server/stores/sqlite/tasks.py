@@ -10,9 +10,11 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.trio.async_library import allow_asyncio
-from mcp_server.stores.memory.tasks import check_task_bounds
+from mcp_server.stores.memory.tasks import check_task_bounds, claimed
 from mcp_server.stores.sqlite.database import opened
 from mcp_server.stores.sqlite.sessions import SqliteStore
 from mcp_server.stores.sqlite.thread import StoreThread
@@ -60,8 +62,13 @@ class SqliteTaskStore:
 
     @allow_asyncio
     async def save(self, record: TaskRecord) -> None:
-        """Replace the record of a task. Raises `LimitExceeded`."""
+        """Replace the record of a task. Raises `TaskClaimed` and `LimitExceeded`."""
         await self._thread.do(partial(self._save, record), closed=self._closed)
+
+    @allow_asyncio
+    async def claim(self, record: TaskRecord, worker: str) -> TaskRecord | None:
+        """Claim a task whose worker was lost."""
+        return await self._thread.do(partial(self._claim, record, worker), closed=self._closed)
 
     @allow_asyncio
     async def load(self, id: str) -> TaskRecord | None:
@@ -120,13 +127,29 @@ class SqliteTaskStore:
 
     def _save(self, record: TaskRecord) -> None:
         state, text = record.state, write_record(record)
-        known = self._thread.connection.execute("SELECT size FROM tasks WHERE id = ?", (state.id,)).fetchone()
+        query = "SELECT size, json_extract(record, '$.token') FROM tasks WHERE id = ?"
+        known: tuple[int, int | None] | None = self._thread.connection.execute(query, (state.id,)).fetchone()
         if known is None:
             return
-        if len(text) > known[0]:
-            self._check(record.owner, len(text) - known[0], 0)
+        size, token = known[0], known[1] or 0
+        if token != record.token:
+            raise claimed(record, token)
+        if len(text) > size:
+            self._check(record.owner, len(text) - size, 0)
+        self._replace(record, text)
+
+    def _claim(self, record: TaskRecord, worker: str) -> TaskRecord | None:
+        found = self._read("SELECT record FROM tasks WHERE id = ? AND NOT over", record.state.id)
+        if not found or found[0].token != record.token:
+            return None
+        mine = attrs.evolve(found[0], worker=worker, token=record.token + 1)
+        # Not checked: a claim must not fail because of the few bytes that it adds.
+        self._replace(mine, write_record(mine))
+        return mine
+
+    def _replace(self, record: TaskRecord, text: str) -> None:
         query = "UPDATE tasks SET over = ?, size = ?, record = ? WHERE id = ?"
-        self._execute(query, state.terminal, len(text), text, state.id)
+        self._execute(query, record.state.terminal, len(text), text, record.state.id)
 
     def _forget(self) -> None:
         """Forget after a rollback which tasks were checked against the clock."""
