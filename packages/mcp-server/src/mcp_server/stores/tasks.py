@@ -55,6 +55,10 @@ class TaskRecord:
     """The input responses, by the key of the input request."""
     once: JsonObject = attrs.field(factory=dict)
     """Results of side effects that must not be repeated, by the key that the function gave them."""
+    input_requests: dict[str, JsonObject] = attrs.field(factory=dict)
+    """The pending input requests in their wire form, by key. Only stored if other workers can read the record."""
+    session: str | None = None
+    """The id of the legacy session in which the task was started. Its client is notified of the status."""
     worker: str = ""
     """The id of the worker that runs the task (`Cluster.worker`)."""
     token: int = 0
@@ -83,7 +87,7 @@ class TaskStore(Protocol):
     is also visible to a process that is started after this process was killed. A cancelled call has its entire effect
     or none. Calls take effect in the order in which they were started.
 
-    A store is bounded for each owner by `Limits.tasks` and `Limits.task_bytes`. It does not delete a task before its
+    A store is bounded for each owner by `Limits.tasks`, `Limits.running_tasks` and `Limits.task_bytes`. It does not delete a task before its
     time to live has passed. It rejects a task that exceeds a bound.
 
     Raises:
@@ -95,7 +99,8 @@ class TaskStore(Protocol):
         """Store a new task, whose id was never used.
 
         Raises:
-            LimitExceeded: The owner has too many tasks, or they are too large. The task was not stored.
+            LimitExceeded: The owner has too many tasks, too many that have not ended (`Limits.running_tasks`), or they
+                are too large. The task was not stored.
         """
 
     async def save(self, record: TaskRecord) -> None:
@@ -169,6 +174,8 @@ def write_record(record: TaskRecord) -> str:
             "client_info": record.client_info,
             "answers": record.answers,
             "once": record.once,
+            "input_requests": record.input_requests,
+            "session": record.session,
             "worker": record.worker,
             "token": record.token,
         },

@@ -48,6 +48,8 @@ _RECORD: Final = TaskRecord(
     client_info={"name": "x", "version": "1"},
     answers={"q-1": {"action": "accept", "content": {"name": "Bob"}}},
     once={"paid": None, "booked": [1, 2]},
+    input_requests={"q-2": {"method": "roots/list"}},
+    session="session-1",
     worker="worker-1",
     token=1,
 )
@@ -177,6 +179,17 @@ async def tasks_have_count_limit_per_owner(open_store: OpenTaskStore) -> None:
         same(_ids(await store.listed("Ann", None, 10)), ["Ann-2", "Ann-3"], "the tasks of Ann")
 
 
+async def running_tasks_have_count_limit_per_owner(open_store: OpenTaskStore) -> None:
+    """Check that the tasks of an owner that have not ended are limited, and that ended tasks do not count."""
+    async with _opened(open_store, Limits(tasks=5, running_tasks=2)) as store:
+        for owner in ("Ann", None):
+            for number in (1, 2):
+                await store.create(_task(f"{owner}-{number}", owner))
+            await refused(LimitExceeded, store.create(_task(f"{owner}-3", owner)), "a third running task")
+            await store.save(_ended(_task(f"{owner}-1", owner)))
+            await store.create(_task(f"{owner}-3", owner))
+
+
 async def tasks_have_byte_limit_per_owner(open_store: OpenTaskStore) -> None:
     """Check that a task that is too large is rejected, when new and when it grows, and that stored tasks stay."""
     async with _opened(open_store, Limits(task_bytes=2_000)) as store:
@@ -292,6 +305,7 @@ TASK_STORE_CHECKS: Final[tuple[TaskStoreCheck, ...]] = (
     expired_tasks_are_removed,
     task_with_future_time_expires_from_now,
     tasks_have_count_limit_per_owner,
+    running_tasks_have_count_limit_per_owner,
     tasks_have_byte_limit_per_owner,
     concurrent_writes_apply_in_order,
     claimed_task_has_one_worker,

@@ -44,7 +44,7 @@ class MemoryTaskStore:
     """A `TaskStore` in memory. No method blocks, and none is a checkpoint.
 
     Args:
-        limits: The bounds for each owner: `tasks` and `task_bytes`.
+        limits: The bounds for each owner: `tasks`, `running_tasks` and `task_bytes`.
         budget: The budget that tasks are charged to. `None`: a separate budget of `Limits.total_bytes`.
     """
 
@@ -67,7 +67,8 @@ class MemoryTaskStore:
         text = write_record(record)
         size = len(text)
         owner = self._owners.get(record.owner) or _Owner()
-        check_task_bounds(self._limits, len(owner.tasks) + 1, owner.size + size)
+        unfinished = sum(not each.record.state.terminal for each in owner.tasks.values())
+        check_task_bounds(self._limits, len(owner.tasks) + 1, owner.size + size, unfinished + 1)
         charge = self._budget.charge(task_memory_owner(record.owner), parsed_size(text.encode()))
         self._owners[record.owner] = owner
         owner.tasks[record.state.id] = self._kept[record.state.id] = _Kept(record, size, charge)
@@ -185,19 +186,24 @@ def claimed(record: TaskRecord, token: int) -> TaskClaimed:
     return TaskClaimed(f"another worker runs the task: its token is {token}, not {record.token}")
 
 
-def check_task_bounds(limits: Limits, tasks: int, size: int) -> None:
+def check_task_bounds(limits: Limits, tasks: int, size: int, unfinished: int = 0) -> None:
     """Check the bounds of one owner.
 
     Args:
         limits: The bounds.
         tasks: The number of tasks that the owner would have.
         size: The size of these tasks together, in bytes.
+        unfinished: The number of these tasks that have not ended.
 
     Raises:
         LimitExceeded: The owner would exceed a bound.
     """
     if tasks > limits.tasks:
         raise LimitExceeded("stored tasks of one owner", observed=tasks, allowed=limits.tasks, setting="Limits.tasks")
+    if unfinished > limits.running_tasks:
+        raise LimitExceeded(
+            "tasks that run", observed=unfinished, allowed=limits.running_tasks, setting="Limits.running_tasks"
+        )
     if size > limits.task_bytes:
         raise LimitExceeded(
             "bytes of the stored tasks of one owner",

@@ -32,7 +32,7 @@ class SqliteTaskStore:
     Args:
         place: The file, which is created if it does not exist, and which only its owner can read. Or a `SqliteStore`
             whose file is shared; close the `SqliteStore` after this store.
-        limits: The bounds for each owner: `tasks` and `task_bytes`.
+        limits: The bounds for each owner: `tasks`, `running_tasks` and `task_bytes`.
 
     Raises:
         StoreError: The file cannot be opened, is in use, or is not a file of this store. The message states the remedy.
@@ -164,9 +164,9 @@ class SqliteTaskStore:
             self._execute("UPDATE tasks SET expires_at = ?1 WHERE id = ?2 AND expires_at > ?1", end, id)
 
     def _check(self, owner: str | None, more: int, tasks: int) -> None:
-        query = "SELECT count(*), coalesce(sum(size), 0) FROM tasks WHERE owner IS ?"
-        count, size = self._thread.connection.execute(query, (owner,)).fetchone()
-        check_task_bounds(self._limits, count + tasks, size + more)
+        query = "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(NOT over), 0) FROM tasks WHERE owner IS ?"
+        count, size, unfinished = self._thread.connection.execute(query, (owner,)).fetchone()
+        check_task_bounds(self._limits, count + tasks, size + more, unfinished + 1 if tasks else 0)
 
     def _read(self, query: str, *values: str | float) -> tuple[TaskRecord, ...]:
         return tuple([read_record(text) for (text,) in self._thread.connection.execute(query, values)])
