@@ -23,6 +23,7 @@ from mcp_core.types import (
     ToolListChangedNotificationParams,
 )
 from mcp_core.types.meta import TASKS_EXTENSION
+from mcp_server.cluster.local import LocalCluster
 from mcp_server.connection.turns import PART, take_turn
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.change_notifications import ChangeNotifier
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.methods import NotificationMethod
     from mcp_core.types import WireObject
+    from mcp_server.cluster import Cluster
     from mcp_server.connection.channel import Channel, Handler, NotificationTarget, RequestContext
     from mcp_server.features.listing import PagedList, Source
     from mcp_server.features.mounting import MountedServer
@@ -100,6 +102,8 @@ class ServerService:
         """Recorders of changes for clients that are not connected."""
         self.registered: int = 0
         """Number of registrations and removals. A change invalidates values that were computed before."""
+        self.cluster: Cluster = LocalCluster(limits=environment.limits, budget=environment.budget)
+        """Connects the server to the other workers of its deployment."""
         self.tasks: Tasks | None = None
         """The tasks; `None` until a tool that can run as a task is registered."""
         self.tools: Final = Tools(environment, partial(self.list_changed, "tools"), self._offer_tasks)
@@ -247,6 +251,8 @@ class ServerService:
                 resumed=self.tools.resumed,
                 notify=self._notify,
                 spare_connection=self._spare_connection,
+                targets=self.changes.targets,
+                cluster=self.cluster,
             )
             self.methods.extensions.setdefault(TASKS_EXTENSION, {})
             self.handlers.update(self.tasks.handlers)

@@ -30,6 +30,7 @@ __all__ = [
     "StreamAppended",
     "StreamFollowed",
     "TaskCancelled",
+    "TaskInputFailed",
     "TaskInputReceived",
     "TaskUpdated",
     "decode_message",
@@ -141,6 +142,18 @@ class TaskInputReceived:
     """The input responses, by the key of the input request."""
 
 
+@attrs.frozen
+class TaskInputFailed:
+    """The client responded to an input request of a task that the receiver runs with an error (2025-11-25)."""
+
+    task: str
+    """The task id."""
+    key: str
+    """The key of the input request."""
+    error: JsonObject
+    """The JSON-RPC error: `code`, `message` and optionally `data`."""
+
+
 ClusterMessage: TypeAlias = (
     ChangeMade
     | ClientMessageReceived
@@ -151,6 +164,7 @@ ClusterMessage: TypeAlias = (
     | StreamAppended
     | StreamFollowed
     | TaskCancelled
+    | TaskInputFailed
     | TaskInputReceived
     | TaskUpdated
 )
@@ -167,6 +181,7 @@ _KINDS: Final[Mapping[str, type[ClusterMessage]]] = {
     "stream-followed": StreamFollowed,
     "task-cancelled": TaskCancelled,
     "task-input": TaskInputReceived,
+    "task-input-failed": TaskInputFailed,
     "task-updated": TaskUpdated,
 }
 """The classes of messages, by the name that identifies them in the encoding."""
@@ -200,6 +215,6 @@ def decode_message(data: bytes) -> ClusterMessage | None:
         return None
     known = {each.name for each in attrs.fields(kind)}
     try:
-        return kind(**{name: each for name, each in value.items() if name in known})  # type: ignore[arg-type]  # written by `encode_message`
+        return kind(**{name: each for name, each in value.items() if name in known})
     except TypeError as error:
         raise InvalidValue(f"a message between workers lacks a member: {error}") from None

@@ -250,6 +250,11 @@ class Channel(ABC):
         """The target of notifications that concern the legacy session alone, such as the status of its tasks."""
         raise LocalProtocolError("no legacy session is open on this connection")
 
+    @property
+    def session_id(self) -> str | None:
+        """The id of the legacy session that other workers can serve; `None` if there is none."""
+        return None
+
     # --- for subclasses --------------------------------------------------------------------------------------------
 
     async def _run(self, call: RequestContext) -> Outgoing | None:

@@ -95,6 +95,7 @@ class KeyRing:
         self.shared = bool(keys)
         self._keys = tuple(keys) or (secrets.token_bytes(_KEY_BYTES),)
         self._ids = tuple(_derive(key, b"mcp requestState: id")[:_ID_BYTES] for key in self._keys)
+        self._ciphers = {id: cipher for id, cipher in self._ciphers.items() if id in self._ids}
 
     def seal(self, plain: bytes, bound_to: bytes) -> str:
         """Return the sealed text. It unseals only with the same `bound_to`. Raises `LimitExceeded` if too long."""

@@ -42,6 +42,8 @@ from mcp_server.connection.client_requests import (
     run_once,
 )
 from mcp_server.connection.throttle import ProgressThrottle
+from mcp_server.stores.sessions import StoreError
+from mcp_server.stores.tasks import TaskClaimed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -93,6 +95,8 @@ class TaskRun:
         audience: The legacy session that the task was started in; `None` if it has none, or the session has ended.
         http: The HTTP request of the call.
         identity: The sender of the HTTP request.
+        announce: Informs the other workers that the record in the store has changed; `None`: no other worker can read
+            the store.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class TaskRun:
         request: RequestReceived,
         notify: Callable[[NotificationTarget | None, NotificationMethod[object], WireObject, str], None],
         *,
+        announce: Callable[[], None] | None = None,
         target: NotificationTarget | None = None,
         http: HttpRequest | None = None,
         identity: Identity | None = None,
@@ -121,6 +126,11 @@ class TaskRun:
         self._identity: Final = identity
         self._input_requests: Final[dict[str, _InputRequest]] = {}
         self._changed = trio.Event()
+        self._announce: Final = announce
+        # Set when the record has changes that the other workers cannot read yet.
+        self._unsaved = trio.Event()
+        self.is_claimed: bool = False
+        """Whether another worker has claimed the task. This run is then without effect."""
 
     # --- state -----------------------------------------------------------------------------------------------------
 
@@ -163,9 +173,14 @@ class TaskRun:
             left = min(state.expires_at - time.time(), state.ttl / 1000)
             self.scope.deadline = trio.current_time() + left
         outcome: object = None
-        with self.scope:
-            outcome = await line.outcome(call)
-            await throttle.flush()
+        async with open_private_nursery() as nursery:
+            if self._announce is not None:
+                nursery.start_soon(self._save_changes, self._announce)
+            with self.scope:
+                outcome = await line.outcome(call)
+                await throttle.flush()
+        if self.is_claimed:
+            return
         if self.scope.cancelled_caught:
             outcome = RequestFailed("the task exceeded its time to live", code=ErrorCode.INTERNAL_ERROR)
         if not self.record.state.terminal:
@@ -191,6 +206,8 @@ class TaskRun:
             except LimitExceeded:
                 # The error itself exceeds the limit.
                 await self._end("failed", error={"code": int(ErrorCode.INTERNAL_ERROR), "message": "Internal error"})
+        except TaskClaimed:
+            self._lose()
         except Exception:  # noqa: BLE001  # of the store: the task has ended, and this process reports that
             _log.exception("the outcome of a task cannot be stored: task=%s…", self.id[:8])
             if not self.record.state.terminal:
@@ -211,11 +228,13 @@ class TaskRun:
     ) -> None:
         """Store the final status, then notify the client. Raises `LimitExceeded`, and the errors of the store."""
         state = self.record.state.moved(status, time.time(), message=message, result=result, error=error)
-        record = attrs.evolve(self.record, state=state)
+        record = attrs.evolve(self.record, state=state, input_requests={})
         await self._store.save(record)
         self.kept = True
         if not self.record.state.terminal:
             self._become(record)
+            if self._announce is not None:
+                self._announce()
             _log.info("task ended: task=%s… owner=%s status=%s", self.id[:8], record.owner or "anonymous", status)
 
     def move(self, status: TaskStatus, *, message: str | None = None, error: JsonObject | None = None) -> None:
@@ -224,9 +243,43 @@ class TaskRun:
         self._become(attrs.evolve(self.record, state=state))
 
     async def keep(self) -> None:
-        """Store the record. Raises the errors of the store."""
-        await self._store.save(self.record)
+        """Store the record. Raises the errors of the store.
+
+        Raises:
+            TaskClaimed: Another worker has claimed the task. The function of this run is cancelled.
+        """
+        try:
+            await self._store.save(self.record)
+        except TaskClaimed:
+            self._lose()
+            raise
         self.kept = self.record.state.terminal
+        if self._announce is not None:
+            self._announce()
+
+    async def _save_changes(self, announce: Callable[[], None]) -> None:
+        """Store changes of the status, the progress and the input requests, which other workers report to the client."""
+        while True:
+            await self._unsaved.wait()
+            self._unsaved = trio.Event()
+            try:
+                await self._store.save(self.record)
+            except TaskClaimed:
+                self._lose()
+                return
+            except (StoreError, LimitExceeded) as error:
+                # The next change is stored again. Until then, the other workers report an earlier status.
+                _log.warning("the status of a task is not stored: task=%s… error=%s", self.id[:8], error)
+            else:
+                announce()
+
+    def _lose(self) -> None:
+        """Stop the function, because another worker has claimed the task and runs it."""
+        _log.warning("task claimed by another worker: task=%s…", self.id[:8])
+        self.is_claimed = True
+        self._input_requests.clear()
+        self.scope.cancel()
+        self._wake()
 
     async def cancel(self) -> None:
         """Cancel the task and stop its function. Raises `LocalProtocolError` if the task has ended."""
@@ -236,10 +289,19 @@ class TaskRun:
         _log.info("task cancelled: task=%s… owner=%s", self.id[:8], self.record.owner or "anonymous")
         await self.keep()
 
-    def _become(self, record: TaskRecord) -> None:
-        self.record = record
+    def _wake(self) -> None:
+        """Wake the requests that wait for a change."""
         changed, self._changed = self._changed, trio.Event()
         changed.set()
+
+    def _become(self, record: TaskRecord) -> None:
+        if self._announce is not None and not record.state.terminal:
+            convert = converter(self.peer.revision)
+            pending = {key: convert.unstructure(each) for key, each in self.input_requests.items()}
+            record = attrs.evolve(record, input_requests=pending)
+            self._unsaved.set()
+        self.record = record
+        self._wake()
         params = as_extension_task(record.state, ExtensionTaskNotificationParams, self.input_requests)
         self._notify(None, NOTIFICATIONS_TASKS, params, self.id)
         if self._target is not None:
@@ -265,6 +327,7 @@ class TaskRun:
         if token and self._target is not None:
             self._notify(self._target, NOTIFICATIONS_PROGRESS, with_related_task(said, self.id), self.id)
             self.record = record
+            self._unsaved.set()
         else:
             self._become(record)
 
@@ -303,6 +366,12 @@ class TaskRun:
         for key in wanted:
             self._settled(key)
 
+    def fail_input(self, key: str, failure: McpError) -> None:
+        """End an input request with the error that the client responded with. Do nothing if it is not pending."""
+        if key in self._input_requests:
+            self._input_requests[key].failure = failure
+            self._settled(key)
+
     def _settled(self, key: str) -> None:
         input_request = self._input_requests.pop(key, None)
         if input_request is None:
@@ -321,7 +390,7 @@ class TaskRun:
     async def attend(self, call: RequestContext) -> None:
         """Wait until the task has ended. Meanwhile send its client requests as part of `call`, a `tasks/result`."""
         async with open_private_nursery() as nursery:
-            while not self.record.state.terminal:
+            while not (self.record.state.terminal or self.is_claimed):
                 changed = self._changed
                 for key, input_request in self._input_requests.items():
                     if not input_request.sent:
@@ -337,14 +406,12 @@ class TaskRun:
             if isinstance(answer, WireObject):
                 await self.answer({key: converter(self.peer.revision).unstructure(answer)})
         except (RequestFailed, RemoteProtocolError) as failure:
-            input_request.failure = failure
-            self._settled(key)
+            self.fail_input(key, failure)
         except (ConnectionEnded, LocalProtocolError) as error:
             _log.debug("client request of a task failed: task=%s… error=%s", self.id[:8], error)
         except Exception:  # noqa: BLE001  # of the store: the response is lost
             _log.exception("the input response of a task cannot be stored: task=%s…", self.id[:8])
-            input_request.failure = RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR)
-            self._settled(key)
+            self.fail_input(key, RequestFailed("Internal error", code=ErrorCode.INTERNAL_ERROR))
         finally:
             input_request.sent = False
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import time
-from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -28,13 +28,15 @@ import trio
 from mcp_core.engine.capabilities import as_object
 from mcp_core.engine.mrtr import RequestState, binding
 from mcp_core.engine.results import understands_tasks
-from mcp_core.errors import ErrorCode, LimitExceeded, MissingRequiredClientCapability, RequestFailed
+from mcp_core.errors import ErrorCode, LimitExceeded, McpError, MissingRequiredClientCapability, RequestFailed
 from mcp_core.features.tasks import as_extension_task, as_task
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.methods import (
     EXTENSION_TASKS_CANCEL,
     EXTENSION_TASKS_GET,
     EXTENSION_TASKS_UPDATE,
+    NOTIFICATIONS_TASKS,
+    NOTIFICATIONS_TASKS_STATUS,
     TASKS_LIST,
     TASKS_RESULT,
     TOOLS_CALL,
@@ -47,28 +49,35 @@ from mcp_core.types import (
     CancelTaskResult,
     CreateExtensionTaskResult,
     CreateTaskResult,
+    ExtensionTaskNotificationParams,
     GetExtensionTaskResult,
     GetTaskResult,
     ListTasksRequestParams,
     ListTasksResult,
     Task,
+    TaskStatusNotificationParams,
     UpdateTaskResult,
 )
 from mcp_core.types.meta import RELATED_TASK, TASKS_EXTENSION
+from mcp_server.cluster.messages import TaskCancelled, TaskInputFailed, TaskInputReceived, TaskUpdated
 from mcp_server.features.tasks.execution import TaskRun
 from mcp_server.features.tasks.records import new_record, recalled
+from mcp_server.features.tasks.remote import RemoteTasks, check_input_responses, input_requests_of
 from mcp_server.stores.clock import StampClock
-from mcp_server.stores.memory.tasks import MemoryTaskStore, task_memory_owner
+from mcp_server.stores.memory.tasks import task_memory_owner
+from mcp_server.stores.sessions import StoreError
 from mcp_server.stores.tasks import TaskOrder, TaskRecord, write_record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.server import ServerConnection
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.methods import NotificationMethod
     from mcp_core.types import WireObject
+    from mcp_server.cluster import Cluster
+    from mcp_server.cluster.messages import ClusterMessage
     from mcp_server.connection.channel import Handler, NotificationTarget, RequestContext
     from mcp_server.connection.client_requests import RetryClientRequests
     from mcp_server.features.tasks.policy import TaskPolicy
@@ -82,6 +91,16 @@ _log: Final = logging.getLogger("mcp_server")
 
 _INTERRUPTED: Final = "the server stopped while the task ran, and the tool is not resumable"
 
+_MOVING: Final = (
+    "the task has ended or moves to another worker: get its status, and send the request again if necessary"
+)
+
+_RECOVERY_SECONDS: Final = 30.0
+"""Time between two searches for tasks of lost workers, in seconds, in case that a loss was not reported."""
+
+_LOOK_SECONDS: Final = 0.5
+"""Time after which a request that waits for a task reads its record again while no worker runs it, in seconds."""
+
 
 class Tasks:
     """The tasks of a server.
@@ -92,6 +111,8 @@ class Tasks:
         resumed: Returns the function that runs an interrupted task of a tool again; `None` if the tool is not resumable.
         notify: Notifies one target of a change; without a target, all subscribers.
         spare_connection: Returns an engine without a connection.
+        targets: The targets of change notifications of this worker.
+        cluster: Connects the server to the workers that share its tasks.
     """
 
     def __init__(
@@ -102,21 +123,22 @@ class Tasks:
         resumed: Callable[[str], Callable[[RequestContext], Awaitable[object]] | None],
         notify: Callable[[NotificationTarget | None, NotificationMethod[object], WireObject, str], None],
         spare_connection: Callable[[], ServerConnection],
+        targets: Collection[NotificationTarget],
+        cluster: Cluster,
     ) -> None:
         self._environment: Final = environment
         self._policy: Final = policy
         self._resumed: Final = resumed
         self._notify: Final = notify
         self._spare_connection: Final = spare_connection
-        self.store: Final[TaskStore] = (
-            MemoryTaskStore(limits=environment.limits, budget=environment.budget)
-            if policy.store is None
-            else policy.store
-        )
-        """The store of task records."""
+        self._targets: Final = targets
+        self.session_target: Callable[[str], NotificationTarget | None] = _no_session
+        """Returns the legacy session with an id if this worker serves it."""
         self._running: Final[dict[str, TaskRun]] = {}
         self._cleaning = False
         self._clock: Final = StampClock()
+        self.remote: RemoteTasks = RemoteTasks(cluster, cluster.tasks if policy.store is None else policy.store)
+        """The tasks that other workers run."""
         life = environment.life
         life.needed = True
         life.jobs.append(self._recover)
@@ -128,6 +150,11 @@ class Tasks:
             TASKS_LIST.name: self._list,
         }
         """Handlers of the methods of this feature, by method."""
+
+    @property
+    def store(self) -> TaskStore:
+        """The store of task records."""
+        return self.remote.store
 
     # --- task creation ---------------------------------------------------------------------------------------------
 
@@ -220,14 +247,11 @@ class Tasks:
         request, owner = call.request, call.channel.principal
         peer = cast("ClientPeer", request.peer)  # the peer of a server is a client
         _ = self._environment.life.nursery
-        allowed = self._environment.limits.running_tasks
-        running = Counter(each.record.owner for each in self._running.values() if not each.record.state.terminal)
-        if running[owner] >= allowed:
-            excess = LimitExceeded(
-                "tasks that run", observed=allowed + 1, allowed=allowed, setting="Limits.running_tasks"
-            )
-            raise RequestFailed(excess.message, code=ErrorCode.INVALID_REQUEST)
-        record = new_record(request, owner, done, self._policy)
+        cluster = self.remote.cluster
+        session = call.channel.session_id if peer.revision.core_tasks and cluster.is_shared else None
+        record = attrs.evolve(
+            new_record(request, owner, done, self._policy), session=session, worker=cluster.worker, token=1
+        )
         try:
             # A running task is in memory, even if its store is not.
             charge = self._environment.budget.charge(
@@ -241,6 +265,7 @@ class Tasks:
             self.store,
             request,
             self._notify,
+            announce=self._announcing(record),
             target=target,
             http=call.http,
             identity=call.identity,
@@ -265,6 +290,11 @@ class Tasks:
         _log.info("task started: task=%s… owner=%s tool=%s", run.id[:8], owner or "anonymous", record.tool)
         return run
 
+    def _announcing(self, record: TaskRecord) -> Callable[[], None] | None:
+        """Return the function that informs the other workers of a change of a task; `None` if there are none."""
+        cluster = self.remote.cluster
+        return partial(cluster.broadcast, TaskUpdated(record.state.id)) if cluster.is_shared else None
+
     async def drop(self, run: TaskRun) -> None:
         """Delete a task that was created but not started."""
         del self._running[run.id]
@@ -279,30 +309,60 @@ class Tasks:
         finally:
             run.release_memory()
             # A task whose outcome could not be stored stays in memory as long as the server runs.
-            if run.kept or not run.record.state.terminal:
+            if run.kept or run.is_claimed or not run.record.state.terminal:
                 self._running.pop(run.id, None)
 
     async def _recover(self) -> None:
-        """Recover the unfinished tasks of an earlier process: run them again from the top, or fail them."""
+        """Recover the tasks of lost workers, from time to time if there are other workers."""
+        if not self.remote.cluster.is_shared:
+            await self._take_up_all()
+            return
+        self._environment.life.nursery.start_soon(self._report)
+        while True:
+            await self._take_up_all()
+            await trio.sleep(_RECOVERY_SECONDS)
+
+    async def _take_up_all(self) -> None:
+        """Recover the unfinished tasks of earlier processes and lost workers: run them from the top, or fail them."""
         try:
-            for record in await self.store.unfinished():
-                if record.state.id not in self._running:
+            records = list(await self.store.unfinished())
+            # Several workers take up different tasks first.
+            random.shuffle(records)
+            for record in records:
+                if record.state.id not in self._running and not self.remote.has(record):
                     await self._take_up(record)
         except Exception:  # noqa: BLE001  # of the store; this server can continue without these tasks
             _log.exception("the unfinished tasks of an earlier process cannot be recovered")
 
     async def _take_up(self, record: TaskRecord) -> None:
+        claimed = await self.store.claim(record, self.remote.cluster.worker)
+        if claimed is None:
+            return
+        record = claimed
         revision = REVISIONS.get(record.revision)
         work = None if revision is None else self._resumed(record.tool)
         now = time.time()
+        announce = self._announcing(record)
         if work is None or revision is None:
             error: JsonObject = {"code": int(ErrorCode.INTERNAL_ERROR), "message": _INTERRUPTED}
             state = record.state.moved("failed", now, message=_INTERRUPTED, error=error)
-            await self.store.save(attrs.evolve(record, state=state))
+            await self.store.save(attrs.evolve(record, state=state, input_requests={}))
+            _log.info("task failed: task=%s… tool=%s reason=its worker was lost", record.state.id[:8], record.tool)
+            if announce is not None:
+                # The broadcast does not reach this worker.
+                self.remote.update(record.state.id)
+                announce()
             return
         if record.state.status != "working":
             record = attrs.evolve(record, state=record.state.moved("working", now))
-        run = self._running[record.state.id] = TaskRun(record, self.store, recalled(record, revision), self._notify)
+        run = self._running[record.state.id] = TaskRun(
+            record,
+            self.store,
+            recalled(record, revision),
+            self._notify,
+            announce=announce,
+            target=None if record.session is None else self.session_target(record.session),
+        )
         _log.info("task resumed: task=%s… tool=%s", run.id[:8], record.tool)
         self._environment.life.nursery.start_soon(self._run, run, work)
 
@@ -318,6 +378,70 @@ class Tasks:
             _log.exception("expired tasks cannot be deleted")
         finally:
             self._cleaning = False
+
+    # --- other workers ---------------------------------------------------------------------------------------------
+
+    def join(self, cluster: Cluster) -> None:
+        """Share the tasks with the workers of a cluster. Call this method before the lifespan of the server starts."""
+        self.remote = RemoteTasks(cluster, cluster.tasks if self._policy.store is None else self._policy.store)
+
+    def receive(self, message: ClusterMessage) -> None:
+        """Receive a message of another worker. Does not block."""
+        if isinstance(message, TaskUpdated):
+            self.remote.update(message.task)
+        elif isinstance(message, TaskCancelled | TaskInputReceived | TaskInputFailed):
+            run = self._running.get(message.task)
+            if run is not None:
+                self._environment.life.nursery.start_soon(self._obey, run, message)
+
+    def missed(self) -> None:
+        """Learn that messages of other workers may have been lost. Does not block."""
+        self.remote.update_all()
+        self.lost()
+
+    def lost(self) -> None:
+        """Learn that another worker has ended: its tasks are taken up. Does not block."""
+        self.remote.update_all()
+        self._environment.life.nursery.start_soon(self._take_up_all)
+
+    async def _obey(self, run: TaskRun, message: TaskCancelled | TaskInputReceived | TaskInputFailed) -> None:
+        """Do what a client requested at another worker."""
+        try:
+            if isinstance(message, TaskInputReceived):
+                responses = message.responses.items()
+                await run.answer({key: each for key, each in responses if isinstance(each, dict)})
+            elif isinstance(message, TaskInputFailed):
+                text, code = str(message.error.get("message")), message.error.get("code")
+                if not isinstance(code, int):
+                    code = int(ErrorCode.INTERNAL_ERROR)
+                run.fail_input(message.key, RequestFailed(text, code=code, data=message.error.get("data")))
+            elif not run.record.state.terminal:
+                await run.cancel()
+        except McpError as error:
+            # The other worker waits for the effect, and reports to its client that there was none.
+            _log.warning("request at another worker failed: task=%s… error=%s", run.id[:8], error)
+
+    async def _report(self) -> None:
+        """Notify the clients of this worker of the tasks that other workers run."""
+        while True:
+            id = await self.remote.next_update()
+            if not self._targets:
+                continue
+            try:
+                record = await self.store.load(id)
+            except StoreError as error:
+                _log.warning("clients are not notified of a task: task=%s… error=%s", id[:8], error)
+                continue
+            revision = None if record is None else REVISIONS.get(record.revision)
+            if record is None or revision is None or id in self._running:
+                continue
+            requests = input_requests_of(record, revision)
+            params = as_extension_task(record.state, ExtensionTaskNotificationParams, requests)
+            self._notify(None, NOTIFICATIONS_TASKS, params, id)
+            target = None if record.session is None else self.session_target(record.session)
+            if target is not None:
+                status = as_task(record.state, TaskStatusNotificationParams)
+                self._notify(target, NOTIFICATIONS_TASKS_STATUS, status, f"{id} {record.state.status}")
 
     # --- methods ---------------------------------------------------------------------------------------------------
 
@@ -340,21 +464,30 @@ class Tasks:
         state = record.state
         if call.request.definition is not EXTENSION_TASKS_GET:
             return as_task(state, GetTaskResult)
+        requests = None if run is None else run.input_requests
         if run is None and not state.terminal:
-            # An earlier process sent an input request; the resumed function sends it again.
-            state = attrs.evolve(state, status="working")
-        return as_extension_task(state, GetExtensionTaskResult, None if run is None else run.input_requests)
+            if self.remote.has(record):
+                requests = input_requests_of(record, REVISIONS[record.revision])
+            else:
+                # A lost worker sent an input request; the resumed function sends it again.
+                state = attrs.evolve(state, status="working")
+        return as_extension_task(state, GetExtensionTaskResult, requests)
 
     async def _update(self, call: RequestContext) -> WireObject:
-        _, run = await self._find(call)
+        record, run = await self._find(call)
         given = call.request.raw.get("inputResponses")
-        if run is not None and isinstance(given, dict):
-            await run.answer({key: answer for key, answer in given.items() if isinstance(answer, dict)})
+        responses = given.items() if isinstance(given, dict) else ()
+        answers = {key: each for key, each in responses if isinstance(each, dict)}
+        if run is not None:
+            await run.answer(answers)
+        elif self.remote.has(record) and (wanted := check_input_responses(record, answers)):
+            message = TaskInputReceived(record.state.id, dict(wanted))
+            await self.remote.request(record, message, lambda found: wanted.keys() <= found.answers.keys())
         return UpdateTaskResult()
 
     async def _cancel(self, call: RequestContext) -> WireObject:
-        record, run = await self._find(call)
         legacy = call.request.definition is not EXTENSION_TASKS_CANCEL
+        record, run = await self._find(call)
         if record.state.terminal:
             if legacy:
                 why = f"the task is {as_task(record.state, Task).status} and can no longer be cancelled"
@@ -363,17 +496,34 @@ class Tasks:
         if run is not None:
             await run.cancel()
             record = run.record
+        elif self.remote.has(record):
+            message = TaskCancelled(record.state.id)
+            record = await self.remote.request(record, message, lambda found: found.state.terminal) or record
         else:
-            # Started by an earlier process, and not recovered yet.
-            record = attrs.evolve(record, state=record.state.moved("cancelled", time.time()))
+            # Its worker was lost, and the task is not recovered yet.
+            claimed = await self.store.claim(record, self.remote.cluster.worker)
+            if claimed is None:
+                raise RequestFailed(_MOVING, code=ErrorCode.INTERNAL_ERROR)
+            record = attrs.evolve(claimed, state=claimed.state.moved("cancelled", time.time()), input_requests={})
             await self.store.save(record)
+        if record.state.status != "cancelled":
+            # The task ended first, or another worker claimed it meanwhile.
+            raise RequestFailed(_MOVING, code=ErrorCode.INTERNAL_ERROR)
         return as_task(record.state, CancelTaskResult) if legacy else CancelExtensionTaskResult()
 
     async def _result(self, call: RequestContext) -> JsonObject:
         record, run = await self._find(call)
-        if run is not None:
-            await run.attend(call)
-            record = run.record
+        while not record.state.terminal:
+            if run is not None:
+                await run.attend(call)
+            elif self.remote.has(record):
+                await self.remote.attend(record, call)
+            elif self.remote.cluster.is_shared:
+                # Its worker was lost. Some worker takes up the task soon.
+                await trio.sleep(_LOOK_SECONDS)
+            else:
+                break
+            record, run = await self._find(call)
         state = record.state
         if state.error is not None:
             error = state.error
@@ -435,6 +585,10 @@ class Tasks:
             raise RequestFailed("the cursor is invalid for this list", code=ErrorCode.INVALID_PARAMS)
         created_at, id = json.loads(plain)
         return TaskOrder(created_at, id)
+
+
+def _no_session(_: str) -> None:
+    """Return no session: this worker serves none."""
 
 
 def _unknown(call: RequestContext) -> RequestFailed:

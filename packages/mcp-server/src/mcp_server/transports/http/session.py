@@ -449,6 +449,11 @@ class Session(Channel):
         raise LocalProtocolError(f"{call.request.method} does not exist in revision {self.revision}")
 
     @property
+    def session_id(self) -> str:
+        """The id of the session."""
+        return self.id
+
+    @property
     def session_target(self) -> NotificationTarget:
         """The session itself: notifications of the session are sent on its standalone stream."""
         return self
