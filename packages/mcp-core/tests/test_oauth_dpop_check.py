@@ -60,7 +60,8 @@ def check_proof(
     token: str | None = "t1",
 ) -> str:
     proofs = [received] if isinstance(received, str) else received
-    return (checker or ProofCheck(EcVerifier())).check(proofs, method=method, urls=urls, now=now, access_token=token)
+    checker = checker or ProofCheck(EcVerifier())
+    return checker.check(proofs, method=method, urls=urls, now=now, access_token=token).key
 
 
 @pytest.mark.spec("dpop.server-validates-proof", "dpop.modern-algorithms")
@@ -276,3 +277,14 @@ TestReplays = pytest.mark.property(ReplayMachine.TestCase)
 def test_arbitrary_claims_accepted_or_rejected(changed: JsonObject) -> None:
     with suppress(InvalidProof):
         assert check_proof(sign(claims(**changed), KEY, header={"typ": "dpop+jwt", "jwk": KEY.jwk})) == JKT
+
+
+@pytest.mark.spec("dpop.server-validates-proof")
+def test_accepted_proof_states_until_when_another_process_would_accept_it() -> None:
+    checker = ProofCheck(EcVerifier())
+    proofs = [proof(iat=NOW - 100), proof(jti="other", iat=NOW + 200)]
+    accepted = [checker.check([each], method="POST", urls=[URL], now=NOW, access_token="t1") for each in proofs]
+    assert [each.seconds for each in accepted] == [200, 500]
+    assert len({each.id for each in accepted}) == 2
+    again = ProofCheck(EcVerifier()).check([proofs[0]], method="POST", urls=[URL], now=NOW, access_token="t1")
+    assert again.id == accepted[0].id

@@ -6,7 +6,8 @@ until the window rejects them.
 
 *The store is bounded.* When it is full, the ids of the oldest second are evicted. From then on all proofs of that
 second or earlier are rejected: the window becomes shorter, and no proof is accepted twice. Each process has its own
-store. Only nonces, which prove the earliest time of a proof, protect several processes behind one name.
+store. Several processes behind one name also need a store that they share, in which the caller looks up
+`AcceptedProof.id`.
 
 *Nonces* are computed from the time and a key. They are not stored, and each process with the key can verify them.
 
@@ -18,6 +19,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from mcp_core.errors import InvalidValue, LocalProtocolError, McpError, UnsafeUrl
 from mcp_core.oauth.dpop import token_hash
@@ -31,7 +34,15 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.oauth.signatures import SignedJwt, Verifier
 
-__all__ = ["InvalidProof", "NonceIssuer", "NonceRequired", "ProofCheck", "ReplayCache"]
+__all__ = [
+    "AcceptedProof",
+    "InvalidProof",
+    "NonceIssuer",
+    "NonceRequired",
+    "ProofCheck",
+    "ProofReplayed",
+    "ReplayCache",
+]
 
 _WINDOW: Final = 300.0
 """Maximum age of a proof, in seconds, in both directions: the value of the MCP extension, which tolerates inexact
@@ -55,6 +66,13 @@ _MAC_BYTES: Final = 16
 
 class InvalidProof(McpError):
     """A proof was rejected. The message may be sent to the client."""
+
+
+class ProofReplayed(InvalidProof):
+    """A proof was used before."""
+
+    def __init__(self) -> None:
+        super().__init__("the DPoP proof was used before")
 
 
 class NonceRequired(InvalidProof):
@@ -143,6 +161,18 @@ class ReplayCache:
             self._floor = max(self._floor, second)
 
 
+@attrs.frozen(kw_only=True)
+class AcceptedProof:
+    """A proof that this process has accepted."""
+
+    key: str
+    """The thumbprint of the key, to which the token must be bound."""
+    id: bytes
+    """The id of the proof, unique for its key. The proof must not be accepted again."""
+    seconds: float
+    """The time for which another process would accept the proof, in seconds."""
+
+
 class ProofCheck:
     """The verification of the proofs sent to one server.
 
@@ -169,7 +199,7 @@ class ProofCheck:
 
     def check(
         self, proofs: Sequence[str], *, method: str, urls: Sequence[str], now: float, access_token: str | None = None
-    ) -> str:
+    ) -> AcceptedProof:
         """Verify and accept the proof of one request.
 
         Args:
@@ -180,7 +210,7 @@ class ProofCheck:
             access_token: The token of the request; `None` at the token endpoint.
 
         Returns:
-            The thumbprint of the key, to which the token must be bound.
+            The proof, with the key to which the token must be bound.
 
         Raises:
             NonceRequired: The proof requires the nonce in the error.
@@ -201,10 +231,9 @@ class ProofCheck:
         _check_request(claims, method, urls)
         if access_token is not None and claims.get("ath") != token_hash(access_token):
             raise InvalidProof("the DPoP proof is for another access token")
-        self._check_time(claims, key, now)
-        return key
+        return self._accept(claims, key, now)
 
-    def _check_time(self, claims: JsonObject, key: str, now: float) -> None:
+    def _accept(self, claims: JsonObject, key: str, now: float) -> AcceptedProof:
         issued_at, id, nonce = claims.get("iat"), claims.get("jti"), claims.get("nonce")
         if self._nonces is not None and not (isinstance(nonce, str) and self._nonces.is_current(nonce, now)):
             raise NonceRequired(self._nonces.current(now))
@@ -217,7 +246,8 @@ class ProofCheck:
         # The id is combined with the key, so that a client cannot use up the ids of other clients.
         known_by = hashlib.sha256(f"{key} {id}".encode()).digest()[:16]
         if not self._replays.take(known_by, issued_at, since=now - _WINDOW):
-            raise InvalidProof("the DPoP proof was used before")
+            raise ProofReplayed
+        return AcceptedProof(key=key, id=known_by, seconds=issued_at + _WINDOW - now)
 
 
 def _key(signed: SignedJwt) -> tuple[JsonObject, str]:

@@ -17,7 +17,7 @@ import trio
 from mcp_core.excerpts import shown
 from mcp_core.oauth.access_token import LEEWAY, AccessToken, InvalidToken, check_access_token
 from mcp_core.oauth.dpop import DPOP
-from mcp_core.oauth.dpop_verification import InvalidProof, NonceIssuer, ProofCheck
+from mcp_core.oauth.dpop_verification import AcceptedProof, InvalidProof, NonceIssuer, ProofCheck, ProofReplayed
 from mcp_core.oauth.protected_resource import (
     AccessDenial,
     Credentials,
@@ -32,6 +32,7 @@ from mcp_server.auth.keys import JoseVerifier
 from mcp_server.auth.scopes import Scopes
 from mcp_server.auth.tokens import TokensUnavailable
 from mcp_server.connection.authenticator import INTERNAL, Identity
+from mcp_server.stores.sessions import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import Message
     from mcp_core.trio.async_library import AsyncLibrary
     from mcp_server.auth.tokens import TokenVerifier
+    from mcp_server.cluster import ReplayStore
 
 __all__ = ["ResourceServer"]
 
@@ -100,6 +102,9 @@ class ResourceServer:
         self._tokens: Final = tokens
         self._library: Final[AsyncLibrary | None] = getattr(tokens, "async_library", None)
         self._clock: Final = clock
+        self.replays: ReplayStore | None = None
+        """The accepted DPoP proofs of all workers. The server sets it if it has a cluster; `None`: each process has its
+        own."""
         self._proofs: Final = ProofCheck(
             JoseVerifier(), nonces=None if dpop_nonces is None else NonceIssuer(dpop_nonces)
         )
@@ -129,12 +134,15 @@ class ResourceServer:
         try:
             token = await call_in(self._library, partial(self._tokens.verify, credentials.token))
             now = self._clock()
-            self._check(token, credentials, http, now)
+            proof = self._check(token, credentials, http, now)
+            if proof is not None and self.replays is not None and not await self.replays.take(proof.id, proof.seconds):
+                raise ProofReplayed
         except InvalidToken as bad:
             return self._invalid(credentials, bad)
         except InvalidProof as bad:
             return self.protected.proof_invalid(bad)
-        except TokensUnavailable:
+        except (StoreError, TokensUnavailable) as failed:
+            _log.warning("access token not verified: %s", failed)
             return self.protected.unavailable()
         except Exception:  # noqa: BLE001 -- the author's verifier may raise anything; hidden from the client
             _log.exception("authentication failed for %s %s", http.method, shown(http.path))
@@ -169,23 +177,31 @@ class ResourceServer:
         scheme = DPOP if isinstance(why, _Bound) else credentials.scheme
         return self.protected.token_invalid(scheme, why)
 
-    def _check(self, token: AccessToken, credentials: Credentials, http: HttpRequest, now: float) -> None:
-        """Check the claims of a token and its proof of possession. Raises `InvalidToken` or `InvalidProof`."""
+    def _check(
+        self, token: AccessToken, credentials: Credentials, http: HttpRequest, now: float
+    ) -> AcceptedProof | None:
+        """Check the claims of a token and its proof of possession. Return the proof, if the token needs one.
+
+        Raises:
+            InvalidToken: The token is invalid.
+            InvalidProof: The proof is invalid.
+        """
         protected = self.protected
         check_access_token(token, resource=protected.resource, issuers=protected.authorization_servers, now=now)
         if credentials.scheme != DPOP:
             if token.confirmation is not None:
                 raise _Bound("the access token is bound to a key: prove possession of the key with DPoP")
-            return
+            return None
         if token.confirmation is None:
             raise InvalidToken("the access token is not bound to a key")
         # The URLs that the client may have used: a proxy may have changed the path, and `Host` is untrusted input.
         urls = (protected.resource, f"{protected.url.origin}{http.path}")
-        key = self._proofs.check(
+        proof = self._proofs.check(
             http.headers.all("dpop"), method=http.method, urls=urls, now=now, access_token=credentials.token
         )
-        if key != token.confirmation:
+        if proof.key != token.confirmation:
             raise InvalidToken("the access token is bound to another key")
+        return proof
 
 
 class _Bound(InvalidToken):

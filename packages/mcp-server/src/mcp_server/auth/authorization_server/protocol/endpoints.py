@@ -193,9 +193,10 @@ class Endpoints:
             form = client_request.form()
             key_id = None
             if proven is not None and client_request.proofs:
-                key_id = self._proofs.check(
+                proof = self._proofs.check(
                     client_request.proofs, method="POST", urls=[proven], now=self.settings.clock()
                 )
+                key_id = proof.key
             credentials = read_credentials(client_request.authorization, form)
             keys = await self._client_keys(credentials, client_request.address)
 
