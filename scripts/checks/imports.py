@@ -96,13 +96,14 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("asyncio blocking cli testing"),
     ),
     "mcp_server": (
-        _names("asgi cache_hint errors guards telemetry uris"),
+        _names("asgi cache_hint errors telemetry uris"),
         _names("host options schema stores.clock stores.failures stores.sessions stores.tasks"),
         _names("stores.memory"),
         _names("stores.contract stores.sqlite"),
         # The package itself exports its modules.
         _names("stores"),
         _names("cluster"),
+        _names("guards"),
         _names("connection"),
         _names("lifespan"),
         _names("handlers"),

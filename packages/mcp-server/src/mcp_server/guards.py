@@ -4,7 +4,7 @@
 
 A rejected request receives an error that names the limit and the setting. The connection stays open. The limits apply
 to each principal. If clients are anonymous, as on stdio or in a server without authentication, all of them share one
-limit.
+limit. In a cluster, the rates hold for all workers together; the other limits hold for each worker.
 
 For a call that becomes a task, the limits apply until the task has started. Tasks have their own limits:
 `Limits.running_tasks`, the time to live of `TaskPolicy`, and the limits of the task store.
@@ -22,7 +22,7 @@ import trio
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.json_text import write
-from mcp_core.limits.rates import Rate, Rates
+from mcp_core.limits.rates import Rate
 from mcp_core.middleware import Middleware
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.types import (
@@ -33,6 +33,7 @@ from mcp_core.types import (
     TextContent,
     WireObject,
 )
+from mcp_server.cluster.rates import SharedRates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.middleware import MiddlewareMessage, Proceed
     from mcp_core.trio.async_library import AsyncLibrary
+    from mcp_server.cluster import RateStore
 
 __all__ = ["ConcurrencyLimit", "Rate", "RateLimit", "SizeLimit", "TimeLimit"]
 
@@ -61,8 +63,10 @@ class RateLimit(Middleware):
     async_library: ClassVar[AsyncLibrary | None] = "trio"
 
     def __init__(self, requests: Rate | None = None, tools: Mapping[str, Rate] | None = None) -> None:
-        self._requests: Final = None if requests is None else Rates(requests)
-        self._tools: Final = {name: Rates(rate) for name, rate in (tools or {}).items()}
+        self._requests: Final = None if requests is None else SharedRates(requests, "requests")
+        self._tools: Final = {name: SharedRates(rate, f"tool {name}") for name, rate in (tools or {}).items()}
+        self.store: RateStore | None = None
+        """The rates of all workers. The server sets it if it has a cluster; `None`: each process has its own."""
 
     @allow_asyncio
     async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
@@ -72,16 +76,16 @@ class RateLimit(Middleware):
             tool = _tool(message)
             rates = None if tool is None else self._tools.get(tool if tool in self._tools else "*")
             if rates is not None:
-                _take(rates, (message.principal, tool), now, f"calls of {tool}", "RateLimit.tools")
+                await self._take(rates, (message.principal, tool), now, f"calls of {tool}", "RateLimit.tools")
             if self._requests is not None:
-                _take(self._requests, message.principal, now, "requests", "RateLimit.requests")
+                await self._take(self._requests, message.principal, now, "requests", "RateLimit.requests")
         return await proceed(message)
 
-
-def _take(rates: Rates, key: object, now: float, what: str, setting: str) -> None:
-    # A key is a principal, or one with a tool.
-    wait = rates.take(repr(key), now)
-    if wait:
+    async def _take(self, rates: SharedRates, key: object, now: float, what: str, setting: str) -> None:
+        # A key is a principal, or one with a tool.
+        wait = await rates.take(repr(key), now, self.store)
+        if not wait:
+            return
         raise RequestFailed(
             f"too many {what}: {rates.rate} are allowed; the setting is {setting}",
             code=ErrorCode.INTERNAL_ERROR,
