@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from mcp_core.trio.async_library import AsyncLibrary
     from mcp_core.types import Icon, WireObject
     from mcp_server.auth import ResourceServer
+    from mcp_server.cluster import Cluster
     from mcp_server.connection.authenticator import Authenticate
     from mcp_server.features.proxy import RemoteServer
     from mcp_server.handlers.access import Access
@@ -624,6 +625,21 @@ class Server:
         """
         return enterable_from_asyncio(self._service.life.run, f"lifespan of {self.info.name}")
 
+    def join(self, cluster: Cluster | None) -> None:
+        """Connect the server to the other workers of its deployment. `None` and the present cluster change nothing.
+
+        `serve_http(server, cluster=...)` and `server.asgi(cluster=...)` call it. Call it yourself before you enter
+        `running`.
+
+        Args:
+            cluster: The cluster. The caller closes it.
+
+        Raises:
+            RegistrationError: The server is running, or has joined another cluster.
+        """
+        if cluster is not None:
+            self._service.join(cluster)
+
     def connection(self) -> ServerConnection:
         """Return a new engine for one connection, for use with a custom transport."""
         return self._connection(self.revisions)
@@ -663,6 +679,7 @@ class Server:
         path: str = "/mcp",
         policy: EndpointPolicy | None = None,
         store: SessionStore | None = None,
+        cluster: Cluster | None = None,
         auth: ResourceServer | None = None,
         authenticate: Authenticate | None = None,
         healthz: str | None = None,
@@ -677,7 +694,9 @@ class Server:
                 optional. Other paths are not served.
             policy: Policy of the endpoint. By default, requests must use a host name of this machine.
             store: Stores the sessions of legacy clients, so that they survive a restart; by default they are stored in
-                memory. The caller closes it.
+                memory, or in the cluster. The caller closes it.
+            cluster: Connects this process to the other workers of the deployment, so that each of them can serve each
+                request. The caller closes it. Clients then reach any worker through a plain load balancer.
             auth: Authenticates clients by access tokens for this server.
             authenticate: Function that authenticates a request by its headers, if clients do not use access tokens. It
                 returns a `Principal`, a name, or `None` for an anonymous client. It raises `AccessDenied` to reject the
@@ -696,7 +715,7 @@ class Server:
 
         Raises:
             ValueError: `auth` and `authenticate` are both set, or `legacy_sse` is set but no legacy revision is supported.
-            RegistrationError: An argument has the wrong type.
+            RegistrationError: An argument has the wrong type, or the server is running or has joined another cluster.
         """
         from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: a server over stdio needs none of it
         from mcp_server.connection.authenticator import Authenticator, CallableAuthenticator  # lazy: likewise
@@ -722,6 +741,10 @@ class Server:
             if authenticate is None
             else CallableAuthenticator(authenticate, self._service.environment.async_library)
         )
+        self.join(cluster)
+        cluster = self._service.cluster
+        if auth is not None and cluster.is_shared:
+            auth.replays = cluster.replays
         policy = policy or EndpointPolicy()
         pair = None
         if legacy_sse:
@@ -741,7 +764,10 @@ class Server:
             path=path,
             policy=policy,
             limits=self.limits,
-            store=store or MemoryStore(limits=self.limits, budget=self._service.budget),
+            store=store
+            or (
+                cluster.sessions if cluster.is_shared else MemoryStore(limits=self.limits, budget=self._service.budget)
+            ),
             authenticator=authenticator,
             healthz=healthz,
             readyz=readyz,

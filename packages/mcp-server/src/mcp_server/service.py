@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
+from weakref import WeakSet
 
 import attrs
 
@@ -24,6 +25,7 @@ from mcp_core.types import (
 )
 from mcp_core.types.meta import TASKS_EXTENSION
 from mcp_server.cluster.local import LocalCluster
+from mcp_server.cluster.messages import TASK_MESSAGES
 from mcp_server.connection.turns import PART, take_turn
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.change_notifications import ChangeNotifier
@@ -33,6 +35,7 @@ from mcp_server.features.mounting import Mounts
 from mcp_server.features.prompts import Prompts
 from mcp_server.features.resources import Resources
 from mcp_server.features.tools import Tools
+from mcp_server.guards import RateLimit
 from mcp_server.uris.length_limit import WITH_URIS, check_uris
 from mcp_server.uris.matcher import check_length
 
@@ -45,7 +48,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.methods import NotificationMethod
     from mcp_core.types import WireObject
-    from mcp_server.cluster import Cluster
+    from mcp_server.cluster import Cluster, ClusterReceiver
+    from mcp_server.cluster.messages import ClusterMessage
     from mcp_server.connection.channel import Channel, Handler, NotificationTarget, RequestContext
     from mcp_server.features.listing import PagedList, Source
     from mcp_server.features.mounting import MountedServer
@@ -104,6 +108,8 @@ class ServerService:
         """Number of registrations and removals. A change invalidates values that were computed before."""
         self.cluster: Cluster = LocalCluster(limits=environment.limits, budget=environment.budget)
         """Connects the server to the other workers of its deployment."""
+        self.session_receivers: Final[WeakSet[ClusterReceiver]] = WeakSet()
+        """Receivers of the messages of other workers about sessions."""
         self.tasks: Tasks | None = None
         """The tasks; `None` until a tool that can run as a task is registered."""
         self.tools: Final = Tools(environment, partial(self.list_changed, "tools"), self._offer_tasks)
@@ -232,6 +238,67 @@ class ServerService:
         sent = self.environment.middleware.outbound_notification(definition, params, None)
         if sent is not None:
             target.publish(definition, sent, key)
+
+    # --- other workers ---------------------------------------------------------------------------------------------
+
+    def join(self, cluster: Cluster) -> None:
+        """Share sessions, tasks, changes, keys and rates with the workers of a cluster while the lifespan runs.
+
+        Raises:
+            RegistrationError: The server has joined another cluster, or its lifespan is running.
+        """
+        if cluster is self.cluster:
+            return
+        if self.cluster.is_shared:
+            raise RegistrationError(
+                f"the server {self.name!r} has joined another cluster: use one cluster for one server"
+            )
+        if self.life.running:
+            raise RegistrationError(
+                f"the server {self.name!r} is running: pass `cluster` to the first call that serves it, and do not enter"
+                " `server.running()` before"
+            )
+        self.cluster = cluster
+        if self.tasks is not None:
+            self.tasks.join(cluster)
+        if cluster.is_shared:
+            for layer in self._layers:
+                if isinstance(layer, RateLimit):
+                    layer.store = cluster.rates
+            self.life.needed = True
+            self.life.jobs.append(self._run_cluster)
+
+    async def _run_cluster(self) -> None:
+        await self.cluster.run(self)
+
+    def receive(self, sender: str, message: ClusterMessage) -> None:
+        """Receive a message of another worker. Does not block."""
+        if isinstance(message, TASK_MESSAGES):
+            if self.tasks is not None:
+                self.tasks.receive(message)
+            return
+        for receiver in tuple(self.session_receivers):
+            receiver.receive(sender, message)
+
+    def missed(self) -> None:
+        """Learn that messages of other workers may have been lost. Does not block."""
+        if self.tasks is not None:
+            self.tasks.missed()
+        for receiver in tuple(self.session_receivers):
+            receiver.missed()
+
+    def lost(self, worker: str) -> None:
+        """Learn that another worker has ended. Does not block."""
+        _log.info("worker ended: worker=%s", worker)
+        if self.tasks is not None:
+            self.tasks.lost()
+        for receiver in tuple(self.session_receivers):
+            receiver.lost(worker)
+
+    def keys_changed(self, keys: Sequence[bytes]) -> None:
+        """Use other keys for request states and cursors, unless the author has set the keys (`InputPolicy.keys`)."""
+        if not self.environment.input_policy.keys:
+            self.environment.keys.replace(keys)
 
     # --- tasks and subscriptions -----------------------------------------------------------------------------------
 

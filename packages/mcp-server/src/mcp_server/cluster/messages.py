@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = [
+    "TASK_MESSAGES",
     "ChangeMade",
     "ClientMessageReceived",
     "ClusterMessage",
@@ -169,6 +170,9 @@ ClusterMessage: TypeAlias = (
     | TaskUpdated
 )
 """A message between workers."""
+
+TASK_MESSAGES: Final = (TaskCancelled, TaskInputFailed, TaskInputReceived, TaskUpdated)
+"""The classes of messages about tasks."""
 
 _KINDS: Final[Mapping[str, type[ClusterMessage]]] = {
     "change": ChangeMade,

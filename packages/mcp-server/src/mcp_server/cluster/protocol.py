@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import trio
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import trio
 
     from mcp_server.cluster.messages import ClusterMessage
     from mcp_server.stores.sessions import SessionStore
@@ -131,7 +131,9 @@ class Cluster(Protocol):
     def rates(self) -> RateStore:
         """The rate limits of principals."""
 
-    async def run(self, receiver: ClusterReceiver, *, task_status: trio.TaskStatus[None]) -> None:
+    async def run(
+        self, receiver: ClusterReceiver, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
         """Take part in the cluster until cancelled: connect, renew the entry of this worker, receive messages.
 
         `task_status.started` is called when the worker receives messages. If the cluster cannot be reached then, or

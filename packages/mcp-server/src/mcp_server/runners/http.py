@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_server.asgi import Application
     from mcp_server.auth import ResourceServer
+    from mcp_server.cluster import Cluster
     from mcp_server.connection.authenticator import Authenticate
     from mcp_server.host.timeouts import HostTimeouts
     from mcp_server.server import Server
@@ -77,6 +78,8 @@ class ServeHttpOptions(TypedDict, total=False):
     """Companion application at the same address, for example an `AuthorizationServer`."""
     store: SessionStore | None
     """Stores the sessions of legacy clients. The caller closes it."""
+    cluster: Cluster | None
+    """Connects this process to the other workers of the deployment, as in `Server.asgi`. The caller closes it."""
     healthz: str | None
     """Path that responds with status 200 while the process is alive."""
     readyz: str | None
@@ -132,6 +135,7 @@ async def serve_http(
     """
     from mcp_server.host.embedded import HttpHost  # lazy: a server over stdio needs no h11
 
+    server.join(options.get("cluster"))
     async with server.running():
         plan = await ListenPlan.open(server, bind, options)
         host = HttpHost(
@@ -187,6 +191,7 @@ class ListenPlan:
             path=path,
             policy=policy,
             store=options.get("store"),
+            cluster=options.get("cluster"),
             auth=options.get("auth"),
             authenticate=options.get("authenticate"),
             healthz=options.get("healthz"),

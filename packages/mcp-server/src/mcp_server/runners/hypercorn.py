@@ -70,6 +70,7 @@ async def serve_hypercorn(
     with extra("trio-mcp-server", "hypercorn"):
         import hypercorn.trio  # lazy: an extra
 
+    server.join(options.get("cluster"))
     async with server.running():
         plan = await ListenPlan.open(server, bind, options)
         stopping = trio.Event()
