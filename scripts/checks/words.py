@@ -343,7 +343,7 @@ VERBS: Final = _words(
     "fit fix flag flatten flood flush fold follow forbid force forget fork form format forward free freeze fulfill gather generate get",
     "give grant group guard guess halt hand handle hash hide hold identify ignore implement import include increase increment",
     "indent index infer inform inherit initialize inject insert inspect install instrument interpret interrupt introspect invalidate",
-    "invoke isolate issue iterate join judge keep kill label launch lay leave lend let limit link list listen load locate lock log",
+    "invoke isolate issue iterate join judge keep kill label launch lay learn leave lend let limit link list listen load locate lock log",
     "look lower make manage map mark mask match materialize maximize measure merge migrate mint mirror mock model modify monitor",
     "mount move multiply name negotiate normalize note notify observe obtain offer omit open operate order organize override pack pad",
     "page paint parse partition pass patch pause peek perform permit persist pick pin ping pipe place plan play point poll pop populate",

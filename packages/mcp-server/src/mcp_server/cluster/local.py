@@ -1,4 +1,4 @@
-"""A cluster of one worker: nothing is shared, and nothing outlives the process."""
+"""A cluster of one worker, which sends no messages: the default of a server."""
 
 from __future__ import annotations
 
@@ -7,43 +7,101 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_server.cluster.limits import MemoryRates, MemoryReplays
 from mcp_server.stores.memory.sessions import MemoryStore
 from mcp_server.stores.memory.tasks import MemoryTaskStore
 
 if TYPE_CHECKING:
-    from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_server.cluster.messages import ClusterMessage
-    from mcp_server.cluster.protocol import ClusterReceiver
+    from mcp_server.cluster.protocol import ClusterReceiver, RateStore, ReplayStore
+    from mcp_server.stores.sessions import SessionStore
+    from mcp_server.stores.tasks import TaskStore
 
 __all__ = ["LocalCluster"]
 
 
 class LocalCluster:
-    is_shared: Final = False
+    """A `Cluster` of one worker. Its stores are in memory.
 
-    def __init__(self, *, limits: Limits, budget: MemoryBudget) -> None:
-        self.worker: Final = secrets.token_urlsafe(9)
-        self.tasks: Final = MemoryTaskStore(limits=limits, budget=budget)
-        self.sessions: Final = MemoryStore(limits=limits, budget=budget)
+    Args:
+        limits: The limits of the stores.
+        budget: The budget that stored data is charged to. `None`: a separate budget of `Limits.total_bytes`.
+    """
+
+    def __init__(self, *, limits: Limits = SERVER_LIMITS, budget: MemoryBudget | None = None) -> None:
+        self._worker: Final = secrets.token_urlsafe(16)
+        self._sessions: Final = MemoryStore(limits=limits, budget=budget)
+        self._tasks: Final = MemoryTaskStore(limits=limits, budget=budget)
+        self._replays: Final = MemoryReplays()
+        self._rates: Final = MemoryRates()
+        self._running = False
+
+    def __repr__(self) -> str:
+        return f"<LocalCluster {self._worker}>"
+
+    @property
+    def worker(self) -> str:
+        """The id of this worker."""
+        return self._worker
+
+    @property
+    def is_shared(self) -> bool:
+        """`False`: no other worker can join."""
+        return False
+
+    @property
+    def sessions(self) -> SessionStore:
+        """The sessions of legacy clients over HTTP."""
+        return self._sessions
+
+    @property
+    def tasks(self) -> TaskStore:
+        """The tasks."""
+        return self._tasks
+
+    @property
+    def replays(self) -> ReplayStore:
+        """The ids that may be used once."""
+        return self._replays
+
+    @property
+    def rates(self) -> RateStore:
+        """The rate limits of principals."""
+        return self._rates
 
     async def run(
-        self, receiver: ClusterReceiver, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        receiver: ClusterReceiver,  # noqa: ARG002  # there is nothing to receive
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        task_status.started()
-        await trio.sleep_forever()
+        """Wait until cancelled: there is no other worker. Raises `trio.BusyResourceError`."""
+        if self._running:
+            raise trio.BusyResourceError("the worker takes part in its cluster already")
+        self._running = True
+        try:
+            task_status.started()
+            await trio.sleep_forever()
+        finally:
+            self._running = False
 
     def broadcast(self, message: ClusterMessage) -> None:
-        pass
+        """Do nothing: there is no other worker."""
 
     def send(self, worker: str, message: ClusterMessage) -> None:
-        pass
+        """Do nothing: there is no other worker."""
 
     def is_alive(self, worker: str) -> bool:
-        return worker == self.worker
+        """Return whether the id is that of this worker."""
+        return worker == self._worker
 
     async def check(self) -> None:
-        pass
+        """Return: the memory of this process can be reached."""
+        await trio.lowlevel.checkpoint()
 
     async def aclose(self) -> None:
-        pass
+        """Close the stores."""
+        await self._sessions.aclose()
+        await self._tasks.aclose()

@@ -126,17 +126,19 @@ async def subscriptions_are_added_and_removed(open_store: OpenStore) -> None:
 async def deleted_session_leaves_no_records(open_store: OpenStore) -> None:
     """Check that deleting a session deletes its record and streams, and does not change other sessions."""
     async with opened(open_store, ROOMY, "a", "b") as store:
+        begun_streams = {}
         for id in ("a", "b"):
             await store.subscribe(id, "test://a")
-            stream = await begun(store, id, 1)
-            await store.append(id, events(stream, 1, 2))
+            begun_streams[id] = await begun(store, id, 1)
+            await store.append(id, events(begun_streams[id], 1, 2))
         await store.delete("a")
         same(await store.load("a"), None, "the record of the deleted session")
         await store.save(attrs.evolve(RECORD, id="a"))
         same(await store.subscriptions("a"), frozenset(), "the subscriptions of a new session with the same id")
         same(await streams(store, "a"), (), "the streams of a new session with the same id")
-        same(await store.events("a", stream, 0), (), "the events of a new session with the same id")
-        same(await store.events("b", stream, 0), events(stream, 1, 2), "the events of the other session")
+        gone, other = begun_streams["a"], begun_streams["b"]
+        same(await store.events("a", gone, 0), (), "the events of a new session with the same id")
+        same(await store.events("b", other, 0), events(other, 1, 2), "the events of the other session")
 
 
 async def sessions_have_count_limit(open_store: OpenStore) -> None:
@@ -196,11 +198,11 @@ async def events_of_streams_and_sessions_are_separate(open_store: OpenStore) -> 
     """Check that each stream of each session has its own events, with their own numbers."""
     async with opened(open_store, ROOMY, "a", "b") as store:
         first, second = await begun(store, "a", 2), await begun(store, "a", 10)
-        same(await begun(store, "b", 2), first, "the number of the first stream of the other session")
+        other = await begun(store, "b", 2)
         await store.append("a", (*events(first, 1, 2), *events(second, 1, 1), *events(first, 3, 3)))
         same(await store.events("a", first, 0), events(first, 1, 3), "the events of the first stream")
         same(await store.events("a", second, 0), events(second, 1, 1), "the events of the second stream")
-        same(await store.events("b", first, 0), (), "the events of the first stream of the other session")
+        same(await store.events("b", other, 0), (), "the events of the first stream of the other session")
         expected = (StoredStream(first, 3, (2,)), StoredStream(second, 1, (10,)))
         same(await streams(store, "a"), expected, "the streams, in the order of their numbers")
 
