@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from mcp_core.errors import InvalidValue
-from mcp_core.json_text import write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -196,7 +195,8 @@ _NAMES: Final[Mapping[type[ClusterMessage], str]] = {kind: name for name, kind i
 def encode_message(message: ClusterMessage) -> bytes:
     """Return a message as JSON: an object of the name of its class and its fields."""
     fields = {each.name: getattr(message, each.name) for each in attrs.fields(type(message))}
-    return write({"kind": _NAMES[type(message)], **fields})
+    # A URI or a message of a client can contain lone surrogates, which only this encoder accepts.
+    return json.dumps({"kind": _NAMES[type(message)], **fields}, separators=(",", ":")).encode("ascii")
 
 
 def decode_message(data: bytes) -> ClusterMessage | None:

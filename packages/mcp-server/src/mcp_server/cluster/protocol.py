@@ -1,4 +1,4 @@
-"""What the workers of one deployment share, and the protocol of the clusters that connect them.
+"""The protocol of clusters, which connect the workers of one deployment.
 
 A worker is a process that serves a server over HTTP. A deployment has one worker, or several behind a load balancer that
 sends each request to any of them. The parts of a cluster:
@@ -80,7 +80,7 @@ class RateStore(Protocol):
 
 
 class ClusterReceiver(Protocol):
-    """What a worker does with messages of others. No method blocks, and none raises."""
+    """The part of a worker that handles messages of others. No method blocks, and no method raises."""
 
     def receive(self, sender: str, message: ClusterMessage) -> None:
         """Receive a message of another worker. Messages of one sender arrive in their order.
