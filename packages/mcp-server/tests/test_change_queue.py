@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import trio
 import trio.testing
@@ -9,6 +11,7 @@ import trio.testing
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED, NotificationMethod
 from mcp_core.types import ResourceUpdatedNotificationParams
 from mcp_server.connection.change_queue import ChangeQueue
+from mcp_server.connection.channel import NotificationTarget
 
 
 class Target:
@@ -19,9 +22,16 @@ class Target:
         assert (definition, params) == (NOTIFICATIONS_RESOURCES_UPDATED, ResourceUpdatedNotificationParams(uri=key))
         self.keys.append(key)
 
+    def missed(self) -> int:
+        self.keys.append("all")
+        return 100
+
 
 class Unusable:
     def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
+        raise RuntimeError("unusable")
+
+    def missed(self) -> int:
         raise RuntimeError("unusable")
 
 
@@ -112,3 +122,21 @@ async def test_unusable_target_does_not_stop_others(caplog: pytest.LogCaptureFix
     await trio.testing.wait_all_tasks_blocked()
     assert target.keys == keys(1, 2)
     assert "target not notified of a change" in caplog.text
+
+
+async def test_missed_changes_are_notified_in_parts(caplog: pytest.LogCaptureFixture) -> None:
+    targets = [Target() for _ in range(10)]
+    left = Target()
+    present: set[NotificationTarget] = {*targets, left, Unusable()}
+    notifier = ChangeQueue(present)
+    notifier.refresh()
+    present.discard(left)
+    assert not any("all" in target.keys for target in targets)
+    counts = [0]
+    while counts[-1] < 10:
+        await trio.lowlevel.checkpoint()
+        counts.append(sum("all" in target.keys for target in targets))
+    # A target has 100 notifications. An iteration has about 256, and two of them can follow each other.
+    assert max(after - before for before, after in pairwise(counts)) <= 6
+    assert left.keys == []
+    assert "target not notified of changes" in caplog.text

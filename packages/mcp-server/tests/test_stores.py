@@ -25,6 +25,7 @@ from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.jsonrpc.messages import RequestId
 from mcp_core.limits import Limits
 from mcp_core.limits.memory_budget import MemoryBudget
+from mcp_server.cluster import LocalCluster
 from mcp_server.stores import (
     MemoryStore,
     PendingNotification,
@@ -565,7 +566,7 @@ async def test_stream_whose_events_are_refused_is_not_kept() -> None:
     budget = MemoryBudget(1024 * 1024)
     store = MemoryStore(budget=budget)
     await store.save(_RECORD)
-    log: Log[object] = Log(store, StoreFailures(), _RECORD.id, worker="w", priming=True)
+    log: Log[object] = Log(store, StoreFailures(), _RECORD.id, cluster=LocalCluster(), priming=True)
     stream = await log.begin([1])
     assert not await log.append(stream, 0, [(bytes(1024 * 1024), 1, None)])
     assert [each.pending for each in await store.streams(_RECORD.id)] == [()]

@@ -714,7 +714,8 @@ class Server:
             The application. It does not need lifespan events. `drain` stops it gracefully.
 
         Raises:
-            ValueError: `auth` and `authenticate` are both set, or `legacy_sse` is set but no legacy revision is supported.
+            ValueError: `auth` and `authenticate` are both set, or `store` and a shared cluster are both set, or `legacy_sse` is set but no
+                revision is supported.
             RegistrationError: An argument has the wrong type, or the server is running or has joined another cluster.
         """
         from mcp_core.http.endpoint_policy import EndpointPolicy  # lazy: a server over stdio needs none of it
@@ -743,6 +744,8 @@ class Server:
         )
         self.join(cluster)
         cluster = self._service.cluster
+        if store is not None and cluster.is_shared:
+            raise ValueError("`store` and `cluster` are both set: the workers of a cluster share its store of sessions")
         if auth is not None and cluster.is_shared:
             auth.replays = cluster.replays
         policy = policy or EndpointPolicy()

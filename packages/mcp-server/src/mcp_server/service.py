@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakSet
 
 import attrs
+import trio
 
 from mcp_core.errors import LimitExceeded
 from mcp_core.methods import (
@@ -16,6 +17,7 @@ from mcp_core.methods import (
     NOTIFICATIONS_TOOLS_LIST_CHANGED,
     SUBSCRIPTIONS_LISTEN,
 )
+from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import (
     PromptListChangedNotificationParams,
     ResourceListChangedNotificationParams,
@@ -25,7 +27,7 @@ from mcp_core.types import (
 )
 from mcp_core.types.meta import TASKS_EXTENSION
 from mcp_server.cluster.local import LocalCluster
-from mcp_server.cluster.messages import TASK_MESSAGES
+from mcp_server.cluster.messages import TASK_MESSAGES, ChangeMade
 from mcp_server.connection.turns import PART, take_turn
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.change_notifications import ChangeNotifier
@@ -36,6 +38,7 @@ from mcp_server.features.prompts import Prompts
 from mcp_server.features.resources import Resources
 from mcp_server.features.tools import Tools
 from mcp_server.guards import RateLimit
+from mcp_server.stores.sessions import StoreError
 from mcp_server.uris.length_limit import WITH_URIS, check_uris
 from mcp_server.uris.matcher import check_length
 
@@ -62,6 +65,9 @@ if TYPE_CHECKING:
 __all__ = ["ServerService"]
 
 _log: Final = logging.getLogger("mcp_server")
+
+_JOIN_SECONDS: Final = 1.0
+"""Time for which requests that need the other workers wait until this one has joined its cluster, in seconds."""
 
 _LIST_CHANGES: Final[Mapping[str, tuple[NotificationMethod[object], Callable[[], WireObject]]]] = {
     "tools": (NOTIFICATIONS_TOOLS_LIST_CHANGED, ToolListChangedNotificationParams),
@@ -108,6 +114,7 @@ class ServerService:
         """Number of registrations and removals. A change invalidates values that were computed before."""
         self.cluster: Cluster = LocalCluster(limits=environment.limits, budget=environment.budget)
         """Connects the server to the other workers of its deployment."""
+        self._has_joined: trio.Event | None = None
         self.session_receivers: Final[WeakSet[ClusterReceiver]] = WeakSet()
         """Receivers of the messages of other workers about sessions."""
         self.tasks: Tasks | None = None
@@ -265,14 +272,33 @@ class ServerService:
             for layer in self._layers:
                 if isinstance(layer, RateLimit):
                     layer.store = cluster.rates
+            self.changes.cluster = cluster
+            self._has_joined = trio.Event()
             self.life.needed = True
             self.life.jobs.append(self._run_cluster)
 
     async def _run_cluster(self) -> None:
-        await self.cluster.run(self)
+        try:
+            async with open_private_nursery() as nursery:
+                await nursery.start(self.cluster.run, self)
+                if self._has_joined is not None:
+                    self._has_joined.set()
+        finally:
+            self._has_joined = trio.Event()
+
+    async def wait_joined(self) -> None:
+        """Wait until this worker receives the messages of others. Raises `StoreError` if that takes too long."""
+        if self._has_joined is not None:
+            with trio.move_on_after(_JOIN_SECONDS):
+                await self._has_joined.wait()
+                return
+            raise StoreError("this worker has not joined its cluster yet: check that the cluster can be reached")
 
     def receive(self, sender: str, message: ClusterMessage) -> None:
         """Receive a message of another worker. Does not block."""
+        if isinstance(message, ChangeMade):
+            self.changes.receive(message)
+            return
         if isinstance(message, TASK_MESSAGES):
             if self.tasks is not None:
                 self.tasks.receive(message)
@@ -282,6 +308,7 @@ class ServerService:
 
     def missed(self) -> None:
         """Learn that messages of other workers may have been lost. Does not block."""
+        self.changes.missed()
         if self.tasks is not None:
             self.tasks.missed()
         for receiver in tuple(self.session_receivers):

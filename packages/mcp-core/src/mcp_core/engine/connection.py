@@ -167,6 +167,10 @@ class OutboundRequests:
         self.open[outbound.id] = outbound
         return outbound
 
+    def start_after(self, last: int) -> None:
+        """Assign ids greater than `last`, or greater than those assigned before, to later requests."""
+        self._last = max(self._last, last)
+
     def find(self, id: RequestId | None) -> tuple[OutboundRequest | None, str | None]:
         """Find the request that a response with `id` belongs to.
 

@@ -239,6 +239,34 @@ class ServerConnection(Connection):
         self._lifecycle = Lifecycle(State.OPERATING)
         self._outbound = OutboundRequests(last=last_id)
 
+    def share(self, last_id: int) -> None:
+        """Prepare an open legacy session for other processes that serve it at the same time.
+
+        Each process has a connection of its own. The client sends `notifications/initialized` to only one of them.
+
+        Args:
+            last_id: A number that is at least the id of each request that another process sends. Requests of this
+                connection have greater ids.
+        """
+        self._outbound.start_after(last_id)
+        if self.state is State.ANSWERED:
+            self._lifecycle.receive(Kind.INITIALIZED)
+
+    def update_session(self, *, log_level: LoggingLevel | None, subscriptions: Iterable[str]) -> None:
+        """Replace the log level and the subscriptions of the legacy session, which another process changed.
+
+        Args:
+            log_level: The level that `logging/setLevel` set; `None` if the client did not set one.
+            subscriptions: The URIs of the subscribed resources. Those beyond `Limits.watched_resources` are dropped.
+        """
+        self._session = attrs.evolve(self._client_session(), log_level=log_level)
+        self._interests.unsubscribe_all()
+        for uri in subscriptions:
+            try:
+                self._interests.subscribe(uri)
+            except LimitExceeded:
+                continue
+
     @property
     def watched(self) -> tuple[str, ...]:
         """The URIs of the resources that the legacy session subscribed to."""
@@ -247,6 +275,11 @@ class ServerConnection(Connection):
     def watched_above(self, uri: str) -> str | None:
         """Return a subscribed URI that covers the resource `uri`: `uri` itself or a parent; or `None`."""
         return self._interests.watched_above(uri)
+
+    @property
+    def listened(self) -> frozenset[str]:
+        """The URIs of the resources that the session and the `subscriptions/listen` requests subscribed to."""
+        return self._interests.listened
 
     @property
     def watched_bytes(self) -> int:

@@ -127,6 +127,16 @@ class SubscriptionRegistry:
         return tuple(self._subscribed)
 
     @property
+    def listened(self) -> frozenset[str]:
+        """The URIs of the resources of all subscriptions."""
+        found = set(self._subscribed)
+        for wanted in self._listening.values():
+            named = wanted.get("resource_subscriptions", ())
+            if not isinstance(named, bool):
+                found.update(named)
+        return frozenset(found)
+
+    @property
     def subscribed_bytes(self) -> int:
         """The estimated memory of the legacy session's subscriptions, in bytes."""
         return len(self._subscribed) * _SUBSCRIPTION_BYTES + _WIDEST_CHARACTER * self._chars

@@ -188,6 +188,11 @@ class SessionTable(Generic[S]):
         """The number of sessions with a request in progress."""
         return len(self._running)
 
+    def get(self, id: str) -> S | None:
+        """Return the value that is stored with an id, without marking the session as used; `None` without one."""
+        entry = self._running.get(id) or self._resting.get(id)
+        return None if entry is None else entry.value
+
     def in_progress(self) -> Iterator[S]:
         """Iterate over the stored values of the sessions with a request in progress."""
         return (entry.value for entry in self._running.values())

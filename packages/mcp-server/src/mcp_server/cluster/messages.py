@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from mcp_core.errors import InvalidValue
+from mcp_core.codec import Batch, decode, encode
+from mcp_core.errors import InvalidValue, MalformedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, Message
+    from mcp_core.limits import Limits
 
 __all__ = [
     "TASK_MESSAGES",
@@ -35,6 +37,8 @@ __all__ = [
     "TaskUpdated",
     "decode_message",
     "encode_message",
+    "message_of",
+    "wire_of",
 ]
 
 
@@ -60,7 +64,10 @@ class ClientMessageReceived:
 
 @attrs.frozen
 class ServerMessageSent:
-    """A message for the standalone stream of a session, to the worker that serves the stream."""
+    """A message for the standalone stream of a session, to the worker that serves the stream.
+
+    If the receiver does not serve the stream any more, it sends the message back.
+    """
 
     session: str
     """The session id."""
@@ -86,10 +93,12 @@ class SessionEnded:
 
 @attrs.frozen
 class StandaloneStreamOpened:
-    """The sender serves the standalone stream of a session. The previous one, at another worker, ends."""
+    """The sender serves the standalone stream of a session. An earlier one, at another worker, ends."""
 
     session: str
     """The session id."""
+    stream: int
+    """The number of the stream; 0 if its events are not stored."""
 
 
 @attrs.frozen
@@ -190,6 +199,21 @@ _KINDS: Final[Mapping[str, type[ClusterMessage]]] = {
 """The classes of messages, by the name that identifies them in the encoding."""
 
 _NAMES: Final[Mapping[type[ClusterMessage], str]] = {kind: name for name, kind in _KINDS.items()}
+
+
+def wire_of(message: Message) -> JsonObject:
+    """Return a JSON-RPC message as JSON, for a message between workers."""
+    wire: JsonObject = json.loads(encode(message, null_id=False))
+    return wire
+
+
+def message_of(wire: JsonObject, limits: Limits) -> Message | None:
+    """Return the JSON-RPC message that a message between workers contains; `None` if it is invalid here."""
+    try:
+        message = decode(json.dumps(wire).encode("ascii"), limits)
+    except MalformedMessage:
+        return None
+    return None if isinstance(message, Batch) else message
 
 
 def encode_message(message: ClusterMessage) -> bytes:

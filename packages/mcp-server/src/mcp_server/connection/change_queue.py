@@ -40,7 +40,7 @@ class ChangeQueue:
         targets: The targets to notify. The set can change at any time.
     """
 
-    __slots__ = ("_counting", "_notified", "_queue", "_rest", "_targets")
+    __slots__ = ("_counting", "_missing", "_notified", "_queue", "_rest", "_targets")
 
     def __init__(self, targets: Collection[NotificationTarget]) -> None:
         self._targets: Final = targets
@@ -49,6 +49,15 @@ class ChangeQueue:
         self._rest: Iterator[None] | None = None
         self._notified = 0
         self._counting = False
+        # The targets that are to be notified of all that may have changed.
+        self._missing: dict[NotificationTarget, None] = {}
+
+    def refresh(self) -> None:
+        """Notify all targets, soon, of all that may have changed. Call this method in the thread of trio."""
+        self._missing.update(dict.fromkeys(self._targets))
+        if self._missing and not self._counting:
+            self._counting = True
+            self._go_on()
 
     def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Notify all targets of a change, now or soon (`NotificationTarget.publish`). Does not block.
@@ -76,6 +85,13 @@ class ChangeQueue:
     def _publish_queued(self) -> None:
         """Publish queued changes to as many targets as one iteration may notify."""
         self._notified = 0
+        while self._missing:
+            target = next(iter(self._missing))
+            del self._missing[target]
+            self._notified += self._refresh(target)
+            if self._notified >= _AT_ONCE:
+                self._go_on()
+                return
         while self._rest is not None or self._queue:
             if self._rest is None:
                 self._rest = self._publish_oldest()
@@ -86,6 +102,16 @@ class ChangeQueue:
                     return
             self._rest = None
         self._counting = False
+
+    def _refresh(self, target: NotificationTarget) -> int:
+        """Notify a target of all that may have changed. Return the number of notifications, and at least 1."""
+        # It may have disconnected since.
+        if target in self._targets:
+            try:
+                return max(1, target.missed())
+            except Exception:  # noqa: BLE001  # here it would end the program
+                _log.exception("target not notified of changes")
+        return 1
 
     def _publish_oldest(self) -> Iterator[None]:
         """Publish the oldest queued change to one target after the other."""

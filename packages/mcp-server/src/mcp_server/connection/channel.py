@@ -105,6 +105,13 @@ class NotificationTarget(Protocol):
             key: Distinguishes notifications of the same method: the URI of a resource.
         """
 
+    def missed(self) -> int:
+        """Notify the client of all that may have changed: changes may have been lost. Does not block.
+
+        Returns:
+            The number of notifications.
+        """
+
 
 class ClientRequests(Protocol):
     """Sender of the client requests of one inbound request."""
@@ -407,6 +414,15 @@ class PendingClientRequests:
         if waiter is not None:
             waiter.outcome = event
             waiter.done.set()
+
+    def fail(self, id: RequestId) -> bool:
+        """Fail a client request that could not be sent. Return whether it is pending."""
+        waiter = self._waiting.pop(id, None)
+        if waiter is None:
+            return False
+        waiter.outcome = "the client disconnected"
+        waiter.done.set()
+        return True
 
     def __len__(self) -> int:
         """Return the number of pending client requests."""

@@ -35,6 +35,7 @@ from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, ResultResponse
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
 from mcp_core.types import SubscriptionsListenResult
+from mcp_server.connection.changes import publish_all
 from mcp_server.connection.channel import Channel, ClientDisconnected, PendingClientRequests, RequestContext, Service
 from mcp_server.connection.pending_changes import bounded_change
 from mcp_server.connection.workers import Workers
@@ -372,6 +373,10 @@ class StreamChannel(Channel):
             self._publishing = True
             self._nursery.start_soon(self._publish)
 
+    def missed(self) -> int:
+        """Notify the client of all that may have changed. Does not block."""
+        return publish_all(self, self.connection.listened)
+
     @property
     def session_target(self) -> NotificationTarget:
         """The target of notifications for the current legacy session alone."""
@@ -428,6 +433,10 @@ class _SessionTarget:
         """Queue a change notification, unless the session has ended."""
         if self.channel is not None:
             self.channel.publish(definition, params, key)
+
+    def missed(self) -> int:
+        """Do nothing: the channel itself is notified of changes."""
+        return 0
 
 
 class _EndedSession(Channel):

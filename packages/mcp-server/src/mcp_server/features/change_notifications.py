@@ -1,4 +1,8 @@
-"""The targets of a server's change notifications: connected clients, and recorders for the others."""
+"""The targets of a server's change notifications: connected clients, and recorders for the others.
+
+A change is published to the clients that are connected to this worker, and sent to the other workers of the cluster,
+which publish it to theirs. The stores record it for the sessions without an open stream.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,14 @@ from weakref import WeakSet
 
 import trio
 
+from mcp_server.cluster.messages import ChangeMade
 from mcp_server.connection.change_queue import ChangeQueue
+from mcp_server.connection.changes import RECORDED, params_of, pending_notification
+from mcp_server.stores.sessions import PendingNotification
 
 if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod
+    from mcp_server.cluster.protocol import Cluster
     from mcp_server.connection.channel import NotificationTarget
     from mcp_server.handlers.middleware import MiddlewareChain
 
@@ -40,6 +48,8 @@ class ChangeNotifier:
         self._token: trio.lowlevel.TrioToken | None = None
         self.recorders: Final[WeakSet[ChangeRecorder]] = WeakSet()
         """Recorders of changes for clients that are not connected."""
+        self.cluster: Cluster | None = None
+        """The cluster of several workers; `None` if this worker is the only one."""
 
     def runs_here(self) -> None:
         """Note that the server runs in this trio run, where changes of other threads are published."""
@@ -47,7 +57,7 @@ class ChangeNotifier:
 
     def publish(self, definition: NotificationMethod[object], params: object, key: str) -> None:
         """Notify the subscribed clients of a change. Call it in any thread. `key`: as in `NotificationTarget.publish`."""
-        if not (self.targets or self.recorders):
+        if not (self.targets or self.recorders or self.cluster):
             return
         if trio.lowlevel.in_trio_run():
             self._publish(definition, params, key)
@@ -66,6 +76,22 @@ class ChangeNotifier:
         self._queue.publish(definition, params, key)
         for recorder in self.recorders:
             recorder.record(definition, params)
+        notification = None if self.cluster is None else pending_notification(definition, params)
+        if self.cluster is not None and notification is not None:
+            # First recorded: a worker that receives the message may read the record.
+            self.cluster.sessions.record_notification(notification)
+            self.cluster.broadcast(ChangeMade(notification.method, notification.uri))
+
+    def receive(self, change: ChangeMade) -> None:
+        """Notify the clients that are connected to this worker of a change that another worker sent."""
+        definition = RECORDED.get(change.method)
+        if definition is not None:
+            notification = PendingNotification(change.method, change.uri)
+            self._queue.publish(definition, params_of(notification, definition), change.uri)
+
+    def missed(self) -> None:
+        """Notify the clients that are connected to this worker of all that may have changed. Does not block."""
+        self._queue.refresh()
 
 
 def _in_worker_thread() -> bool:

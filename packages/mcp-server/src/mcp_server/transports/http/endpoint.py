@@ -77,6 +77,9 @@ _Route: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[Subscription | N
 
 _TOTAL: Final = "Limits.total_bytes"
 
+_RETRY_AFTER: Final = "1"
+"""Time after which a client is to repeat a request that needed the session store, in seconds."""
+
 _TURNS: Final = 3
 """Iterations of the event loop until a cancelled request has ended: its handler, its stream, its connection."""
 
@@ -150,8 +153,21 @@ class HttpEndpoint:
         self._revisions: Final = frozenset(revisions)
         self._limits: Final = limits
         self._authenticator: Final = authenticator
-        self._sessions: Final = SessionRegistry(service, self._engine, store, policy, limits, budget=service.budget)
+        self._sessions: Final = SessionRegistry(
+            service,
+            self._engine,
+            store,
+            policy,
+            limits,
+            budget=service.budget,
+            cluster=service.cluster,
+            joined=service.wait_joined,
+            start=self._start_job,
+        )
         service.recorders.add(self._sessions)
+        service.session_receivers.add(self._sessions)
+        if service.cluster.is_shared:
+            service.life.work(self._sessions.run)
         self._modern_requests: Final[set[ModernRequest | Subscription]] = set()
         self._queues: Final = PrincipalQueues(limits)
         self._notifier: Final = SubscriptionNotifier()
@@ -176,6 +192,10 @@ class HttpEndpoint:
         if pair is not None:
             self._routes[normal(pair.stream_path)] = partial(self._serve_stream, pair)
             self._routes[normal(pair.post_path)] = partial(self._serve_post, pair)
+
+    def _start_job(self, job: Callable[[], Awaitable[None]]) -> None:
+        # The nursery exists while the lifespan runs, as does the cluster.
+        self._service.life.nursery.start_soon(job)
 
     def _create_template(self) -> _Template:
         methods = self._service.methods.requests.values()
@@ -345,7 +365,12 @@ class HttpEndpoint:
                 rejection = exchange.busy(excess, own=excess.setting == _TOTAL and identity.key is not None)
             except StoreError as error:
                 self._sessions.failures.failed(f"the request is rejected: {http.method} {shown(http.path)}", error)
-                rejection = exchange.reject(503, "session store unavailable", code=ErrorCode.INTERNAL_ERROR)
+                rejection = exchange.reject(
+                    503,
+                    "session store unavailable",
+                    code=ErrorCode.INTERNAL_ERROR,
+                    headers=(("retry-after", _RETRY_AFTER),),
+                )
         if rejection is not None and not (response.begun or response.lost):
             _log.debug("request rejected: %s %s: %s", shown(http.method), shown(http.path), rejection.reason)
             await response.reject(rejection)

@@ -28,8 +28,9 @@ from mcp_core.http.statuses import status_of
 from mcp_core.jsonrpc.messages import ErrorResponse
 from mcp_server.asgi import COMPANION
 from mcp_server.connection.channel import encoded
+from mcp_server.stores.sessions import StoreError
 from mcp_server.transports.http.coalescer import WriteCoalescer
-from mcp_server.transports.http.replay import written
+from mcp_server.transports.http.replay import StreamReplaced, written
 from mcp_server.transports.http.request import LARGE, is_of_principal, reserve_output
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class EventStream:
         "_session_id",
         "_standalone",
         "committed",
+        "follower",
         "over",
         "response",
         "wake",
@@ -90,6 +92,8 @@ class EventStream:
     """The response that carries the stream; `None` while the client is not connected."""
     committed: bool
     """Whether the response has become an SSE stream."""
+    follower: str
+    """The worker that serves the stream instead, because the client has resumed it there; empty: no other worker."""
     over: bool
     """Whether the response is complete."""
     wake: Callable[[], None] | None
@@ -108,6 +112,7 @@ class EventStream:
     ) -> None:
         self.response = response
         self.committed = False
+        self.follower = ""
         self.over = False
         self.wake = None
         self._exchange: Final = exchange
@@ -224,6 +229,9 @@ class EventStream:
             return
         async with self._joined().alone():
             if self.committed:
+                if self._log is not None and self.response is None:
+                    # Without a response, the request would stay pending.
+                    await self._log.delivered(self._number)
                 await self._end()
             elif self._answers:
                 await self._complete(200)
@@ -238,11 +246,14 @@ class EventStream:
                 self._log = None
                 await self._write(await self._commit(), last=True)
 
-    async def commit(self, replay: bytes = b"") -> None:
+    async def commit(self, replay: Callable[[], Awaitable[bytes]] | None = None) -> None:
         """Turn the response into a stream, if the client accepts one and the response is not complete.
 
         Args:
-            replay: Events to write first.
+            replay: Returns events to write first. It is called after the stream has begun in the log.
+
+        Raises:
+            StoreError: `replay` failed. The stream is over, and nothing was sent.
         """
         if self.may_stream and not self.committed:
             async with self._joined().alone():
@@ -258,7 +269,12 @@ class EventStream:
     @property
     def connected(self) -> bool:
         """Whether a client is connected, as far as is known."""
-        return self.response is not None and not self.response.lost
+        return bool(self.follower) or (self.response is not None and not self.response.lost)
+
+    @property
+    def number(self) -> int:
+        """The number of the stream in the log; 0 if its events are not stored."""
+        return 0 if self._log is None else self._number
 
     def left(self, response: AsgiResponse) -> None:
         """Detach a response whose client has disconnected."""
@@ -310,6 +326,32 @@ class EventStream:
                 await self._close()
         return True
 
+    async def follow(self, follower: str) -> None:
+        """Leave the stream to another worker, where its client has resumed it.
+
+        Args:
+            follower: The id of the worker.
+        """
+        before = self.response
+        if before is not None:
+            # It may wait for a client that has already reconnected.
+            before.abort()
+        async with self._joined().alone():
+            if before is not None:
+                await before.end()
+            self.response, self.follower = None, follower
+            # The other worker may have read the events before this one knew of it.
+            self._inform(is_over=self.over)
+
+    def unfollow(self, follower: str) -> None:
+        """Record that the client has disconnected from another worker."""
+        if self.follower == follower:
+            self.follower = ""
+
+    def _inform(self, *, is_over: bool) -> None:
+        if self.follower and self._log is not None:
+            self._log.inform(self.follower, self._number, is_over=is_over)
+
     async def end(self, retry: float | None = None) -> None:
         """End a stream that expects no response, or whose handlers have been cancelled.
 
@@ -335,15 +377,32 @@ class EventStream:
         if self.over:
             return
         data = b"" if self.committed else await self._commit()
-        data += await self._put_down(items)
+        try:
+            data += await self._put_down(items)
+        except StreamReplaced:
+            # The changes are still pending, and the other worker notifies the client of them.
+            await self._end()
+            return
         for _, answers, _ in items:
             if answers is not None:
                 self._pending.pop(answers, None)
-        await self._write(data, last=not (self._pending or self._standalone))
+        is_last = not (self._pending or self._standalone)
+        if not is_last:
+            self._inform(is_over=False)
+        await self._write(data, last=is_last)
 
-    async def _become_stream(self, replay: bytes = b"") -> None:
+    async def _become_stream(self, replay: Callable[[], Awaitable[bytes]] | None = None) -> None:
         if self.may_stream and not self.committed:
-            await self._write(replay + await self._commit())
+            first = await self._commit()
+            if replay is not None:
+                try:
+                    # Now no other worker adds events to an earlier standalone stream.
+                    first = await replay() + first
+                except StoreError:
+                    self.over = True
+                    self._leave_log()
+                    raise
+            await self._write(first)
 
     async def _let_go(self, retry: float) -> None:
         response = self.response
@@ -389,7 +448,9 @@ class EventStream:
         """Record items in the log, and return the encoded events."""
         first = self._last + 1
         if self._log is not None and not await self._log.append(self._number, self._last, items):
-            del self._log.live[self._number]
+            self._inform(is_over=True)
+            self.follower = ""
+            self._leave_log()
             self._log = None
         self._last += len(items)
         if self._log is None:
@@ -416,9 +477,13 @@ class EventStream:
 
     async def _end(self, data: bytes = b"") -> None:
         self.over = True
+        self._leave_log()
+        self._inform(is_over=True)
+        await self._close(data)
+
+    def _leave_log(self) -> None:
         if self._log is not None:
             self._log.live.pop(self._number, None)
-        await self._close(data)
 
     async def _close(self, data: bytes = b"") -> None:
         response = self.response
@@ -441,7 +506,18 @@ class DisconnectWatcher:
         until: The time at which the stream ends, by trio's clock.
     """
 
-    __slots__ = ("_flush", "_gone", "_pause", "_policy", "_receive", "_response", "_stream", "_stream_after", "_until")
+    __slots__ = (
+        "_flush",
+        "_gone",
+        "_is_woken",
+        "_pause",
+        "_policy",
+        "_receive",
+        "_response",
+        "_stream",
+        "_stream_after",
+        "_until",
+    )
 
     def __init__(
         self,
@@ -464,6 +540,7 @@ class DisconnectWatcher:
         self._flush: Final = flush
         self._until: Final = until
         self._pause: trio.CancelScope | None = None
+        self._is_woken = False
 
     async def run(self) -> None:
         """Watch until the client disconnects, or the response is complete."""
@@ -472,9 +549,7 @@ class DisconnectWatcher:
         stream.wake = self.wake
         try:
             while not (response.ended or response.lost):
-                if self._flush is not None:
-                    await self._flush()
-                await stream.flush()
+                await self._write_pending()
                 if stream.committed:
                     due = response.written_at + self._policy.keep_alive
                 else:
@@ -502,8 +577,18 @@ class DisconnectWatcher:
         if self._gone is not None:
             self._gone()
 
+    async def _write_pending(self) -> None:
+        self._is_woken = True
+        while self._is_woken:
+            # Set again if another message is queued during the write.
+            self._is_woken = False
+            if self._flush is not None:
+                await self._flush()
+            await self._stream.flush()
+
     def wake(self) -> None:
         """Flush pending messages soon. Does not block."""
+        self._is_woken = True
         if self._pause is not None:
             self._pause.cancel()
 

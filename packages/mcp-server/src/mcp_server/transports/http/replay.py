@@ -16,24 +16,18 @@ from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError
 from mcp_core.framing.sse import encode_event
 from mcp_core.http.event_log import event_id
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse
-from mcp_core.methods import (
-    NOTIFICATIONS_PROMPTS_LIST_CHANGED,
-    NOTIFICATIONS_RESOURCES_LIST_CHANGED,
-    NOTIFICATIONS_RESOURCES_UPDATED,
-    NOTIFICATIONS_TOOLS_LIST_CHANGED,
-)
-from mcp_core.types import ResourceUpdatedNotificationParams
-from mcp_server.stores.sessions import PendingNotification, StoredEvent, StoreError
+from mcp_server.cluster.messages import StreamAppended
+from mcp_server.stores.sessions import PendingNotification, StoredEvent, StoredStream, StoreError, is_standalone
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from mcp_core.jsonrpc.messages import RequestId
-    from mcp_core.methods import NotificationMethod
+    from mcp_server.cluster.protocol import Cluster
     from mcp_server.stores.failures import StoreFailures
     from mcp_server.stores.sessions import SessionStore
 
-__all__ = ["RECORDED", "Item", "Log", "pending_notification", "written"]
+__all__ = ["Item", "Log", "StreamReplaced", "written"]
 
 _log: Final = logging.getLogger("mcp_server")
 
@@ -45,25 +39,9 @@ S = TypeVar("S")
 Item = tuple[bytes, "RequestId | None", "PendingNotification | None"]
 """One JSON message, the request that it responds to, and the pending change that it notifies of."""
 
-RECORDED: Final[Mapping[str, NotificationMethod[object]]] = {
-    definition.name: definition
-    for definition in (
-        NOTIFICATIONS_TOOLS_LIST_CHANGED,
-        NOTIFICATIONS_PROMPTS_LIST_CHANGED,
-        NOTIFICATIONS_RESOURCES_LIST_CHANGED,
-        NOTIFICATIONS_RESOURCES_UPDATED,
-    )
-}
-"""The notifications that are recorded until the client of a session has received them, by method."""
 
-
-def pending_notification(definition: NotificationMethod[object], params: object) -> PendingNotification | None:
-    """Return the record of a notification for a store; `None` if notifications of this method are not recorded."""
-    if definition.name not in RECORDED:
-        return None
-    return PendingNotification(
-        definition.name, params.uri if isinstance(params, ResourceUpdatedNotificationParams) else ""
-    )
+class StreamReplaced(Exception):  # it is caught here, and is no failure
+    """Another worker has opened the standalone stream of the session."""
 
 
 def written(stream: int, number: int, data: bytes) -> bytes:
@@ -79,48 +57,61 @@ class Log(Generic[S]):
         store: Stores the events.
         failures: Logs failures of the store.
         session: The session id.
-        worker: The id of this worker.
+        cluster: Connects this worker to the others.
         priming: Whether streams start with an event that has only an id, and may be disconnected before they are
             complete.
     """
 
-    __slots__ = ("_failures", "_session", "_store", "_worker", "is_stored", "live", "priming")
+    __slots__ = ("_cluster", "_failures", "_session", "_store", "is_stored", "live", "priming")
 
     is_stored: bool
     """Whether the store has the session. Without the session, it silently discards streams."""
     live: dict[int, S]
-    """The streams that are not complete, by number."""
+    """The streams of this worker that are not complete, by number."""
 
     def __init__(
-        self, store: SessionStore, failures: StoreFailures, session: str, *, worker: str, priming: bool
+        self, store: SessionStore, failures: StoreFailures, session: str, *, cluster: Cluster, priming: bool
     ) -> None:
         self._store: Final = store
         self._failures: Final = failures
         self.is_stored = True
         self._session: Final = session
-        self._worker: Final = worker
+        self._cluster: Final = cluster
         self.priming: Final = priming
         self.live = {}
 
-    async def knows(self, stream: int) -> bool:
-        """Return whether a stream with this number may exist. Raises `StoreError`."""
+    async def find(self, stream: int) -> StoredStream | None:
+        """Return a stream of any worker; `None` if the session never used this number. Raises `StoreError`."""
         streams = await self._store.streams(self._session)
-        return bool(streams) and 0 < stream <= streams[-1].stream
+        if not streams or not 0 < stream <= streams[-1].stream:
+            return None
+        # An ended stream may be missing.
+        return next((each for each in streams if each.stream == stream), StoredStream(stream, 0))
 
-    async def recover(self) -> None:
-        """Continue the log of an earlier process: end its pending requests with an error.
+    async def standalone_worker(self) -> str:
+        """Return the worker that began the last standalone stream; empty without one. Raises `StoreError`."""
+        streams = await self._store.streams(self._session)
+        return next((each.worker for each in reversed(streams) if each.is_standalone), "")
 
-        Raises:
-            StoreError: The store cannot be read.
+    def is_running(self, stream: StoredStream) -> bool:
+        """Return whether the requests of a stream run at this worker, or at another."""
+        if stream.worker == self._cluster.worker:
+            return stream.stream in self.live
+        return self._cluster.is_alive(stream.worker)
+
+    async def interrupt(self, stream: StoredStream) -> None:
+        """Respond to the pending requests of a stream with an error, because their worker has ended.
+
+        The store accepts one response for each request, and one event of each number. So several workers can do this
+        at the same time, and a worker that has not ended after all cannot add a second response.
         """
-        streams = await self._store.streams(self._session)
-        for each in streams:
-            if each.pending:
-                _log.warning(
-                    "server restarted before requests of a session were complete: requests=%d", len(each.pending)
-                )
-                answers = [(encode(ErrorResponse(id, _RESTARTED), null_id=False), id, None) for id in each.pending]
-                await self.append(each.stream, each.last, answers)
+        _log.warning("server restarted before requests of a session were complete: requests=%d", len(stream.pending))
+        answers = [(encode(ErrorResponse(id, _RESTARTED), null_id=False), id, None) for id in stream.pending]
+        await self.append(stream.stream, stream.last, answers)
+
+    def inform(self, follower: str, stream: int, *, is_over: bool) -> None:
+        """Inform the worker that serves a stream of this worker that there are new events, or that there are no more."""
+        self._cluster.send(follower, StreamAppended(self._session, stream, is_over=is_over))
 
     async def begin(self, pending: Collection[RequestId]) -> int:
         """Open a stream.
@@ -135,7 +126,7 @@ class Log(Generic[S]):
         if not self.is_stored:
             return 0
         try:
-            stream = await self._store.begin(self._session, tuple(pending), worker=self._worker)
+            stream = await self._store.begin(self._session, tuple(pending), worker=self._cluster.worker)
         except LimitExceeded as excess:
             _log.warning("stream cannot be resumed: %s", excess)
             return 0
@@ -156,6 +147,9 @@ class Log(Generic[S]):
 
         Returns:
             Whether the events were recorded. If not, the stream cannot be resumed from here on.
+
+        Raises:
+            StreamReplaced: The stream was the standalone stream, and another worker has opened another one.
         """
         events = [StoredEvent(stream, number, *item) for number, item in enumerate(items, last + 1)]
         try:
@@ -166,6 +160,8 @@ class Log(Generic[S]):
             await self.delivered(stream)
             return False
         except (StoreError, LocalProtocolError) as error:
+            if isinstance(error, LocalProtocolError) and is_standalone(stream) and self._cluster.is_shared:
+                raise StreamReplaced from error
             self._failures.failed("events are not stored, and the stream cannot be resumed", error)
             return False
         if self._failures.count:

@@ -34,20 +34,23 @@ from mcp_core.engine.subscriptions import subscription_bytes
 from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError
 from mcp_core.excerpts import shown
 from mcp_core.json_text import write
+from mcp_core.jsonrpc.messages import ErrorResponse, Notification, ResultResponse
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.methods import (
+    NOTIFICATIONS_CANCELLED,
     NOTIFICATIONS_PROGRESS,
     NOTIFICATIONS_TASKS_STATUS,
     RESOURCES_SUBSCRIBE,
     RESOURCES_UNSUBSCRIBE,
 )
 from mcp_core.revisions import Era
-from mcp_core.types import ResourceUpdatedNotificationParams, SubscribeRequestParams
+from mcp_core.types import SubscribeRequestParams
+from mcp_server.cluster.messages import ClientMessageReceived, message_of, wire_of
+from mcp_server.connection.changes import RECORDED, params_of, pending_notification
 from mcp_server.connection.channel import Channel, ClientDisconnected, PendingClientRequests, RequestContext
 from mcp_server.connection.pending_changes import bounded_change
 from mcp_server.connection.request_queue import RequestQueue
 from mcp_server.transports.http.event_stream import DisconnectWatcher, EventStream, run_beside
-from mcp_server.transports.http.replay import RECORDED, pending_notification
 from mcp_server.transports.http.standalone import StandaloneStream
 
 if TYPE_CHECKING:
@@ -57,13 +60,15 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.server import Post, Rejection
-    from mcp_core.jsonrpc.messages import Message, RequestId
+    from mcp_core.jsonrpc.messages import JsonObject, Message, RequestId
     from mcp_core.jsonrpc.messages import Response as Answer
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_core.methods import NotificationMethod, RequestMethod
     from mcp_core.revisions import Revision
     from mcp_core.types import SubscriptionFilter
+    from mcp_server.cluster.protocol import Cluster
     from mcp_server.connection.channel import NotificationTarget, Service
+    from mcp_server.stores.failures import StoreFailures
     from mcp_server.stores.sessions import PendingNotification
     from mcp_server.transports.http.replay import Log
     from mcp_server.transports.http.request import HttpContext
@@ -74,6 +79,9 @@ _log: Final = logging.getLogger("mcp_server")
 
 _SUBSCRIBING: Final = frozenset({RESOURCES_SUBSCRIBE, RESOURCES_UNSUBSCRIBE})
 """The methods that change the subscribed resources of a session if they succeed."""
+
+_OF_REQUESTS: Final = frozenset({NOTIFICATIONS_CANCELLED.name, NOTIFICATIONS_PROGRESS.name})
+"""The notifications that belong to a request, which another worker may run."""
 
 _FLEETING: Final = frozenset({NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS_STATUS})
 """Notifications about tasks. They do not wait for a stream, because clients poll."""
@@ -105,7 +113,18 @@ class _Begun:
 
 
 class Keeper(Protocol):
-    """A service that stores sessions for other processes. Its methods do not fail: errors of the store are logged."""
+    """A service that stores sessions for other processes.
+
+    The methods do not fail, except for `refresh` and `pending_notifications`: errors of the store are logged.
+    """
+
+    @property
+    def cluster(self) -> Cluster:
+        """Connects this worker to the others."""
+
+    @property
+    def failures(self) -> StoreFailures:
+        """Logs failures of the store."""
 
     async def save(self, session: Session) -> None:
         """Store the record of a session."""
@@ -115,6 +134,12 @@ class Keeper(Protocol):
 
     async def remove_notifications(self, id: str, notifications: Sequence[PendingNotification]) -> None:
         """Remove pending changes of the session `id` that its client has received, or does not need to receive."""
+
+    async def refresh(self, session: Session) -> None:
+        """Read the log level and the subscriptions of a session again if they are stale. Raises `StoreError`."""
+
+    async def pending_notifications(self, id: str) -> Sequence[PendingNotification]:
+        """Return the pending changes of the session `id`. Raises `StoreError`."""
 
 
 class Session(Channel):
@@ -142,16 +167,25 @@ class Session(Channel):
         "charge",
         "ended",
         "id",
+        "is_stale",
         "save_due",
         "standalone",
+        "unsaved",
+        "updates",
     )
 
     changed: bool
     """Whether the record of the session is out of date."""
     ended: bool
     """Whether the session has ended."""
+    is_stale: bool
+    """Whether another worker has changed the log level or the subscriptions."""
     save_due: float
     """The time at which its record must be stored again, by trio's clock."""
+    unsaved: frozenset[str]
+    """The URIs whose subscription or its end is not in the store yet."""
+    updates: int
+    """The number of changes of the log level and the subscriptions by requests at this worker."""
 
     def __init__(
         self,
@@ -172,8 +206,19 @@ class Session(Channel):
         """Its memory charge."""
         self.changed = False
         self.ended = False
+        self.is_stale = False
+        self.unsaved = frozenset()
+        self.updates = 0
         self._log: Final = log
-        self.standalone: Final = StandaloneStream(log, policy, partial(keeper.remove_notifications, id))
+        self.standalone: Final = StandaloneStream(
+            id,
+            log,
+            policy,
+            cluster=keeper.cluster,
+            failures=keeper.failures,
+            settle=partial(keeper.remove_notifications, id),
+            take_up=self._take_up,
+        )
         """Its standalone stream."""
         self._policy: Final = policy
         self._keeper: Final = keeper
@@ -192,11 +237,6 @@ class Session(Channel):
     def revision(self) -> Revision:
         """The negotiated revision."""
         return self.peer.revision
-
-    async def recover(self) -> None:
-        """Continue the log of an earlier process. Raises `StoreError`."""
-        if self._log is not None:
-            await self._log.recover()
 
     @property
     def is_stored(self) -> bool:
@@ -297,8 +337,95 @@ class Session(Channel):
         """Handle a substitute for a response of the client that cannot be parsed."""
         self._take(unreadable)
 
-    def _take(self, message: Message) -> tuple[object, Answer | None]:
-        """Receive one message. Return the event, and the immediate response if there is one."""
+    # --- messages of other workers ---------------------------------------------------------------------------------
+
+    def deliver(self, message: JsonObject) -> None:
+        """Handle a message of the client that belongs to a request, and that another worker received."""
+        received = message_of(message, self.connection.limits)
+        if received is not None:
+            self._take(received, forwards=False)
+
+    def send_from(self, sender: str, message: JsonObject) -> bool:
+        """Send a message of another worker on the standalone stream.
+
+        Args:
+            sender: The other worker.
+            message: The message.
+
+        Returns:
+            Whether there is a stream. If not, and if the message is a client request of this worker that came back, the
+            request fails.
+        """
+        id = message.get("id")
+        if isinstance(id, (int, str)) and self._client_requests is not None and self._client_requests.fail(id):
+            return True
+        stream = self.standalone.stream
+        if stream is None or sender == self._keeper.cluster.worker:
+            return False
+        received = message_of(message, self.connection.limits)
+        if received is not None:
+            stream.leave(encode(received, null_id=False))
+        return True
+
+    async def follow(self, worker: str, stream: int) -> bool:
+        """Leave a stream to another worker, where the client has resumed it. Return whether the stream is running."""
+        live = None if self._log is None else self._log.live.get(stream)
+        if live is None:
+            return False
+        await live.follow(worker)
+        return True
+
+    def unfollow(self, worker: str, stream: int) -> None:
+        """Record that the client has disconnected from another worker, which served a stream."""
+        live = None if self._log is None else self._log.live.get(stream)
+        if live is not None:
+            live.unfollow(worker)
+
+    def appended(self, stream: int, *, is_over: bool) -> None:
+        """Send new events of a resumed stream, which another worker has stored."""
+        followed = (self.standalone.followed or {}).get(stream)
+        if followed is not None:
+            followed.appended(is_over=is_over)
+
+    def lost(self, worker: str) -> None:
+        """Learn that another worker has ended. Its streams that are resumed here get errors as responses."""
+        for followed in tuple((self.standalone.followed or {}).values()):
+            if followed.worker == worker:
+                followed.appended(is_over=True)
+        for live in () if self._log is None else tuple(self._log.live.values()):
+            live.unfollow(worker)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a request runs here, or a stream is open."""
+        return bool(self._calls) or self.standalone.stream is not None
+
+    def outdate(self) -> None:
+        """Read all again, when it is needed, that other workers may have changed. Does not block."""
+        self.is_stale = True
+        self.standalone.refresh()
+
+    def missed(self) -> int:
+        """Send the events and notifications that other workers have stored. Does not block."""
+        self.outdate()
+        for followed in tuple((self.standalone.followed or {}).values()):
+            followed.appended(is_over=False)
+        return 0
+
+    async def _take_up(self) -> None:
+        """Queue the pending notifications of the store. Raises `StoreError`."""
+        await self._keeper.refresh(self)
+        await self.take_up(await self._keeper.pending_notifications(self.id))
+
+    # --- messages of the client ------------------------------------------------------------------------------------
+
+    def _take(self, message: Message, *, forwards: bool = True) -> tuple[object, Answer | None]:
+        """Receive one message. Return the event, and the immediate response if there is one.
+
+        Args:
+            message: The message.
+            forwards: Whether to send the message to the other workers if it belongs to no request of this one.
+        """
         reaction = self.connection.receive(message)
         event = reaction.event
         if isinstance(event, (ResultReceived, ErrorReceived)):
@@ -311,8 +438,11 @@ class Session(Channel):
             self._service.opened(self)
         elif isinstance(event, LogLevelSet):
             self.changed = True
+            self.updates += 1
         elif isinstance(event, MessageIgnored):
             _log.debug("message ignored: %s", event.reason)
+            if forwards and reaction.reply is None and self._keeper.cluster.is_shared and _is_of_request(message):
+                self._keeper.cluster.broadcast(ClientMessageReceived(self.id, wire_of(message)))
         for note in event.notes:
             _log.debug("tolerated deviation: %s", note)
         reply = reaction.reply
@@ -415,12 +545,20 @@ class Session(Channel):
     async def _send_client_request(self, outgoing: Outgoing) -> None:
         stream = self._way_to(outgoing.for_request)
         if stream is None:
+            if await self._send_elsewhere(outgoing.message):
+                return
             entry = self._calls.get(cast("RequestId", outgoing.for_request))  # client requests belong to a call
             left = entry is None or not entry[1].connected
             raise (ClientDisconnected if left else ConnectionEnded)(
                 "client request not sent: the client has no open stream"
             )
         await stream.send(encode(outgoing.message, null_id=False))
+
+    async def _send_elsewhere(self, message: Message) -> bool:
+        """Send a message on the standalone stream of another worker. Return whether there is one."""
+        if not self._keeper.cluster.is_shared:
+            return False
+        return await self.standalone.send_elsewhere(wire_of(message))
 
     def _way_to(self, request: RequestId | None) -> EventStream | None:
         """Return the stream on which a message reaches the client, or `None`."""
@@ -436,7 +574,11 @@ class Session(Channel):
                 await answered.wait()
                 return
             entry = self._calls.get(call.request.id)
-            if self.standalone.stream is None and not (entry is not None and entry[1].connected):
+            if (
+                self.standalone.stream is None
+                and not self.standalone.is_elsewhere
+                and not (entry is not None and entry[1].connected)
+            ):
                 return
 
     def _give_up(self, cancellation: Outgoing, call: RequestContext) -> None:
@@ -461,6 +603,8 @@ class Session(Channel):
     def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Queue a notification for the standalone stream. Does not block."""
         if definition in _FLEETING and self.standalone.stream is None:
+            return
+        if definition.name in RECORDED and not self.standalone.keeps:
             return
         waiting = self.standalone.waiting
         if definition.name in RECORDED and (definition.name, key) in waiting:
@@ -487,10 +631,7 @@ class Session(Channel):
         unwanted: list[PendingNotification] = []
         for each in notifications:
             definition = RECORDED.get(each.method)
-            params = ResourceUpdatedNotificationParams(uri=each.uri) if each.is_update else None
-            if definition is None or not self._publish(
-                definition, definition.params() if params is None else params, each.uri, each
-            ):
+            if definition is None or not self._publish(definition, params_of(each, definition), each.uri, each):
                 unwanted.append(each)
         if unwanted:
             # The server may no longer have the primitives that changed.
@@ -516,4 +657,14 @@ class Session(Channel):
         self._service.disconnected(self)
         self.connection.end()
         self.stop()
+        for followed in tuple((self.standalone.followed or {}).values()):
+            await followed.end()
         await self.standalone.end()
+
+
+def _is_of_request(message: Message) -> bool:
+    """Return whether a message without effect can belong to a request that another worker runs."""
+    if isinstance(message, Notification):
+        return message.method in _OF_REQUESTS
+    # An error without an id is matched to the only pending request. Another worker may have another one.
+    return isinstance(message, (ResultResponse, ErrorResponse)) and message.id is not None

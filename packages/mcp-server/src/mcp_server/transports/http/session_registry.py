@@ -1,7 +1,12 @@
 """The sessions of one HTTP endpoint: how they are opened, found, stored and closed.
 
-The table contains the sessions in use. The store contains the data that other processes need. If a session is not in
-the table, for example after a restart of the server, it is restored from the store and continues.
+The table contains the sessions in use. The store contains the data that other workers need. If a session is not in the
+table, because the server was restarted or because another worker opened it, it is restored from the store and
+continues.
+
+Several workers can serve one session at the same time. None owns it: each has a session of its own in its table, with an
+engine of its own, which it may drop at any time. What they have in common is in the store. `receive` handles the
+messages of other workers, which inform of changes there.
 
 There is no timer: expired sessions are closed when another session is used.
 
@@ -15,6 +20,7 @@ import math
 import secrets
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
@@ -25,15 +31,25 @@ from mcp_core.errors import InvalidValue, LimitExceeded
 from mcp_core.http.sessions import EvictedSession, SessionTable
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types.logging import LOGGING_LEVELS
+from mcp_server.cluster.messages import (
+    ClientMessageReceived,
+    ServerMessageSent,
+    SessionEnded,
+    SessionUpdated,
+    StandaloneStreamOpened,
+    StreamAppended,
+    StreamFollowed,
+)
+from mcp_server.connection.changes import pending_notification
 from mcp_server.stores.clock import StampClock
 from mcp_server.stores.failures import StoreFailures
 from mcp_server.stores.sessions import SessionRecord, StoreError
 from mcp_server.transports.http.event_stream import EventStream
-from mcp_server.transports.http.replay import Log, pending_notification
+from mcp_server.transports.http.replay import Log
 from mcp_server.transports.http.session import Session, session_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from mcp_core.engine.events import ClientPeer
     from mcp_core.engine.server import ServerConnection
@@ -44,6 +60,8 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_core.methods import NotificationMethod
+    from mcp_server.cluster.messages import ClusterMessage
+    from mcp_server.cluster.protocol import Cluster
     from mcp_server.connection.channel import Service
     from mcp_server.stores.sessions import PendingNotification, SessionStore
     from mcp_server.transports.http.request import HttpContext
@@ -54,6 +72,13 @@ _log: Final = logging.getLogger("mcp_server")
 
 _ID_BYTES: Final = 32
 """Random bytes of a session id. 256 bits cannot be guessed and do not repeat."""
+
+_IDS: Final = 2**52
+"""Client requests of a restored session have ids after a random number below this one, so that two workers never use the
+same. Each number up to twice this one is exact in JavaScript."""
+
+_JOBS: Final = 10_000
+"""The largest number of sessions for which messages of other workers are handled at the same time."""
 
 _SAVED_TIMES: Final = 8
 """Number of times that the record of a session in use is stored within `EndpointPolicy.session_idle`, so that other
@@ -70,6 +95,9 @@ class SessionRegistry:
         policy: The settings of the endpoint.
         limits: The limits. The registry uses `sessions`.
         budget: The memory budget that the sessions are charged to.
+        cluster: Connects this worker to the others.
+        joined: Waits until this worker receives messages of others. Raises `StoreError`.
+        start: Starts a task for a message of another worker.
     """
 
     def __init__(
@@ -81,12 +109,19 @@ class SessionRegistry:
         limits: Limits,
         *,
         budget: MemoryBudget,
+        cluster: Cluster,
+        joined: Callable[[], Awaitable[None]],
+        start: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
+        self.cluster: Final = cluster
+        """Connects this worker to the others."""
+        self._joined: Final = joined
+        self._start: Final = start
+        self._jobs: Final[dict[tuple[str, str], Callable[[], Awaitable[None]] | None]] = {}
         self._budget: Final = budget
         self._service: Final = service
         self._engine: Final = engine
         self._store: Final = store
-        self._worker: Final = secrets.token_urlsafe(16)
         self._policy: Final = policy
         self._table: Final = SessionTable[Session](limits, idle=policy.session_idle)
         self._loading: Final = dict[str, trio.Event]()
@@ -118,6 +153,8 @@ class SessionRegistry:
             session = None
             try:
                 session = self._session(connection, context.identity.key, id)
+                if self.cluster.is_shared:
+                    connection.share(secrets.randbelow(_IDS))
                 await self._add(session)
             except LimitExceeded as excess:
                 if session is not None:
@@ -125,6 +162,11 @@ class SessionRegistry:
                 _log.warning("session not opened: %s", excess)
                 return exchange.busy(excess)
             await self.save(session)
+            if self.cluster.is_shared and not session.is_stored:
+                # No other worker could serve it.
+                self._table.remove(id)
+                await session.end()
+                raise StoreError("a new session cannot be stored: see the error before")
         stream = EventStream(exchange, response, Era.LEGACY, session_id=id)
         await stream.give((answer,), refused=isinstance(reaction.event, MessageIgnored))
         return None
@@ -158,6 +200,12 @@ class SessionRegistry:
         session = await self._find(exchange.session_id or "", context.identity.key)
         if session is None:
             return exchange.unknown_session()
+        if self.cluster.is_shared:
+            # The events and the pending notifications are in the store.
+            session.is_stale = True
+            await self.refresh(session)
+            if session.ended:
+                return exchange.unknown_session()
         with self._busy(session):
             if exchange.last_event_id is None:
                 await session.standalone.serve(context)
@@ -170,8 +218,10 @@ class SessionRegistry:
         session = await self._find(exchange.session_id or "", context.identity.key)
         if session is None:
             return exchange.unknown_session()
-        self._table.remove(session.id)
+        if self.cluster.is_shared:
+            await self._store.delete(session.id)
         await self._end(session)
+        self.cluster.broadcast(SessionEnded(session.id))
         await context.response.complete(exchange.empty_head(200))
         return None
 
@@ -200,7 +250,13 @@ class SessionRegistry:
             now = trio.current_time()
         if now >= session.save_due:
             await (self._renew(session) if session.is_stored else self.save(session))
-        return None if session.ended else session
+        if session.is_stale:
+            with self._survived("changes by other workers are not known"):
+                await self.refresh(session)
+        if session.ended and self.cluster.is_shared:
+            # Perhaps it was dropped here only, to make space for others.
+            session = await self._load(id, principal)
+        return None if session is None or session.ended else session
 
     async def _load(self, id: str, principal: str | None) -> Session | None:
         """Restore a session that another process opened."""
@@ -212,6 +268,8 @@ class SessionRegistry:
             return session
         loading = self._loading[id] = trio.Event()
         try:
+            # Before that, it does not know which workers have ended.
+            await self._joined()
             record = await self._store.load(id)
             if record is None or record.principal != principal:
                 return None
@@ -234,8 +292,7 @@ class SessionRegistry:
                 revision,
                 log_level=level,
                 subscriptions=await self._store.subscriptions(record.id),
-                # Unused ids: a process does not send more than one client request per microsecond.
-                last_id=time.time_ns() // 1000,
+                last_id=secrets.randbelow(_IDS),
             )
             session = self._session(connection, record.principal, record.id)
             await self._take_up(session)
@@ -253,8 +310,8 @@ class SessionRegistry:
         # the table only after both, so that no request runs in between and no change is delivered twice.
         self._service.connected(session)
         try:
-            await session.recover()
-            await session.take_up(await self._store.pending_notifications(session.id))
+            if not self.cluster.is_shared:
+                await session.take_up(await self.pending_notifications(session.id))
             await self._add(session)
         except BaseException:
             self._service.disconnected(session)
@@ -266,7 +323,7 @@ class SessionRegistry:
     def record(self, definition: NotificationMethod[object], params: object) -> None:
         """Record a change for the sessions that are not in use here or have no stream. Does not block."""
         notification = pending_notification(definition, params)
-        if notification is not None:
+        if notification is not None and not self.cluster.is_shared:
             self._store.record_notification(notification)
 
     async def remove_notifications(self, id: str, notifications: Sequence[PendingNotification]) -> None:
@@ -274,13 +331,112 @@ class SessionRegistry:
         with self._survived("a change may be notified twice"):
             await self._store.remove_notifications(id, notifications)
 
+    async def pending_notifications(self, id: str) -> Sequence[PendingNotification]:
+        """Return the recorded changes of which the client has not been notified. Raises `StoreError`."""
+        return await self._store.pending_notifications(id)
+
+    # --- other workers ---------------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, message: ClusterMessage) -> None:
+        """Receive a message of another worker. Does not block."""
+        session = self._table.get(getattr(message, "session", ""))
+        if session is None:
+            self._return(sender, message)
+            return
+        match message:
+            case ClientMessageReceived():
+                session.deliver(message.message)
+            case ServerMessageSent():
+                if not session.send_from(sender, message.message):
+                    self._return(sender, message)
+            case SessionUpdated():
+                self._outdate(session)
+            case SessionEnded():
+                self._dispatch((session.id, "ended"), partial(self._ended, session.id))
+            case StandaloneStreamOpened() | StreamAppended() | StreamFollowed():
+                self._receive_of_stream(session, sender, message)
+            case _:
+                _log.debug("message of another worker ignored: class=%s", type(message).__name__)
+
+    def _receive_of_stream(
+        self, session: Session, sender: str, message: StandaloneStreamOpened | StreamAppended | StreamFollowed
+    ) -> None:
+        if isinstance(message, StandaloneStreamOpened):
+            session.standalone.worker = sender
+            self._dispatch((session.id, "standalone"), partial(session.standalone.replaced, message.stream))
+        elif isinstance(message, StreamAppended):
+            session.appended(message.stream, is_over=message.is_over)
+        elif message.is_connected:
+            follow = partial(self._follow, session, sender, message.stream)
+            self._dispatch((session.id, f"follow {message.stream}"), follow)
+        else:
+            session.unfollow(sender, message.stream)
+
+    def _return(self, sender: str, message: ClusterMessage) -> None:
+        """Inform the sender of a message that the session or the stream is not in use here."""
+        if isinstance(message, StreamFollowed) and message.is_connected:
+            self.cluster.send(sender, StreamAppended(message.session, message.stream, is_over=True))
+        elif isinstance(message, ServerMessageSent):
+            self.cluster.send(sender, message)
+
+    def missed(self) -> None:
+        """Read again what other workers may have changed: their messages may have been lost. Does not block."""
+        for session in self._table:
+            session.missed()
+            self._outdate(session)
+
+    def _outdate(self, session: Session) -> None:
+        session.outdate()
+        if session.is_in_use:
+            self._dispatch((session.id, "refresh"), partial(self.refresh, session))
+
+    def lost(self, worker: str) -> None:
+        """Learn that another worker has ended. Does not block."""
+        for session in self._table:
+            session.lost(worker)
+
+    def keys_changed(self, keys: Sequence[bytes]) -> None:
+        """Do nothing: sessions have no keys."""
+
+    def _dispatch(self, key: tuple[str, str], job: Callable[[], Awaitable[None]]) -> None:
+        """Handle a message in a task, after the one with the same key that is being handled. Does not block."""
+        if key in self._jobs:
+            # One that waits is not needed any more: this one does the same, later.
+            self._jobs[key] = job
+        elif len(self._jobs) < _JOBS:
+            self._jobs[key] = None
+            self._start(partial(self._work, key, job))
+        else:
+            _log.warning("message of another worker dropped: class=%s jobs=%d", key[1], len(self._jobs))
+
+    async def _work(self, key: tuple[str, str], job: Callable[[], Awaitable[None]]) -> None:
+        following: Callable[[], Awaitable[None]] | None = job
+        try:
+            while following is not None:
+                with self._survived("a message of another worker has no effect"):
+                    await following()
+                following, self._jobs[key] = self._jobs[key], None
+        finally:
+            del self._jobs[key]
+
+    async def _follow(self, session: Session, worker: str, stream: int) -> None:
+        if not await session.follow(worker, stream):
+            self.cluster.send(worker, StreamAppended(session.id, stream, is_over=True))
+
+    async def _ended(self, id: str) -> None:
+        """End a session that the store does not have any more."""
+        session = self._table.remove(id)
+        if session is not None:
+            _log.info("session ended: reason=it was removed from the store")
+            await session.end()
+
     # --- keeping ---------------------------------------------------------------------------------------------------
 
     def _session(self, connection: ServerConnection, principal: str | None, id: str) -> Session:
         """Create a session for an engine with an open session. Raises `LimitExceeded`."""
         revision = cast("ClientPeer", connection.session).revision  # the session is open
         log: Log[EventStream] | None = (
-            Log(self._store, self.failures, id, worker=self._worker, priming=revision.priming_event)
+            Log(self._store, self.failures, id, cluster=self.cluster, priming=revision.priming_event)
             if revision.resumable
             else None
         )
@@ -301,8 +457,7 @@ class SessionRegistry:
         departed = self._table.add(session.id, session.principal, session, trio.current_time())
         self._service.connected(session)
         if departed is not None:
-            _log.info("session ended: reason=%s", departed.reason.value)
-            await self._end(departed.value)
+            await self._dismiss(departed)
 
     async def save(self, session: Session) -> None:
         """Store the record of a session and the subscriptions that are missing in the store."""
@@ -318,37 +473,94 @@ class SessionRegistry:
         # Other requests do not need to store it, too.
         session.stored(trio.current_time() + self._policy.session_idle / _SAVED_TIMES)
         try:
-            await self._store.save(record)
-            # The store may lack subscriptions: an earlier call failed, or the store evicted the session.
-            stored = await self._store.subscriptions(session.id)
+            removed = await self._store.save(record)
         except StoreError as error:
             session.not_stored()
             self.failures.failed("a session is not stored", error)
             return
         if self.failures.count:
             self.failures.worked()
-        for uri in stored.symmetric_difference(session.connection.watched):
+        if self.cluster.is_shared:
+            for id in removed:
+                self.cluster.broadcast(SessionEnded(id))
+                await self._ended(id)
+            if session.updates:
+                self.cluster.broadcast(SessionUpdated(session.id))
+        for uri in session.unsaved:
             await self.keep_subscription(session, uri)
 
     async def _renew(self, session: Session) -> None:
-        """Renew the time of last use of a session in the store. End the session if the store does not have it any more."""
+        """Renew the time of last use of a session in the store.
+
+        If the store does not have the session any more, another worker has ended it. A single worker has not: the store
+        was full, or lost its data, and gets the session again.
+        """
         # Other requests do not need to do it, too.
         session.stored(trio.current_time() + self._policy.session_idle / _SAVED_TIMES)
         with self._survived("the use of a session is not stored"):
-            if not await self._store.touch(session.id, time.time()) and not session.ended:
-                _log.info("session ended: reason=it was removed from the store")
-                self._table.remove(session.id)
-                await self._end(session)
+            if await self._store.touch(session.id, time.time()) or session.ended:
+                return
+            if self.cluster.is_shared:
+                await self._ended(session.id)
+            else:
+                session.unsaved = frozenset(session.connection.watched)
+                await self.save(session)
+
+    async def _renew_all(self) -> None:
+        """Renew the sessions with a request in progress: a stream may be open for longer than `session_idle`."""
+        for session in tuple(self._table.in_progress()):
+            if trio.current_time() >= session.save_due and session.is_stored:
+                await self._renew(session)
+
+    async def run(self) -> None:
+        """Renew the sessions in use until cancelled. A store of several workers forgets them otherwise."""
+        while True:
+            await trio.sleep(self._policy.session_idle / _SAVED_TIMES)
+            await self._renew_all()
 
     async def keep_subscription(self, session: Session, uri: str) -> None:
         """Store whether a session is subscribed to a resource."""
         # Decided in the same step in which the store is called: the later of two calls stores the latest state.
         keep = self._store.subscribe if uri in session.connection.watched else self._store.unsubscribe
+        session.unsaved |= {uri}
+        session.updates += 1
         try:
             await keep(session.id, uri)
         except StoreError as error:
             session.not_stored()
             self.failures.failed("a subscription is not stored", error)
+            return
+        session.updates += 1
+        if session.is_stored:
+            session.unsaved -= {uri}
+            self.cluster.broadcast(SessionUpdated(session.id))
+
+    async def refresh(self, session: Session) -> None:
+        """Read the log level and the subscriptions of a session again if they are stale. Raises `StoreError`."""
+        while session.is_stale and not session.ended:
+            session.is_stale = False
+            updates = session.updates
+            try:
+                record = await self._store.load(session.id)
+                stored = await self._store.subscriptions(session.id)
+            except BaseException:
+                session.is_stale = True
+                raise
+            if session.updates != updates:
+                # What was read may be older than what a request at this worker has changed.
+                session.is_stale = True
+            elif record is None:
+                if session.is_stored:
+                    await self._ended(session.id)
+                return
+            else:
+                connection = session.connection
+                kept = (stored - session.unsaved) | session.unsaved.intersection(connection.watched)
+                connection.update_session(
+                    log_level=next((level for level in LOGGING_LEVELS if level == record.log_level), None),
+                    subscriptions=sorted(kept),
+                )
+                session.standalone.unsubscribed(connection.watched)
 
     async def _sweep(self, expired: Sequence[EvictedSession[Session]], now: float) -> None:
         """Close the expired sessions, and from time to time delete those in the store.
@@ -358,20 +570,29 @@ class SessionRegistry:
             now: The time, by trio's clock.
         """
         for departed in expired:
-            _log.info("session ended: reason=%s", departed.reason.value)
-            await self._end(departed.value)
+            await self._dismiss(departed)
         idle = self._policy.session_idle
         if now - self._purged_at > idle:
             self._purged_at = now
-            # A stream of a session may have been open since the session was last found.
-            for session in tuple(self._table.in_progress()):
-                if now >= session.save_due and session.is_stored:
-                    await self._renew(session)
+            await self._renew_all()
             with self._survived("expired sessions are not deleted"):
                 await self._store.purge(self._clock.earliest() - 2 * idle, time.time())
 
+    async def _dismiss(self, departed: EvictedSession[Session]) -> None:
+        """End a session that the table has removed. If other workers can serve it, the store keeps it."""
+        if self.cluster.is_shared:
+            _log.debug("session no longer in use here: reason=%s", departed.reason.value)
+            await departed.value.end()
+        else:
+            _log.info("session ended: reason=%s", departed.reason.value)
+            await self._end(departed.value)
+
     async def _end(self, session: Session) -> None:
+        """End a session for all workers."""
+        self._table.remove(session.id)
         await session.end()
+        if self.cluster.is_shared:
+            return
         with self._survived("the end of a session is not stored"):
             await self._store.delete(session.id)
 

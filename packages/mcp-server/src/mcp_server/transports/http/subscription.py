@@ -26,6 +26,7 @@ from mcp_core.errors import LocalProtocolError
 from mcp_core.framing.sse import encode_comment, encode_event
 from mcp_core.types import SubscriptionsListenResult
 from mcp_server.asgi import WRITE_NOW
+from mcp_server.connection.changes import publish_all
 from mcp_server.connection.pending_changes import bounded_change
 from mcp_server.connection.turns import PART, take_turn
 
@@ -157,6 +158,10 @@ class Subscription:
         if self._pause is not None and not self._called:
             self._notifier.schedule(self)
             self._called = True
+
+    def missed(self) -> int:
+        """Notify the client of all that may have changed. Does not block."""
+        return publish_all(self, self._connection.listened)
 
     def notify_pending(self) -> int:
         """Write pending notifications if possible without waiting, else wake the task. Return how many were written."""
