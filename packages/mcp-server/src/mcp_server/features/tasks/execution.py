@@ -149,6 +149,14 @@ class TaskRun:
         """The pending input requests, by key."""
         return {key: input_request.request for key, input_request in self._input_requests.items()}
 
+    def _wire_input_requests(self) -> dict[str, JsonObject]:
+        """Return the pending input requests in their wire form, by key."""
+        convert = converter(self.peer.revision)
+        return {
+            key: {"method": each.definition.name, "params": convert.unstructure(each.params)}
+            for key, each in self._input_requests.items()
+        }
+
     def release_memory(self) -> None:
         """Release the memory that is charged while the task runs."""
         if self.charge is not None:
@@ -296,9 +304,7 @@ class TaskRun:
 
     def _become(self, record: TaskRecord) -> None:
         if self._announce is not None and not record.state.terminal:
-            convert = converter(self.peer.revision)
-            pending = {key: convert.unstructure(each) for key, each in self.input_requests.items()}
-            record = attrs.evolve(record, input_requests=pending)
+            record = attrs.evolve(record, input_requests=self._wire_input_requests())
             self._unsaved.set()
         self.record = record
         self._wake()

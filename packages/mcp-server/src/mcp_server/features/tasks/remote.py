@@ -220,13 +220,14 @@ class RemoteTasks:
 
 def input_requests_of(record: TaskRecord, revision: Revision) -> Mapping[str, InputRequest]:
     """Return the pending input requests in a record, by key."""
-    convert = converter(revision)
-    return {
-        key: cast(
-            "InputRequest", convert.structure(each, cast("type[WireObject]", CLIENT_REQUESTS[str(each["method"])]))
-        )
-        for key, each in record.input_requests.items()
-    }
+    return {key: _input_request(revision, each) for key, each in record.input_requests.items()}
+
+
+def _input_request(revision: Revision, wire: JsonObject) -> InputRequest:
+    method = str(wire["method"])
+    params = converter(revision).structure(wire["params"], _DEFINITIONS[method].params)
+    # The class in the table fits the method, and so its params.
+    return cast("InputRequest", CLIENT_REQUESTS[method](params=params))
 
 
 def check_input_responses(record: TaskRecord, responses: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
