@@ -170,6 +170,19 @@ async def test_listener_at_other_worker_is_notified_of_task() -> None:
         assert text_of(as_object(received["result"])) == "ready"
 
 
+async def test_listener_at_other_worker_is_notified_of_input_requests() -> None:
+    async with deployed(R2026_07_28) as deployment:
+        first, second = deployment.clients
+        task = await start_task(first, "later_asks")
+        await second.start("subscriptions/listen", {"notifications": {"taskIds": [task["taskId"]]}})
+        await second.wait_for_notifications("notifications/subscriptions/acknowledged")
+        deployment.controls[0].go.set()
+        (received,) = await second.wait_for_notifications("notifications/tasks")
+        assert received["status"] == "input_required"
+        (request,) = as_object(received["inputRequests"]).values()
+        assert as_object(request)["method"] == "elicitation/create"
+
+
 async def test_running_tasks_are_limited_for_all_workers() -> None:
     async with deployed(R2026_07_28, limits=Limits(running_tasks=2)) as deployment:
         for client in deployment.clients:
@@ -222,6 +235,36 @@ async def test_resumable_task_of_lost_worker_runs_once_at_one_other(autojump_clo
                 completed = await wait_for_status(other, task, "completed")
                 assert text_of(as_object(completed["result"])) == "resumed"
             assert deployment.controls[1].ran + third_control.ran == ["began"]  # `once`: not paid again
+
+
+async def test_task_of_other_worker_is_not_taken_up_when_third_is_lost(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with deployed(R2026_07_28, resumable=True) as deployment:
+        third = make_server(ToolControl())
+        third.join(member := deployment.shared.worker())
+        task = await start_task(deployment.clients[0], "resumes")
+        async with open_client(third, R2026_07_28):
+            await trio.testing.wait_all_tasks_blocked()
+            member.kill()
+            await trio.testing.wait_all_tasks_blocked()
+        record = await deployment.shared.task_store.load(task_id(task))
+        assert record is not None
+        assert (record.worker, record.token) == (deployment.members[0].worker, 1)
+
+
+async def test_tasks_result_at_worker_taken_for_lost_waits_for_other(autojump_clock: trio.testing.MockClock) -> None:
+    async with deployed(R2025_11_25, resumable=True) as deployment:
+        first, _ = deployment.clients
+        task = await start_task(first, "resumes")
+        waiting = await first.start("tasks/result", {"taskId": task["taskId"]})
+        await trio.testing.wait_all_tasks_blocked()
+        deployment.shared.remove_member(deployment.members[0].worker)
+        await trio.testing.wait_all_tasks_blocked()
+        deployment.controls[0].go.set()
+        await trio.testing.wait_all_tasks_blocked()
+        deployment.controls[1].go.set()
+        assert text_of(as_object((await first.response(waiting))["result"])) == "resumed"
 
 
 async def test_worker_taken_for_lost_stops_its_function(autojump_clock: trio.testing.MockClock) -> None:

@@ -310,7 +310,8 @@ class ServerService:
         """Learn that messages of other workers may have been lost. Does not block."""
         self.changes.missed()
         if self.tasks is not None:
-            self.tasks.missed()
+            # The end of a worker may be among them.
+            self.tasks.lost()
         for receiver in tuple(self.session_receivers):
             receiver.missed()
 

@@ -394,14 +394,8 @@ class Tasks:
             if run is not None:
                 self._environment.life.nursery.start_soon(self._obey, run, message)
 
-    def missed(self) -> None:
-        """Learn that messages of other workers may have been lost. Does not block."""
-        self.remote.update_all()
-        self.lost()
-
     def lost(self) -> None:
         """Learn that another worker has ended: its tasks are taken up. Does not block."""
-        self.remote.update_all()
         self._environment.life.nursery.start_soon(self._take_up_all)
 
     async def _obey(self, run: TaskRun, message: TaskCancelled | TaskInputReceived | TaskInputFailed) -> None:

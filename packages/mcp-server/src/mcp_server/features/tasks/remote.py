@@ -49,7 +49,8 @@ _ACTION_SECONDS: Final = 5.0
 """Time for another worker to act, in seconds. It is longer than the time until a lost worker is noticed."""
 
 _LOOK_SECONDS: Final = 1.0
-"""Time after which a waiting request reads the record again, in seconds: its worker may have been lost meanwhile."""
+"""Time after which a waiting request reads the record again, in seconds: the worker that runs the task may have been
+lost meanwhile, or a message of it."""
 
 _DEFINITIONS: Final[Mapping[str, RequestMethod[object, object]]] = {
     definition.name: definition for definition in (ELICITATION_CREATE, SAMPLING_CREATE_MESSAGE, ROOTS_LIST)
@@ -102,12 +103,6 @@ class RemoteTasks:
             # Its client polls.
             del self._updated[next(iter(self._updated))]
         self._new_update.set()
-
-    def update_all(self) -> None:
-        """Learn that any record may have changed. Does not block."""
-        for watch in self._watches.values():
-            watch.changed.set()
-            watch.changed = trio.Event()
 
     async def next_update(self) -> str:
         """Wait for an update. Return the task id. One task at a time may call this method."""
