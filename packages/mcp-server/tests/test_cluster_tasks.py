@@ -9,10 +9,11 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from raw_client import Answer, RawClient, as_object, text_of
+from raw_client import Answer, RawClient, as_object, connected, text_of
 from task_server import (
     BOTH,
     EXTENSION,
+    WITH_TASKS,
     ToolControl,
     accept,
     get_task,
@@ -23,6 +24,7 @@ from task_server import (
     wait_for_status,
 )
 
+from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.limits import Limits
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
 from mcp_server import Context, Server
@@ -54,7 +56,9 @@ async def deployed(
         if resumable:
             _add_resumable(server, control)
         server.join(member)
-    async with open_client(servers[0], revision) as first, open_client(servers[1], revision, **answers) as second:
+    handlers = {f"{name}/create": answer for name, answer in answers.items()}
+    other = connected(servers[1], revision, capabilities=WITH_TASKS, answers=handlers)
+    async with open_client(servers[0], revision) as first, other as second:
         await trio.testing.wait_all_tasks_blocked()
         yield Deployment(shared, controls, members, (first, second))
 
@@ -125,7 +129,7 @@ async def test_input_response_at_other_worker_reaches_function() -> None:
         bad = await second.fail("tasks/update", {"taskId": task["taskId"], "inputResponses": {"a": {"model": "m"}}})
         assert bad["code"] == -32602
         for key in ("a", "b"):
-            response = {"action": "accept", "content": {"name": key.upper()}}
+            response: JsonObject = {"action": "accept", "content": {"name": key.upper()}}
             await second.call("tasks/update", {"taskId": task["taskId"], "inputResponses": {key: response}})
             # The response states what is stored.
             record = await deployment.shared.task_store.load(task_id(task))
@@ -153,7 +157,7 @@ async def test_elicitation_error_at_other_worker_fails_task() -> None:
         task = await start_task(first, "elicits")
         waiting = await second.start("tasks/result", {"taskId": task["taskId"]})
         await second.wait_for(lambda: len(second.client_requests) == 1)
-        error = {"code": -32000, "message": "leave me alone"}
+        error: JsonObject = {"code": -32000, "message": "leave me alone"}
         await second.send({"jsonrpc": "2.0", "id": second.client_requests[0]["id"], "error": error})
         assert as_object((await second.response(waiting))["error"])["message"] == "leave me alone"
 

@@ -269,7 +269,7 @@ class ServerService:
         if self.tasks is not None:
             self.tasks.join(cluster)
         if cluster.is_shared:
-            for layer in self._layers:
+            for layer in self.environment.middleware.given:
                 if isinstance(layer, RateLimit):
                     layer.store = cluster.rates
             self.changes.cluster = cluster

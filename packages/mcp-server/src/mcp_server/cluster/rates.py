@@ -81,12 +81,12 @@ class SharedRates:
                 self._failed = True
                 return self._local.take(key, now)
             self._failed = False
-            if not count:
-                return self.rate.seconds / self.rate.amount
             # Meanwhile another request of the same client may have taken events, too.
             known = self._held.pop(key, None)
-            spare = 0 if known is None else known.count
-            held = _Held(count + spare, now + self.rate.seconds / _KEPT)
+            count += 0 if known is None else known.count
+            if not count:
+                return self.rate.seconds / self.rate.amount
+            held = _Held(count, now + self.rate.seconds / _KEPT)
         held.count -= 1
         # The last key in the dictionary is the most recently used one.
         self._held[key] = held

@@ -33,9 +33,11 @@ class MiddlewareChain:
         library: The async library of the middleware; `None` for that of the host.
     """
 
-    __slots__ = ("layers",)
+    __slots__ = ("given", "layers")
 
     def __init__(self, layers: tuple[Middleware, ...], library: AsyncLibrary | None = None) -> None:
+        self.given: Final = layers
+        """The middleware as the author created it."""
         self.layers: Final[tuple[Middleware, ...]] = tuple(
             LibraryMiddleware(layer, lambda: library) for layer in layers
         )
