@@ -141,9 +141,9 @@ class ServerService:
         """The lists, by the kind of their items."""
         self.mounts: Final = Mounts(environment, self.handlers, self.listings, self.resources)
         self.mounted_on: Final[list[ServerService]] = []
+        """The servers on which this server is mounted."""
         self._parts: Final[list[ServerService]] = []
         self._given_keys: tuple[bytes, ...] = ()
-        """The servers on which this server is mounted."""
 
     @property
     def name(self) -> str:
@@ -324,9 +324,11 @@ class ServerService:
             receiver.lost(worker)
 
     def keys_changed(self, keys: Sequence[bytes]) -> None:
-        """Use other keys for request states and cursors, unless the author has set the keys (`InputPolicy.keys`)."""
-        if not self.environment.input_policy.keys:
-            self.environment.keys.replace(keys)
+        """Use other keys for request states and cursors, unless the author has set the keys, also in mounted servers."""
+        if not (self._given_keys or self.environment.input_policy.keys):
+            self.environment.keys.use(keys)
+        for part in self._parts:
+            part.keys_changed(keys)
 
     # --- tasks and subscriptions -----------------------------------------------------------------------------------
 
