@@ -85,17 +85,12 @@ class RedisServer:
 
     def command(self, *args: str, tls: Path | None = None) -> str:
         """Run a command with redis-cli, which is another client than the one under test."""
-        more = [
-            "--tls",
-            "--cacert",
-            str(tls / "ca.pem"),
-            "--cert",
-            str(tls / "cert.pem"),
-            "--key",
-            str(tls / "key.pem"),
-        ]
+        more: list[str] = []
+        if tls is not None:
+            files = {"cacert": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
+            more = ["--tls", *[part for name, file in files.items() for part in (f"--{name}", str(tls / file))]]
         found = subprocess.run(
-            ["redis-cli", "-p", str(self.port), *(more if tls else ()), *args],
+            ["redis-cli", "-p", str(self.port), *more, *args],
             capture_output=True,
             text=True,
             check=True,

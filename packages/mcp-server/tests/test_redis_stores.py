@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from redis_proxy import Faults, open_proxy
 from redis_server import RedisServer, open_redis
 from redis_testbed import open_workers
 
@@ -45,6 +46,40 @@ async def test_redis_session_store_fulfills_contract(check: StoreCheck, redis: R
 @pytest.mark.parametrize("check", TASK_STORE_CHECKS + DURABLE_TASK_STORE_CHECKS, ids=_name)
 async def test_redis_task_store_fulfills_contract(check: TaskStoreCheck, redis: RedisServer) -> None:
     async with open_workers(redis.url) as workers:
+
+        async def open_store(limits: Limits) -> TaskStore:
+            return (await workers.open(limits)).tasks
+
+        await check(open_store)
+
+
+_FAULTS = {
+    "lost replies": Faults(lost_replies=9),
+    "slow replies in pieces": Faults(delay=0.005, piece=997),
+}
+
+
+@pytest.mark.parametrize("faults", _FAULTS.values(), ids=_FAULTS)
+@pytest.mark.parametrize("check", STORE_CHECKS + DURABLE_STORE_CHECKS, ids=_name)
+async def test_redis_session_store_fulfills_contract_with_faults(
+    check: StoreCheck, faults: Faults, redis: RedisServer
+) -> None:
+    async with open_proxy(redis.port) as proxy, open_workers(proxy.url) as workers:
+        proxy.faults = faults
+
+        async def open_store(limits: Limits) -> SessionStore:
+            return (await workers.open(limits)).sessions
+
+        await check(open_store)
+
+
+@pytest.mark.parametrize("faults", _FAULTS.values(), ids=_FAULTS)
+@pytest.mark.parametrize("check", TASK_STORE_CHECKS + DURABLE_TASK_STORE_CHECKS, ids=_name)
+async def test_redis_task_store_fulfills_contract_with_faults(
+    check: TaskStoreCheck, faults: Faults, redis: RedisServer
+) -> None:
+    async with open_proxy(redis.port) as proxy, open_workers(proxy.url) as workers:
+        proxy.faults = faults
 
         async def open_store(limits: Limits) -> TaskStore:
             return (await workers.open(limits)).tasks

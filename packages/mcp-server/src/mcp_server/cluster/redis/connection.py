@@ -3,7 +3,7 @@
 *One connection for each server.* Commands are pipelined (`mcp_server.cluster.redis.pipeline`). A second connection to one
 server waits for messages.
 
-*Reconnection.* The first attempt follows at once, and commands wait for it. If it fails, they raise `StoreError`, as do
+*Reconnection.* The first attempt follows after a twentieth of a second, and commands wait for it. If it fails, they raise `StoreError`, as do
 all later ones until the server can be reached: requests must not wait for a server that is down. Later attempts follow
 after growing pauses with a random part, so that workers do not all come back at the same moment. The pauses are at
 most one second, so that the service recovers quickly.
@@ -17,7 +17,6 @@ sent a second time, in the same order. The scripts are written so that this has 
 from __future__ import annotations
 
 import logging
-import math
 import random
 import ssl
 from binascii import crc_hqx
@@ -156,9 +155,8 @@ class RedisNode:
         self._pipeline: RedisPipeline | None = None
         self._failure: str | None = _NOT_RUNNING
         """Why commands fail at once; `None` if the server can be reached, or the first attempt is still running."""
-        self.connected_at: float = 0.0
-        """When the connection was last opened, on the clock of trio."""
-        self._opened_at = -math.inf
+        self._was_open = self._was_useful = False
+        """Whether the last connection was opened, and whether a command had a reply on it."""
         self.is_removed: bool = False
         """Whether the node left the Redis Cluster."""
         self._scope: trio.CancelScope | None = None
@@ -220,21 +218,19 @@ class RedisNode:
         try:
             with trio.CancelScope() as self._scope:
                 while not self.is_removed:
-                    self._opened_at = -math.inf
+                    self._was_open = self._was_useful = False
                     try:
                         await self._connect()
                     except _TEMPORARY as error:
-                        open_for = trio.current_time() - self._opened_at
-                        failures = 0 if open_for >= _LONGEST_PAUSE and math.isfinite(open_for) else failures + 1
-                        self._lost(error, was_open=math.isfinite(open_for))
-                    if failures:
-                        await trio.sleep(_pause(failures))
+                        self._lost(error)
+                    failures = 0 if self._was_useful else failures + 1
+                    await trio.sleep(_pause(failures))
         finally:
             self._failure = _NOT_RUNNING
             self._fail_all()
 
-    def _lost(self, error: BaseException, *, was_open: bool) -> None:
-        if was_open:
+    def _lost(self, error: BaseException) -> None:
+        if self._was_open:
             # The next attempt follows, and commands wait for it.
             _log.warning("connection to Redis lost: server=%s error=%s", self._place, _describe(error))
             return
@@ -277,8 +273,7 @@ class RedisNode:
             facts = await pipeline.greet(self._credentials)
             self._check(facts, endpoint)
             if facts.mode != Topology.SENTINEL.value:
-                for name in SCRIPTS:
-                    await pipeline.command(b"SCRIPT", b"LOAD", script(name).text)
+                await pipeline.commands([(b"SCRIPT", b"LOAD", script(name).text) for name in SCRIPTS])
         except RedisError as error:
             raise self._rejected(error) from None
         except PipelineBroken as error:
@@ -316,8 +311,9 @@ class RedisNode:
         if self._failure is not None:
             _log.warning("Redis can be reached again: server=%s", self._place)
         self._failure = None
-        self._opened_at = self.connected_at = trio.current_time()
+        self._was_open = True
         self._pipeline = pipeline
+        pipeline.is_useful = False
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
             if call.task is not None:
@@ -325,6 +321,7 @@ class RedisNode:
 
     def _take_back(self, pipeline: RedisPipeline) -> None:
         """Keep the commands without a reply, to send them again."""
+        self._was_useful = self._was_open and pipeline.is_useful
         again: deque[PendingCommand] = deque()
         for call in pipeline.sent:
             if call.task is None:

@@ -38,7 +38,7 @@ class KeyRow:
     @property
     def pattern(self) -> re.Pattern[str]:
         """The pattern that the names match."""
-        return re.compile(re.sub(r"<[a-z ]+>", "[^{}]+", re.escape(self.name).replace(r"\ ", " ")) + r"\Z")
+        return re.compile(re.sub(r"<[a-z ]+>", "[^{}:]+", re.escape(self.name).replace(r"\ ", " ")) + r"\Z")
 
 
 _USED: Final = "1 day after a worker last ran"
@@ -54,9 +54,9 @@ KEY_TABLE: Final = (
     ),
     KeyRow(
         name="{<prefix>}:epoch",
-        type="string",
-        content="identifies the data: a server that restarted, took over or lost its data has another value",
-        size="150",
+        type="hash",
+        content="the id of the data, which changes when the server restarts, takes over or loses its data; the number of changes",
+        size="200",
         lifetime=_USED,
     ),
     KeyRow(

@@ -51,7 +51,7 @@ def encode_arguments(args: Sequence[bytes]) -> bytes:
 class PendingCommand:
     """A command that waits for its reply."""
 
-    __slots__ = ("data", "failure", "reply", "sent_at", "task", "tries")
+    __slots__ = ("_is_done", "data", "failure", "reply", "sent_at", "task", "tries")
 
     def __init__(self, data: bytes) -> None:
         self.data: Final = data
@@ -62,6 +62,7 @@ class PendingCommand:
         """The reason why there is no reply."""
         self.sent_at: float = 0.0
         """When the command was last written, on the clock of trio."""
+        self._is_done = False
         self.tries: int = 0
         """How often the command was written."""
         self.task: trio.lowlevel.Task | None = None
@@ -73,8 +74,9 @@ class PendingCommand:
         Raises:
             McpError: `failure`.
         """
-        self.task = trio.lowlevel.current_task()
-        await trio.lowlevel.wait_task_rescheduled(self._abandon)
+        if not self._is_done:
+            self.task = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._abandon)
         if self.failure is not None:
             raise self.failure
         return self.reply
@@ -95,6 +97,7 @@ class PendingCommand:
         self._wake()
 
     def _wake(self) -> None:
+        self._is_done = True
         task, self.task = self.task, None
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -137,6 +140,8 @@ class RedisPipeline:
         self._timeout: Final = timeout
         self.sent: Final[deque[PendingCommand]] = deque()
         """The commands that have no reply yet, in their order."""
+        self.is_useful: bool = False
+        """Whether a command had a reply since the value was last set."""
         self._buffer = bytearray()
         self._flush = trio.Event()
         self._writing = False
@@ -237,6 +242,7 @@ class RedisPipeline:
                 while not isinstance(reply := parser.parse(), not_enough):
                     if not sent:
                         raise PipelineBroken("the server sent a reply without a command")
+                    self.is_useful = True
                     sent.popleft().resolve(cast("Value", reply[1]))  # the same type, without decoded text
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, PipelineBroken) as error:
             self.break_off(error)
@@ -285,9 +291,23 @@ class RedisPipeline:
             RedisError: The server rejects the command.
             McpError: The connection ended.
         """
-        call = PendingCommand(encode_command(*args))
-        self.send(call)
-        reply = await call.wait()
-        if isinstance(reply, Exception):
-            raise reply
+        (reply,) = await self.commands([args])
         return reply
+
+    async def commands(self, commands: Sequence[Sequence[bytes]]) -> list[Value]:
+        """Run commands in one round trip, and return their replies.
+
+        Raises:
+            RedisError: The server rejects a command.
+            McpError: The connection ended.
+        """
+        sent = [PendingCommand(encode_command(*args)) for args in commands]
+        for each in sent:
+            self.send(each)
+        replies: list[Value] = []
+        for each in sent:
+            reply = await each.wait()
+            if isinstance(reply, Exception):
+                raise reply
+            replies.append(reply)
+        return replies

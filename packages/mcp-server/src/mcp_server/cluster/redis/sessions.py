@@ -124,7 +124,7 @@ class RedisSessions:
         )
         ids = tuple([uri_text(_bytes(each)) for each in evicted])
         for id in ids:
-            await self._connection.command(self._keys(id)[0], b"DEL", *self._keys(id))
+            await self.delete(id)
         return ids
 
     async def load(self, id: str) -> SessionRecord | None:
@@ -183,7 +183,7 @@ class RedisSessions:
                     await self.touch(id, float(reply))
                     continue
                 await self._forget(id)
-                purged += reply == 1
+                purged += 1
         return purged
 
     async def _used(self, first: bytes, last: bytes) -> list[str]:

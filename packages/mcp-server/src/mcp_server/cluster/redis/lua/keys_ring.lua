@@ -6,7 +6,7 @@ if not text then
   text = ARGV[1] ~= '' and ARGV[1] or ARGV[2] .. ' ' .. time
 end
 local kept, newer = {}, nil
-for key, made in string.gmatch(text, '(%S+) (%d+)') do
+for key, made in string.gmatch(text, '([^ ,]+) (%d+)') do
   -- A key is needed until the states are invalid that it sealed before the next key replaced it.
   if not newer or time - newer < tonumber(ARGV[4]) then
     table.insert(kept, key .. ' ' .. made)

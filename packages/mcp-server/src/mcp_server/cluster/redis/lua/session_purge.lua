@@ -1,8 +1,8 @@
--- KEYS: session, events, subscriptions, notified. ARGV: time. Deletes the session unless it was used since then, and
--- returns 1 if it was deleted, 0 if it does not exist, or else the time of use.
+-- KEYS: session, events, subscriptions, notified. ARGV: time. Deletes the session unless it was used since then: then returns
+-- the time of use.
 local used = redis.call('HGET', KEYS[1], 'us')
 if used and tonumber(used) >= tonumber(ARGV[1]) then
   return used
 end
 redis.call('DEL', unpack(KEYS))
-return used and 1 or 0
+return 0
