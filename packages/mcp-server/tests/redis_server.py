@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 import shutil
 import signal
 import socket
@@ -17,14 +17,14 @@ import trio
 
 REDIS: Final = shutil.which("redis-server") or "redis-server"
 
-_PORTS: Final = iter(range(20_000 + os.getpid() % 100 * 100, 65_000))
+_READY: Final = ("Ready to accept connections", "Sentinel ID is")
+"""Lines of the log of a server, or of a sentinel, that has started."""
 
 
 def free_port() -> int:
     """Return a port that no program listens on. A Redis Cluster needs one below 55536 for its bus, 10000 above."""
-    for port in _PORTS:
-        if port > 50_000:
-            break
+    for _ in range(1_000):
+        port = random.randrange(20_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
@@ -53,19 +53,19 @@ class RedisServer:
             command = [REDIS, str(self.folder / "sentinel.conf"), "--sentinel", *plain]
         else:
             command = [REDIS, "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder), *plain, *self._options]
-        with open(self.folder / "log", "ab") as log:
+        with open(self.folder / "log", "wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     async def started(self) -> None:
         """Wait until the server accepts connections."""
+        log = self.folder / "log"
         with trio.fail_after(20):
-            while True:
+            while not any(each in log.read_text() for each in _READY):  # another program
                 assert self._process is not None
-                assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
-                with suppress(OSError):
-                    stream = await trio.open_tcp_stream("127.0.0.1", self.port)
-                    await stream.aclose()
-                    return
+                if self._process.poll() is not None:
+                    # Another program took the port in the meantime. Everything else is an error.
+                    assert "Address already in use" in log.read_text(), log.read_text()[-2000:]
+                    raise OSError(f"port {self.port} is in use")
                 await trio.sleep(0.02)
 
     def kill(self) -> None:
@@ -114,9 +114,16 @@ def _is_ready(node: RedisServer) -> bool:
 async def open_redis(folder: Path, *options: str, port: int | None = None) -> AsyncIterator[RedisServer]:
     """Start a server, and kill it at the end of the block."""
     server = RedisServer(folder, *options, port=port)
-    server.start()
     try:
-        await server.started()
+        for attempt in range(5):
+            server.start()
+            try:
+                await server.started()
+                break
+            except OSError:
+                if port is not None or attempt == 4:
+                    raise
+                server = RedisServer(folder, *options)
         yield server
     finally:
         server.kill()

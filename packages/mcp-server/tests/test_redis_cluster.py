@@ -10,13 +10,15 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from redis_proxy import open_proxy
+from redis_proxy import Faults, open_proxy
 from redis_server import RedisServer, open_redis, until
 from redis_testbed import Recorder, Workers, open_workers
 
 from mcp_core.features.tasks import TaskState
 from mcp_core.limits import Limits
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED, NOTIFICATIONS_TOOLS_LIST_CHANGED
+from mcp_server.cluster import Cluster
+from mcp_server.cluster.contract import CLUSTER_CHECKS, ClusterCheck
 from mcp_server.cluster.messages import ChangeMade, ClientMessageReceived, SessionUpdated, TaskCancelled
 from mcp_server.cluster.redis import RedisCluster
 from mcp_server.cluster.redis.address import RedisAddress
@@ -516,3 +518,24 @@ async def test_other_version_of_layout_is_rejected(redis: RedisServer) -> None:
         StoreError, match=re.escape("their layout is 999, and this version uses 1: stop them, or choose")
     ):
         await RedisCluster(redis.url).run(Recorder())
+
+
+# --- the contract ----------------------------------------------------------------------------------------------------
+
+_FAULTS = {
+    "none": Faults(),
+    "lost replies": Faults(lost_replies=15),
+    "slow replies in pieces": Faults(delay=0.005, piece=997),
+}
+
+
+@pytest.mark.parametrize("faults", _FAULTS.values(), ids=_FAULTS)
+@pytest.mark.parametrize("check", CLUSTER_CHECKS, ids=lambda check: getattr(check, "__name__", "?"))
+async def test_redis_cluster_fulfills_contract(check: ClusterCheck, faults: Faults, redis: RedisServer) -> None:
+    async with open_proxy(redis.port) as proxy:
+        proxy.faults = faults
+
+        async def open_worker() -> Cluster:
+            return RedisCluster(proxy.url)
+
+        await check(open_worker)

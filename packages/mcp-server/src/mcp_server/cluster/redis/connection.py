@@ -132,6 +132,8 @@ class RedisNode:
         credentials: The credentials.
         tls: The settings of encrypted connections.
         timeout: The time in which the server must respond to a command, in seconds.
+        place: The first server, for error messages.
+        database: The number of the database.
     """
 
     def __init__(
@@ -143,7 +145,9 @@ class RedisNode:
         tls: ssl.SSLContext | None,
         timeout: float,
         place: str,
+        database: int = 0,
     ) -> None:
+        self._database: Final = database
         self._find: Final = find
         self._check: Final = check
         self._credentials: Final = credentials
@@ -252,7 +256,10 @@ class RedisNode:
                     await self._prepare(pipeline, endpoint)
                 self._opened(pipeline)
         except BaseExceptionGroup as group:
-            raise _only_error(group) from None
+            error = _only_error(group)
+            if not self._was_open:
+                self._raise_permanent_tls(error)
+            raise error from None
         finally:
             self._pipeline = None
             with trio.CancelScope(shield=True):
@@ -273,18 +280,27 @@ class RedisNode:
             facts = await pipeline.greet(self._credentials)
             self._check(facts, endpoint)
             if facts.mode != Topology.SENTINEL.value:
+                if self._database:
+                    await self._select(pipeline)
                 await pipeline.commands([(b"SCRIPT", b"LOAD", script(name).text) for name in SCRIPTS])
         except RedisError as error:
             raise self._rejected(error) from None
-        except PipelineBroken as error:
-            self._raise_permanent_tls(error)
-            raise
+
+    async def _select(self, pipeline: RedisPipeline) -> None:
+        from coredis.exceptions import ResponseError  # lazy: an extra
+
+        try:
+            await pipeline.command(b"SELECT", b"%d" % self._database)
+        except ResponseError as error:
+            raise StoreError(
+                f"the Redis server {self._place} has no database {self._database} for this user: {_text(error)}: correct "
+                "the number in the URL"
+            ) from None
 
     def _rejected(self, error: Exception) -> McpError:
         word = _word(error)
-        if word in _PERMANENT or "without any password configured" in str(error):
-            advice = _ADVICE.get(word, "remove the password from the URL, or configure one on the server")
-            return StoreError(f"the Redis server {self._place} rejects the connection: {_text(error)}: {advice}")
+        if word in _PERMANENT:
+            return StoreError(f"the Redis server {self._place} rejects the connection: {_text(error)}: {_ADVICE[word]}")
         if "unknown command" in str(error).lower() and "hello" in str(error).lower():
             return StoreError(f"the Redis server {self._place} is too old: version 7.0 or later is required")
         return PipelineBroken(_text(error))
@@ -342,7 +358,7 @@ class RedisNode:
     def _unreachable(self, reason: str) -> RedisUnavailable:
         return RedisUnavailable(
             f"the Redis server {self._place} cannot be reached: {reason}: check that it runs, and that the address in "
-            "the URL is correct"
+            "the URL is correct, with rediss if it uses TLS"
         )
 
 
@@ -561,6 +577,7 @@ class RedisConnection:
             tls=self._address.tls,
             timeout=timeout or self._timeout,
             place=str(endpoint),
+            database=self._address.database,
         )
 
     def _check(self, facts: ServerFacts, endpoint: Endpoint) -> None:

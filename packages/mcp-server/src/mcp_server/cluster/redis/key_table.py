@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-__all__ = ["KEY_TABLE", "LAYOUT", "KeyNames", "KeyRow", "find_row"]
+__all__ = ["KEY_TABLE", "LAYOUT", "KeyNames", "KeyRow", "acl_rules", "find_row"]
 
 LAYOUT: Final = 1
 """The version of the names and values of the keys. Workers with different versions cannot use the same prefix."""
@@ -201,6 +201,24 @@ KEY_TABLE: Final = (
     ),
 )
 """All kinds of keys."""
+
+_COMMANDS: Final = (
+    "asking cluster|slots del eval evalsha exists get hdel hget hgetall hello hincrby hkeys hlen hmget hset hsetnx info "
+    "pexpire pttl script|load select set time xadd xdel xlen xrange xread xrevrange xtrim zadd zcard zrange zrangebyscore "
+    "zrem zremrangebyscore"
+)
+"""The commands that the workers and their scripts use."""
+
+
+def acl_rules(prefix: str) -> str:
+    """Return the rules of an ACL user that may use the keys of a prefix and nothing else.
+
+    Args:
+        prefix: The prefix.
+    """
+    commands = " ".join(f"+{name}" for name in _COMMANDS.split())
+    return f"resetkeys ~{prefix}:* ~{{{prefix}}}:* resetchannels -@all {commands}"
+
 
 _NAMES: Final = frozenset(row.name for row in KEY_TABLE)
 

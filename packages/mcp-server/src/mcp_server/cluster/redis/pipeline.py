@@ -273,7 +273,7 @@ class RedisPipeline:
     # --- the opening ---------------------------------------------------------------------------------------------------
 
     async def greet(self, credentials: Credentials) -> ServerFacts:
-        """Authenticate. To be called while `run` runs.
+        """Authenticate, and return what the server states. To be called while `run` runs.
 
         Raises:
             RedisError: The server rejects the credentials.
