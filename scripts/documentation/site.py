@@ -14,6 +14,7 @@ from sphinx import addnodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from documentation.cluster_tables import CLUSTER_TABLES
 from documentation.conformance_tables import CONFORMANCE_TABLES
 from documentation.docstrings import convert_docstring, convert_signature, restore_docstring
 from documentation.llms import write_llms
@@ -34,6 +35,7 @@ __all__ = ["GeneratedTable", "setup"]
 TABLES: Final[Mapping[str, Callable[[], list[str]]]] = {
     **PROTOCOL_TABLES,
     **CONFORMANCE_TABLES,
+    **CLUSTER_TABLES,
     "requirement-counts": requirement_counts,
 }
 LOGGER: Final = logging.getLogger(__name__)

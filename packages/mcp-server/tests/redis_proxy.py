@@ -57,15 +57,17 @@ class RedisProxy:
         except OSError:
             _reset(client)
             return
-        with trio.CancelScope() as scope:
-            self._requests[scope] = 0
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._forward, client, server, scope)
-                await self._reply(server, client, scope)
-                scope.cancel()
-        del self._requests[scope]
-        _reset(client)
-        _reset(server)
+        try:
+            with trio.CancelScope() as scope:
+                self._requests[scope] = 0
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._forward, client, server, scope)
+                    await self._reply(server, client, scope)
+                    scope.cancel()
+            del self._requests[scope]
+        finally:
+            _reset(client)
+            _reset(server)
 
     async def _forward(self, client: trio.SocketStream, server: trio.SocketStream, scope: trio.CancelScope) -> None:
         try:

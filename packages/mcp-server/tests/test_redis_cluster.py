@@ -168,7 +168,6 @@ async def test_silent_worker_is_lost_and_returns(redis: RedisServer, workers: Wo
 
 
 async def test_store_finds_out_whether_worker_of_record_is_alive(workers: Workers) -> None:
-    """A worker that has just started is known to whoever reads what it has stored."""
     first = await workers.open()
     for number in range(20):
         second = await workers.open()
@@ -250,7 +249,7 @@ async def test_lost_data_end_sessions_and_inform_workers(redis: RedisServer, wor
 
 
 async def test_changes_after_lost_log_are_all_pending(redis: RedisServer, workers: Workers) -> None:
-    """A server of a Redis Cluster can lose the log while others keep the sessions."""
+    # A server of a Redis Cluster can lose the log while others keep the sessions.
     cluster = await workers.open()
     await cluster.sessions.save(_RECORD)
     await cluster.sessions.subscribe("a", "test://x")
@@ -281,7 +280,7 @@ async def test_changes_beyond_log_are_all_pending(redis: RedisServer, workers: W
     assert int(redis.command("xlen", "{mcp}:changes")) < 11_000
 
 
-async def test_many_notified_changes_are_compacted(redis: RedisServer, workers: Workers) -> None:
+async def test_notified_changes_compacted_above_bound(redis: RedisServer, workers: Workers) -> None:
     cluster = await workers.open(Limits(watched_resources=10))
     await cluster.sessions.save(_RECORD)
     await cluster.sessions.subscribe("a", "test://x/")
@@ -472,7 +471,7 @@ async def test_rate_holds_for_all_workers_together(workers: Workers) -> None:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-async def test_every_key_is_in_table_and_expires(redis: RedisServer, workers: Workers) -> None:
+async def test_keys_of_workload_listed_in_table_and_expire(redis: RedisServer, workers: Workers) -> None:
     recorder = Recorder()
     first, second = await workers.open(), await workers.open(receiver=recorder)
     await until(lambda: first.is_alive(second.worker))
@@ -512,7 +511,7 @@ async def test_prefixes_separate_servers(redis: RedisServer, workers: Workers) -
         RedisCluster(redis.url, prefix="a {b}")
 
 
-async def test_other_version_of_layout_is_rejected(redis: RedisServer) -> None:
+async def test_layout_of_other_version_rejected(redis: RedisServer) -> None:
     redis.command("set", "{mcp}:layout", "999")
     with pytest.raises(
         StoreError, match=re.escape("their layout is 999, and this version uses 1: stop them, or choose")

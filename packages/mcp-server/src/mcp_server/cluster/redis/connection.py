@@ -71,7 +71,7 @@ _NOT_RUNNING: Final = "the cluster is not running"
 _ADVICE: Final[Mapping[str, str]] = {
     "WRONGPASS": "correct the user name and password in the URL",
     "NOAUTH": "put the user name and password into the URL",
-    "NOPERM": "give the ACL user the commands and keys that docs/reference/redis-keys.md lists",
+    "NOPERM": "give the ACL user the commands and keys that the page on Redis in the reference lists",
     "OOM": "raise maxmemory of the server, or lower Limits.sessions and Limits.replay_bytes",
     "MISCONF": "check the disk of the server: it cannot save its data",
     "WRONGTYPE": "another application uses the same keys: choose another prefix",

@@ -105,7 +105,7 @@ KEY_TABLE: Final = (
         name="{<prefix>}:changes",
         type="stream",
         content="the latest changes of lists and resources, one entry for each change",
-        size="60 + the characters of the URI, for each of at most 10,000 changes",
+        size="60 + the characters of the URI, for each of about 10,000 changes",
         lifetime=_USED,
     ),
     KeyRow(
@@ -119,14 +119,14 @@ KEY_TABLE: Final = (
         name="<prefix>:{session:<session>}",
         type="hash",
         content="the record of a session and its streams, without events",
-        size="600 + the parameters of `initialize` + 100 x streams + 30 x pending requests",
+        size="900 + the parameters of `initialize` + 70 x streams + 30 x pending requests",
         lifetime=_SESSION,
     ),
     KeyRow(
         name="<prefix>:{session:<session>}:events",
         type="stream",
         content="the events of a session that can be replayed",
-        size="at most `Limits.replay_bytes` + 40 x events; none for a session that streamed nothing",
+        size="4,400 or more: 40 + data for each event, at most `Limits.replay_bytes` of data; none without events",
         lifetime=_SESSION,
     ),
     KeyRow(
@@ -140,7 +140,7 @@ KEY_TABLE: Final = (
         name="<prefix>:{session:<session>}:notified",
         type="hash",
         content="the changes that the client was notified of, and those that it was not, after the position of the session",
-        size="100 + characters of the URI, for each of at most 256 changes and `Limits.watched_resources`",
+        size="100 + characters of the URI, for each of at most 256 + 2 x `Limits.watched_resources` changes",
         lifetime=_SESSION,
     ),
     KeyRow(
