@@ -283,6 +283,9 @@ class ServerService:
                 await nursery.start(self.cluster.run, self)
                 if self._has_joined is not None:
                     self._has_joined.set()
+                if self.tasks is not None:
+                    await self.tasks.serve_others()
+                await trio.sleep_forever()
         finally:
             self._has_joined = trio.Event()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_core.errors import MissingExtra
 from mcp_server.cli.options import CommandOption
 from mcp_server.runners.http import ServeHttpOptions, UnknownNames, serve_http
 from mcp_server.runners.signals import stopped_by_signals
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from mcp_server.cluster.redis import RedisCluster
     from mcp_server.server import Server
 
 __all__ = ["LEVELS", "OPTIONS", "OptionError", "is_worker", "problem", "run_workers", "serve"]
@@ -29,6 +32,9 @@ _READYZ: Final = "/readyz"
 
 _KEY_CHARS: Final = 32
 """Shortest key of request states, in characters."""
+
+_NAME_CHARS: Final = 40
+"""Characters of the name of the server in the keys of a cluster."""
 
 _HTTP: Final = "over HTTP"
 _WORKERS: Final = "several processes"
@@ -105,6 +111,14 @@ OPTIONS: Final = (
         help="serve with N processes; SIGHUP replaces them one by one, without a failed request",
     ),
     CommandOption(
+        name="cluster",
+        metavar="URL",
+        group=_WORKERS,
+        needs="http",
+        help="share sessions, tasks and notifications with the other processes in Redis or Valkey, for example"
+        " redis://127.0.0.1:6379/0",
+    ),
+    CommandOption(
         name="state-key",
         metavar="FILE",
         group=_WORKERS,
@@ -124,6 +138,8 @@ def problem(given: argparse.Namespace) -> str | None:
     """Return the problem with the combination of options, or `None`."""
     if given.allowed_host and given.allow_any_host:
         return "--allowed-host and --allow-any-host cannot be used together"
+    if given.store and given.cluster:
+        return "--store and --cluster cannot be used together: the cluster stores the sessions"
     for option in OPTIONS:
         value = getattr(given, option.attribute)
         if option.needs is None or value is None or value is False:
@@ -181,12 +197,14 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
     options = _options(given)
     if (given.workers or 1) > 1:
         _check_workers(server, given)
-        options["notify_changes"] = False
+        options["notify_changes"] = given.cluster is not None
     try:
         store = None if given.store is None else SqliteStore(given.store, limits=server.limits)
-    except StoreError as error:
+        cluster = None if given.cluster is None else _cluster(server, given.cluster)
+    except (StoreError, MissingExtra) as error:
         raise OptionError(str(error)) from error
     options["store"] = store
+    options["cluster"] = cluster
     reachable = _Announcement(server, silent=given.workers is not None)
     try:
         with stopped_by_signals():
@@ -198,10 +216,22 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
         if reachable.announced:
             raise
         raise OptionError((isinstance(error, OSError) and error.strerror) or str(error)) from error
+    except StoreError as error:
+        # The configuration of the cluster is wrong. If it only cannot be reached, the server waits for it.
+        raise OptionError(str(error)) from error
     finally:
-        if store is not None:
-            with trio.CancelScope(shield=True):
-                await store.aclose()
+        with trio.CancelScope(shield=True):
+            for each in (store, cluster):
+                if each is not None:
+                    await each.aclose()
+
+
+def _cluster(server: Server, url: str) -> RedisCluster:
+    """Return the cluster. The keys of servers with different names are separate, so that they can share one Redis."""
+    from mcp_server.cluster.redis import RedisCluster  # lazy: an extra
+
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", server.info.name)[:_NAME_CHARS]
+    return RedisCluster(url, prefix=f"mcp:{name}", limits=server.limits)
 
 
 def _use_state_keys(server: Server, given: argparse.Namespace) -> None:
@@ -228,7 +258,7 @@ def _check_workers(server: Server, given: argparse.Namespace) -> None:
 
     if given.store is not None:
         raise OptionError("--store is for one process: with --workers, only one of them could open the file")
-    missing = unshared_state(server)
+    missing = unshared_state(server) if given.cluster is None else None
     if missing is not None:
         raise OptionError(missing)
 

@@ -43,6 +43,7 @@ from mcp_core.methods import (
 )
 from mcp_core.revisions import REVISIONS
 from mcp_core.trio.host_loop import host_of_trio
+from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import (
     CallToolRequestParams,
     CancelExtensionTaskResult,
@@ -313,14 +314,17 @@ class Tasks:
                 self._running.pop(run.id, None)
 
     async def _recover(self) -> None:
-        """Recover the tasks of lost workers, from time to time if there are other workers."""
+        """Recover the tasks of an earlier process. In a cluster, `serve_others` recovers the tasks of all workers."""
         if not self.remote.cluster.is_shared:
             await self._take_up_all()
-            return
-        self._environment.life.nursery.start_soon(self._report)
-        while True:
-            await self._take_up_all()
-            await trio.sleep(_RECOVERY_SECONDS)
+
+    async def serve_others(self) -> None:
+        """Recover the tasks of lost workers, and report those of others, while this worker takes part in a cluster."""
+        async with open_private_nursery() as nursery:
+            nursery.start_soon(self._report)
+            while True:
+                await self._take_up_all()
+                await trio.sleep(_RECOVERY_SECONDS)
 
     async def _take_up_all(self) -> None:
         """Recover the unfinished tasks of earlier processes and lost workers: run them from the top, or fail them."""
@@ -331,6 +335,8 @@ class Tasks:
             for record in records:
                 if record.state.id not in self._running and not self.remote.has(record):
                     await self._take_up(record)
+        except StoreError as error:
+            _log.warning("the unfinished tasks of lost workers or earlier processes cannot be recovered: %s", error)
         except Exception:  # noqa: BLE001  # of the store; this server can continue without these tasks
             _log.exception("the unfinished tasks of an earlier process cannot be recovered")
 
