@@ -22,10 +22,10 @@ class _Address:
 
 
 @asynccontextmanager
-async def served(server: Server) -> AsyncIterator[str]:
+async def served(server: Server, *, legacy_sse: bool = False) -> AsyncIterator[str]:
     """Serve over HTTP in an asyncio task. Yield the URL."""
     address = _Address()
-    serving = asyncio.create_task(serve_http(server, "127.0.0.1:0", task_status=address))
+    serving = asyncio.create_task(serve_http(server, "127.0.0.1:0", legacy_sse=legacy_sse, task_status=address))
     try:
         yield (await address.urls)[0]
     finally:

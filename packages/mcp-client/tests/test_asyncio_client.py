@@ -29,6 +29,10 @@ _SECONDS = 20
 
 _ELICITATION = [REVISIONS["2025-06-18"], REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]]
 
+_BOTH_ERAS = pytest.mark.parametrize(
+    "revision", [REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]], ids=lambda each: each.name
+)
+
 Run = Callable[[Callable[[], Coroutine[object, object, None]]], None]
 
 
@@ -161,7 +165,7 @@ def test_client_in_asyncio_calls_handlers_and_middleware_on_asyncio(run: Run, re
     assert "elicitation/create" in methods
 
 
-@pytest.mark.parametrize("revision", [REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]], ids=lambda each: each.name)
+@_BOTH_ERAS
 @pytest.mark.parametrize("how", ["cancel", "timeout"])
 def test_call_in_asyncio_cancelled_ends_handler(run: Run, revision: Revision, how: str) -> None:
     async def main() -> None:
@@ -183,7 +187,7 @@ def test_call_in_asyncio_cancelled_ends_handler(run: Run, revision: Revision, ho
     run(main)
 
 
-@pytest.mark.parametrize("revision", [REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]], ids=lambda each: each.name)
+@_BOTH_ERAS
 def test_listen_in_asyncio_iterates_over_changes(run: Run, revision: Revision) -> None:
     async def main() -> None:
         async with served(ShopServer().server) as url, open_http(url, revisions=[revision]) as client:
@@ -201,7 +205,7 @@ def test_listen_in_asyncio_iterates_over_changes(run: Run, revision: Revision) -
     run(main)
 
 
-@pytest.mark.parametrize("revision", [REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]], ids=lambda each: each.name)
+@_BOTH_ERAS
 def test_task_in_asyncio_returns_result(run: Run, revision: Revision) -> None:
     async def main() -> None:
         async with served(ShopServer().server) as url, open_http(url, revisions=[revision]) as client:
@@ -241,11 +245,23 @@ def test_group_in_asyncio_calls_tools_of_each_server(run: Run) -> None:
 
 
 _STDIO = """
+import sys
+
+import attrs
 import trio
 
-from mcp_server import Server, serve_stdio
+from mcp_server import Context, Server, serve_stdio
 
 server = Server("shop", version="1.0")
+
+
+@attrs.frozen
+class Name:
+    name: str
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @server.tool
@@ -253,16 +269,133 @@ async def echo(text: str) -> str:
     return text
 
 
+@server.tool
+async def greet(context: Context) -> str:
+    answer = await context.elicit(Name, "Who are you?")
+    return f"Hello {answer.value.name}"
+
+
+@server.tool
+async def wait() -> str:
+    say("waiting")
+    try:
+        await trio.sleep_forever()
+    finally:
+        say("wait ended")
+
+
+@server.tool
+async def change() -> str:
+    server.resource_updated("shop://item")
+    return ""
+
+
+@server.tool(task="optional")
+async def slow() -> str:
+    await trio.sleep(0.01)
+    return "slow"
+
+
+@server.resource("shop://item")
+async def item() -> str:
+    return "tea"
+
+
 trio.run(serve_stdio, server)
+say("server ended")
 """
 
 
-def test_client_in_asyncio_calls_tool_over_stdio(run: Run, tmp_path: Path) -> None:
+@_BOTH_ERAS
+def test_client_in_asyncio_uses_all_features_over_stdio(run: Run, tmp_path: Path, revision: Revision) -> None:
     (tmp_path / "shop.py").write_text(_STDIO)
+    lines: list[str] = []
+    started = asyncio.Event()
+
+    def show(line: str) -> None:
+        lines.append(line)
+        started.set()
+
+    async def elicit(_: object) -> ElicitationAccepted[object]:
+        async with asyncio.timeout(_SECONDS):
+            await asyncio.sleep(0)
+        return ElicitationAccepted(Name("Ada"))
 
     async def main() -> None:
-        async with open_stdio([sys.executable, tmp_path / "shop.py"]) as client:
+        handlers = Handlers(elicit=elicit)
+        command = [sys.executable, tmp_path / "shop.py"]
+        async with open_stdio(command, handlers=handlers, revisions=[revision], on_stderr=show) as client:
             assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+            assert (await client.call_tool("greet")).text == "Hello Ada"
+            call = asyncio.create_task(client.call_tool("wait"))
+            await started.wait()
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            async with client.listen(uris=["shop://item"]) as changes:
+                await client.call_tool("change")
+                assert (await anext(changes)).uri == "shop://item"
+            task = await client.start_task("slow")
+            assert (await task.wait()).text == "slow"
+
+    run(main)
+    assert lines == ["waiting", "wait ended", "server ended"]
+
+
+def test_client_in_asyncio_calls_tools_over_http_sse(run: Run) -> None:
+    reports: list[float] = []
+
+    async def main() -> None:
+        async with served(ShopServer().server, legacy_sse=True) as url:
+            async with open_http(url.replace("/mcp", "/sse"), revisions=[REVISIONS["2024-11-05"]]) as client:
+                assert client.revision.http_sse
+                assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+                await client.call_tool("steps", on_progress=lambda at, total, message: reports.append(at))
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await client.call_tool("wait")
+                async with client.listen(uris=["shop://item"]) as changes:
+                    await client.call_tool("change")
+                    assert (await anext(changes)).uri == "shop://item"
+
+    run(main)
+    assert reports == [1, 2, 3]
+
+
+@_BOTH_ERAS
+def test_listen_in_asyncio_cancelled_while_waiting_loses_no_change(run: Run, revision: Revision) -> None:
+    async def main() -> None:
+        async with served(ShopServer().server) as url, open_http(url, revisions=[revision]) as client:
+            # An iterator that is not exhausted is left with its block.
+            async with client.listen(uris=["shop://item"]):
+                pass
+            async with client.listen(uris=["shop://item"]) as changes:
+                waiting = asyncio.ensure_future(anext(changes))
+                await client.call_tool("echo", {"text": ""})
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+                await client.call_tool("change")
+                assert (await anext(changes)).uri == "shop://item"
+                await client.aclose()
+                with pytest.raises((mcp_client.ConnectionEnded, StopAsyncIteration)):
+                    await anext(changes)
+
+    run(main)
+
+
+def test_group_in_asyncio_reports_failed_server_and_reconnects(run: Run) -> None:
+    async def main() -> None:
+        async with served(ShopServer().server) as url:
+            servers = {"shop": partial(open_http, url), "none": partial(open_stdio, ["no-such-program"])}
+            async with open_group(servers) as group:
+                assert set(group.failed) == {"none"}
+                assert {item.server for item in (await group.list_tools()).items} == {"shop"}
+                await group["shop"].aclose()
+                assert set(group.failed) == {"none", "shop"}
+                group["shop"].reconnect()
+                client = await group["shop"].connected()
+                assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
 
     run(main)
 

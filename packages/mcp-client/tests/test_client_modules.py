@@ -204,6 +204,8 @@ def check_words(text: str, name: str) -> None:
         "async for",
         "aclose",
         "Any task",
+        "thread or thread",
+        "Cancelling the caller",
         "asynchronous iterator",
         "asynchronous context",
     ):

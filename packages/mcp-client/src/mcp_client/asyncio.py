@@ -3,7 +3,9 @@
     async with open_http("http://127.0.0.1:8000/mcp") as client:
         print((await client.call_tool("forecast", {"city": "Ghent"})).text)
 
-In an asyncio task, handlers, middleware and `on_progress` are functions for asyncio. trio runs as a guest of the loop.
+In an asyncio task, all functions and objects of the application that the client calls may be written for asyncio: handlers,
+middleware, `on_progress`, user agents, credential stores. Groups of servers are in `mcp_client.group`, which works on both
+libraries, too. trio runs as a guest of the loop.
 """
 
 from __future__ import annotations

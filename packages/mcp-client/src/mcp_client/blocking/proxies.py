@@ -24,7 +24,9 @@ _BLOCKING_TERMS: Final = (
     ("await ", ""),
     ("An asynchronous", "A"),
     ("an asynchronous", "a"),
+    ("Any task or thread", "Any thread"),
     ("Any task", "Any thread"),
+    ("Cancelling the caller", "Interrupting the caller"),
     ("The task of the caller", "The thread of the caller"),
     ("`aclose`", "`close`"),
 )
