@@ -101,6 +101,25 @@ async def test_slow_response_becomes_stream_with_keep_alive_comments(
 
 
 @pytest.mark.spec("http.sse-comment-keepalive")
+async def test_companion_that_starts_during_last_write_does_not_interrupt_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    tools = ControlledServer()
+    async with hosted(tools.server.asgi()) as client:
+        reply = client.post(client.call("steps", token=1, name="a"))
+        await reply.message()
+        tools.let("a1")
+        await reply.message()
+        # The host takes the last write only after the companion has started.
+        reply.reading = trio.Event()
+        tools.let("a2")
+        await trio.sleep(1)
+        assert reply.companions == 1
+        reply.reading.set()
+        assert text_of(await reply.answer()) == "a"
+        assert reply.complete
+
+
 async def test_keep_alive_comment_only_on_silent_stream(autojump_clock: trio.testing.MockClock) -> None:
     tools = ControlledServer()
     async with hosted(tools.server.asgi(policy=EndpointPolicy(keep_alive=10))) as client:

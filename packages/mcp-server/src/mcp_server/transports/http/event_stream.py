@@ -548,7 +548,10 @@ class DisconnectWatcher:
         began = trio.current_time()
         stream.wake = self.wake
         try:
-            while not (response.ended or response.lost):
+            while not response.lost:
+                if response.ended:
+                    # Its last write may still run. It must not be interrupted, as after a disconnect.
+                    return
                 await self._write_pending()
                 if stream.committed:
                     due = response.written_at + self._policy.keep_alive
