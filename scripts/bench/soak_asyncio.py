@@ -26,9 +26,10 @@ import os
 import random
 import signal
 import sys
+import tempfile
 from asyncio.subprocess import PIPE
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import attrs
 
@@ -53,6 +54,8 @@ _LONGEST_LOAD: Final = 1.0
 _GRACEFUL_SECONDS: Final = 1
 _STUCK_SECONDS: Final = 30.0
 """Seconds after which a client or a server counts as stuck."""
+_PAUSE: Final = 0.05
+"""Seconds between two looks into the log of a server that starts."""
 _MINUTE: Final = 60.0
 _MORE_MIB: Final = 16.0
 _MORE_DESCRIPTORS_OR_TASKS: Final = 2.0
@@ -239,8 +242,15 @@ class Host:
     """uvicorn in a process."""
 
     process: asyncio.subprocess.Process
+    file: IO[bytes]
+    """The log. A pipe that nobody reads would stop the server when it is full."""
     root: str = ""
-    log: bytes = b""
+
+    @property
+    def log(self) -> bytes:
+        """The log so far."""
+        self.file.seek(0)
+        return self.file.read()
 
     @classmethod
     async def start(cls, loop: str) -> Host:
@@ -248,14 +258,13 @@ class Host:
         options = ["--port", "0", "--loop", loop, "--no-access-log", "--app-dir", str(SCRIPTS)]
         graceful = ["--timeout-graceful-shutdown", str(_GRACEFUL_SECONDS)]
         command = [sys.executable, "-m", "uvicorn", "bench.programs.asyncio_server:app", *options, *graceful]
-        host = cls(await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE))
-        assert host.process.stderr is not None
+        file = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the host
+        host = cls(await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=file), file)
         async with asyncio.timeout(_STUCK_SECONDS):
             while b" to quit)" not in host.log:
-                line = await host.process.stderr.readline()
-                if not line:
+                if host.process.returncode is not None:
                     raise Wrong(f"uvicorn ended: {host.log.decode()}")
-                host.log += line
+                await asyncio.sleep(_PAUSE)
         host.root = host.log.lower().partition(b"running on ")[2].split()[0].decode()
         return host
 
@@ -268,10 +277,9 @@ class Host:
         """Wait until the process has ended, and check how. Return the counts of the server."""
         try:
             async with asyncio.timeout(_STUCK_SECONDS):
-                output, log = await self.process.communicate()
+                output, _ = await self.process.communicate()
         except TimeoutError as error:
             raise Wrong("uvicorn did not end") from error
-        self.log += log
         # uvicorn ends itself with the signal again after its shutdown.
         if self.process.returncode not in {0, -signal.SIGTERM}:
             raise Wrong(f"uvicorn ended with status {self.process.returncode}: {self.log.decode()}")
@@ -284,10 +292,11 @@ class Host:
             raise Wrong(f"functions did not end before the lifespan: {counts}")
         return counts
 
-    def kill(self) -> None:
+    def close(self) -> None:
         """Kill the process if it runs."""
         if self.process.returncode is None:
             self.process.kill()
+        self.file.close()
 
 
 def _without_purpose(log: bytes) -> bytes:
@@ -315,7 +324,7 @@ async def run_once(loop: str, chance: random.Random) -> collections.Counter[str]
         load.counts["cancelled on the server"] = int(str(counts["cancelled"]))
         return load.counts
     finally:
-        host.kill()
+        host.close()
 
 
 async def run_often(runs: int, seed: int) -> int:
@@ -358,8 +367,11 @@ async def soak(loop: str, minutes: int, seed: int) -> int:
                 load.pausing = True
                 await clients
         print(f"{dict(load.counts)} {await host.stop()}", flush=True)
+    except BaseException:
+        print(_without_purpose(host.log).decode(), file=sys.stderr)
+        raise
     finally:
-        host.kill()
+        host.close()
     grown = growth(rows[min(1, len(rows) - 1)], rows[-1])
     print("\n".join(grown) if grown else "PASS", flush=True)
     return int(bool(grown))
