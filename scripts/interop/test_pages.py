@@ -110,7 +110,7 @@ def test_commands_of_page_have_shown_output(name: str, tmp_path: Path, ports: di
             if block.language != "console":
                 continue
             for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-                command, _, expected = part.partition("\n")
+                command, _, expected = part.replace("\\\n", "").partition("\n")
                 if command.startswith(NOT_RUN):
                     continue
                 command = PORT.sub(lambda found: ports[found[0]], command)
