@@ -631,7 +631,10 @@ class Session(Channel):
         unwanted: list[PendingNotification] = []
         for each in notifications:
             definition = RECORDED.get(each.method)
-            if definition is None or not self._publish(definition, params_of(each, definition), each.uri, each):
+            if definition is not None and self._publish(definition, params_of(each, definition), each.uri, each):
+                continue
+            # Another worker may have subscribed the client meanwhile. The store drops what no subscription covers.
+            if not (each.is_update and self._keeper.cluster.is_shared):
                 unwanted.append(each)
         if unwanted:
             # The server may no longer have the primitives that changed.

@@ -125,6 +125,7 @@ class SessionRegistry:
         self._policy: Final = policy
         self._table: Final = SessionTable[Session](limits, idle=policy.session_idle)
         self._loading: Final = dict[str, trio.Event]()
+        self._reading: Final = dict[str, trio.Event]()
         self._purged_at = -math.inf
         self._clock: Final = StampClock()
         self.failures: Final = StoreFailures()
@@ -537,7 +538,14 @@ class SessionRegistry:
 
     async def refresh(self, session: Session) -> None:
         """Read the log level and the subscriptions of a session again if they are stale. Raises `StoreError`."""
-        while session.is_stale and not session.ended:
+        while not session.ended:
+            reading = self._reading.get(session.id)
+            if reading is not None:
+                await reading.wait()
+                continue
+            if not session.is_stale:
+                return
+            reading = self._reading[session.id] = trio.Event()
             session.is_stale = False
             updates = session.updates
             try:
@@ -546,6 +554,9 @@ class SessionRegistry:
             except BaseException:
                 session.is_stale = True
                 raise
+            finally:
+                del self._reading[session.id]
+                reading.set()
             if session.updates != updates:
                 # What was read may be older than what a request at this worker has changed.
                 session.is_stale = True

@@ -166,7 +166,7 @@ class StandaloneStream:
             await self._attend(live, context)
             return None
         found = None if log is None or live is not None else await log.find(stream)
-        if log is None or found is None:
+        if log is None or found is None or (found.pending and after > found.last):
             return exchange.reject(400, "Last-Event-ID does not name an event of this session")
 
         async def replay() -> bytes:

@@ -1,0 +1,719 @@
+"""A legacy session over several workers: any worker serves any request, nothing is lost and nothing is repeated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from asgi_host import Client, Reply, as_object
+from cluster_world import ClusterServer, World, world
+from controlled_server import text_of
+
+from mcp_core.http.endpoint_policy import EndpointPolicy
+from mcp_core.http.messages import HttpRequest
+from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.limits import Limits
+from mcp_core.revisions import (
+    R2024_11_05,
+    R2025_03_26,
+    R2025_06_18,
+    R2025_11_25,
+    R2026_07_28,
+    Revision,
+)
+from mcp_server.cluster.memory import MemoryCluster
+
+REVISIONS = (R2025_03_26, R2025_06_18, R2025_11_25)
+each_revision = pytest.mark.parametrize("revision", REVISIONS, ids=str)
+
+
+async def identify(request: HttpRequest) -> str | None:
+    return request.headers.get("authorization")
+
+
+@asynccontextmanager
+async def opened(there: World, revision: Revision = R2025_11_25) -> AsyncIterator[Client]:
+    """Open a session at worker 0. The next requests go to the following workers."""
+    async with trio.open_nursery() as nursery:
+        client = Client(there, nursery, revision)
+        there.pinned = 0
+        await client.open()
+        there.pinned, there.next = None, 1
+        yield client
+        nursery.cancel_scope.cancel()
+
+
+async def respond(client: Client, request: JsonObject, result: JsonObject) -> None:
+    """Send the response to a client request, to the next worker."""
+    reply = client.post({"jsonrpc": "2.0", "id": request["id"], "result": result})
+    await reply.body()
+    assert reply.status == 202
+
+
+async def rest_of(reply: Reply) -> list[JsonObject]:
+    """Return the messages of a stream until its end."""
+    return [json.loads(event.data) for event in await reply.rest() if event.data]
+
+
+def error_of(message: JsonObject) -> str:
+    return str(as_object(message["error"])["message"])
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+@each_revision
+async def test_each_worker_answers_requests_of_a_session(revision: Revision) -> None:
+    async with world() as there, opened(there, revision) as client:
+        for number in range(9):
+            assert text_of(await client.post(client.call("echo", text=str(number))).answer()) == str(number)
+        assert set(there.served[2:]) == {0, 1, 2}
+        await client.notify("notifications/initialized")
+
+
+@each_revision
+@pytest.mark.parametrize("kind", ["elicit", "sample"])
+async def test_client_request_is_answered_at_another_worker(revision: Revision, kind: str) -> None:
+    if kind == "elicit" and revision is R2025_03_26:
+        kind = "look"
+    results: dict[str, tuple[JsonObject, str]] = {
+        "elicit": ({"action": "accept", "content": {"name": "Bob"}}, "Bob"),
+        "sample": ({"role": "assistant", "content": {"type": "text", "text": "x"}, "model": "large"}, "large"),
+        "look": ({"roots": []}, "0"),
+    }
+    async with world() as there, opened(there, revision) as client:
+        for _ in range(4):
+            # Two calls wait at different workers, and their responses arrive at others.
+            arguments: JsonObject = {} if kind == "look" else {"name": "a"}
+            replies = [client.post(client.call(kind, **arguments)) for _ in range(2)]
+            requests = [await reply.message() for reply in replies]
+            assert len({str(request["id"]) for request in requests}) == 2
+            for request in reversed(requests):
+                await respond(client, request, results[kind][0])
+            for reply in replies:
+                assert text_of(await reply.answer()) == results[kind][1]
+        assert len(set(there.served)) == 3
+
+
+async def test_error_response_reaches_the_worker_that_asked() -> None:
+    async with world() as there, opened(there) as client:
+        reply = client.post(client.call("sample", name="a"))
+        request = await reply.message()
+        error: JsonObject = {"code": -1, "message": "not now"}
+        await client.post({"jsonrpc": "2.0", "id": request["id"], "error": error}).body()
+        assert "not now" in json.dumps(await reply.answer())
+
+
+async def test_repeated_and_foreign_responses_have_no_effect() -> None:
+    async with world() as there, opened(there) as client, opened(there) as other:
+        reply = client.post(client.call("elicit", name="a"))
+        request = await reply.message()
+        # Another session of the same principal cannot answer.
+        await respond(other, request, {"action": "accept", "content": {"name": "Eve"}})
+        await there.settle()
+        assert not reply.complete
+        for name in ("Bob", "Carl", "Dan"):
+            await respond(client, request, {"action": "accept", "content": {"name": name}})
+        assert text_of(await reply.answer()) == "Bob"
+
+
+@each_revision
+async def test_cancellation_reaches_the_worker_that_runs_the_request(revision: Revision) -> None:
+    async with world() as there, opened(there, revision) as client:
+        reply = client.post(client.call("hold", id=77, name="a"))
+        await there.settle()
+        at = there.running("a")
+        there.next = at + 1
+        await client.notify("notifications/cancelled", {"requestId": 77})
+        await there.settle()
+        assert there.workers[at].controlled.cancelled == ["a"]
+        assert there.served[-1] != at
+        # A stream without events.
+        assert await rest_of(reply) == []
+
+
+async def test_progress_of_client_request_reaches_the_worker_that_asked() -> None:
+    async with world() as there, opened(there) as client:
+        reply = client.post(client.call("sample", name="a"))
+        request = await reply.message()
+        await client.notify("notifications/progress", {"progressToken": request["id"], "progress": 1})
+        await client.notify("notifications/progress", {"progressToken": "unknown", "progress": 1})
+        await respond(client, request, {"role": "assistant", "content": {"type": "text", "text": ""}, "model": "m"})
+        assert text_of(await reply.answer()) == "m"
+
+
+@each_revision
+async def test_log_level_applies_to_running_call_at_another_worker(revision: Revision) -> None:
+    async with world() as there, opened(there, revision) as client:
+        reply = client.post(client.call("log", name="a"))
+        await there.settle()
+        at = there.running("a")
+        tools = there.workers[at].controlled
+        tools.let("a1")
+        await there.settle()
+        for step, level in ((2, "debug"), (3, "error")):
+            there.next = at + 1
+            assert "result" in await client.ask("logging/setLevel", {"level": level})
+            await there.settle()
+            tools.let(f"a{step}")
+            await there.settle()
+        messages = [as_object(each["params"])["data"] for each in await rest_of(reply) if "method" in each]
+        assert messages == [2]
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+
+def updated(uri: str) -> JsonObject:
+    return {"method": "notifications/resources/updated", "params": {"uri": uri}, "jsonrpc": "2.0"}
+
+
+def uri_of(message: JsonObject) -> JsonValue:
+    return as_object(message["params"])["uri"]
+
+
+@each_revision
+async def test_change_at_one_worker_reaches_stream_at_another(revision: Revision) -> None:
+    async with world() as there, opened(there, revision) as client:
+        there.next = 2
+        stream = client.get()
+        await there.settle()
+        for at in range(3):
+            # The subscription is made at one worker, the change at the next one, and the stream is at the last one.
+            there.next = at
+            assert "result" in await client.ask("resources/subscribe", {"uri": f"memo://{at}"})
+            there.workers[(at + 1) % 3].server.resource_updated(f"memo://{at}")
+            there.workers[(at + 1) % 3].server.resource_updated("memo://other")
+            assert await stream.message() == updated(f"memo://{at}")
+        there.next = 0
+        assert "result" in await client.ask("resources/unsubscribe", {"uri": "memo://1"})
+        await there.settle()
+        there.workers[1].server.resource_updated("memo://1")
+        there.workers[1].server.resource_updated("memo://2")
+        assert await stream.message() == updated("memo://2")
+        await there.settle()
+        assert len(stream._events) == 0
+
+
+async def test_changes_without_stream_are_sent_once_by_the_next_one() -> None:
+    async with world() as there, opened(there) as client:
+        for uri in ("memo://a", "memo://b"):
+            await client.ask("resources/subscribe", {"uri": uri})
+        for at in range(3):
+            there.workers[at].server.resource_updated("memo://a")
+        for at in (2, 0, 1):
+            there.workers[0].server.resource_updated("memo://b")
+            there.pinned = at
+            stream = client.get()
+            uris = {"memo://a", "memo://b"} if at == 2 else {"memo://b"}
+            assert {uri_of(await stream.message()) for _ in uris} == uris
+            await there.settle()
+            stream.leave()
+            await there.settle()
+            assert b"".join(stream.chunks).count(b"data: {") == len(uris)
+
+
+async def test_new_standalone_stream_ends_the_one_at_another_worker() -> None:
+    async with world() as there, opened(there) as client:
+        await client.ask("resources/subscribe", {"uri": "memo://a"})
+        streams = []
+        for at in (0, 1, 2, 1):
+            there.pinned = at
+            streams.append(client.get())
+            await there.settle()
+            there.workers[0].server.resource_updated("memo://a")
+            assert await streams[-1].message() == updated("memo://a")
+        for stream in streams[:-1]:
+            assert await rest_of(stream) == []
+        assert not streams[-1].complete
+
+
+async def test_standalone_streams_opened_at_once_leave_one() -> None:
+    async with world() as there, opened(there) as client:
+        await client.ask("resources/subscribe", {"uri": "memo://a"})
+        streams = [client.get() for _ in range(3)]
+        await there.settle()
+        assert sum(stream.complete for stream in streams) == 2
+        (left,) = [stream for stream in streams if not stream.complete]
+        there.workers[0].server.resource_updated("memo://a")
+        assert await left.message() == updated("memo://a")
+
+
+async def test_standalone_stream_resumes_at_another_worker_without_loss() -> None:
+    async with world() as there, opened(there) as client:
+        await client.ask("resources/subscribe", {"uri": "memo://a"})
+        await client.ask("resources/subscribe", {"uri": "memo://b"})
+        there.pinned = 1
+        stream = client.get()
+        first = await stream.event()
+        there.workers[0].server.resource_updated("memo://a")
+        assert await stream.message() == updated("memo://a")
+        # The connection breaks unnoticed: the worker continues to write.
+        there.workers[0].server.resource_updated("memo://b")
+        await there.settle()
+        there.pinned = 2
+        again = client.get(first.id)
+        assert [await again.message() for _ in range(2)] == [updated("memo://a"), updated("memo://b")]
+        there.workers[0].server.resource_updated("memo://a")
+        assert await again.message() == updated("memo://a")
+        await there.settle()
+        assert again._events == []
+
+
+@pytest.mark.parametrize("revision", [R2026_07_28], ids=str)
+async def test_change_reaches_subscriptions_at_all_workers(revision: Revision) -> None:
+    async with world() as there, trio.open_nursery() as nursery:
+        client = Client(there, nursery, revision)
+        streams = []
+        for _ in range(6):
+            params: JsonObject = {"notifications": {"resourceSubscriptions": ["memo://a"], "toolsListChanged": True}}
+            streams.append(client.post(client.request("subscriptions/listen", params)))
+            await streams[-1].message()
+        await there.settle()
+        there.workers[1].server.resource_updated("memo://a")
+        for stream in streams:
+            assert (await stream.message())["method"] == "notifications/resources/updated"
+        there.workers[2].cluster.discard_messages()
+        await there.settle()
+        for at, stream in enumerate(streams):
+            # Both may have changed.
+            methods = {str(json.loads(each.data)["method"]) for each in stream._events} | {
+                str((await stream.message())["method"]) for _ in range(2 if at % 3 == 2 else 0)
+            }
+            changed = {"notifications/resources/updated", "notifications/tools/list_changed"}
+            assert methods == (changed if at % 3 == 2 else set())
+        nursery.cancel_scope.cancel()
+
+
+async def test_missed_messages_cause_another_reading() -> None:
+    async with world() as there, opened(there) as client:
+        there.pinned = 2
+        stream = client.get()
+        await there.settle()
+        third = there.workers[2].cluster
+        third.is_paused = True
+        there.pinned = 0
+        await client.ask("resources/subscribe", {"uri": "memo://a"})
+        there.workers[1].server.resource_updated("memo://a")
+        await there.settle()
+        third.discard_messages()
+        third.is_paused = False
+        third.wake()
+        assert await stream.message() == updated("memo://a")
+        await there.settle()
+        assert stream._events == []
+
+
+# --- resumption ------------------------------------------------------------------------------------------------------
+
+
+def steps_of(messages: list[JsonObject]) -> list[JsonValue]:
+    return [as_object(each["params"])["progress"] for each in messages if "method" in each]
+
+
+@each_revision
+async def test_running_stream_resumes_at_another_worker(revision: Revision) -> None:
+    async with world() as there, opened(there, revision) as client:
+        there.next = 0
+        reply = client.post(client.call("steps", name="a", count=3, token=1))
+        primed = await reply.event()
+        tools = there.workers[0].controlled
+        await there.settle()
+        reply.leave()
+        await there.settle()
+        tools.let("a1")
+        await there.settle()
+        at_one = client.get(primed.id if revision.priming_event else "1-0")
+        assert [as_object((await at_one.message())["params"])["progress"] for _ in range(2)] == [1, 2]
+        last = f"1-{2}"
+        # The client moves on while the first connection is not known to be broken.
+        at_two = client.get(last)
+        await there.settle()
+        tools.let("a2", "a3")
+        messages = await rest_of(at_two)
+        assert steps_of(messages) == [3]
+        assert text_of(messages[-1]) == "a"
+        assert set(there.served[-2:]) == {1, 2}
+        # All was delivered.
+        assert client.get("1-4").complete is False
+        await there.settle()
+
+
+async def test_resumption_back_at_the_first_worker_repeats_nothing() -> None:
+    async with world() as there, opened(there) as client:
+        there.next = 0
+        reply = client.post(client.call("steps", name="a", count=3, token=1))
+        await reply.message()
+        reply.leave()
+        tools = there.workers[0].controlled
+        for at, last in ((1, "1-1"), (0, "1-1"), (1, "1-1"), (0, "1-1")):
+            there.pinned = at
+            stream = client.get(last)
+            await there.settle()
+        tools.let("a1", "a2", "a3")
+        messages = await rest_of(stream)
+        assert steps_of(messages) == [2, 3]
+        assert text_of(messages[-1]) == "a"
+
+
+async def test_stream_resumed_elsewhere_ends_its_first_connection() -> None:
+    async with world() as there, opened(there) as client:
+        there.next = 0
+        reply = client.post(client.call("steps", name="a", token=1))
+        await reply.message()
+        again = client.get("1-1")
+        await there.settle()
+        assert await rest_of(reply) == []
+        there.workers[0].controlled.let("a1", "a2")
+        assert text_of((await rest_of(again))[-1]) == "a"
+
+
+async def test_client_request_on_resumed_stream_is_answered_at_a_third_worker() -> None:
+    async with world() as there, opened(there) as client:
+        there.next = 0
+        reply = client.post(client.call("elicit", name="a"))
+        primed = await reply.event()
+        await there.settle()
+        reply.leave()
+        await there.settle()
+        again = client.get(primed.id)
+        request = await again.message()
+        await respond(client, request, {"action": "accept", "content": {"name": "Bob"}})
+        assert text_of((await rest_of(again))[-1]) == "Bob"
+        assert there.served[-3:] == [0, 1, 2]
+
+
+async def test_cancelled_call_ends_its_resumed_stream() -> None:
+    async with world() as there, opened(there) as client:
+        there.next = 0
+        reply = client.post(client.call("steps", id=9, name="a", token=1))
+        await reply.message()
+        reply.leave()
+        again = client.get("1-1")
+        await there.settle()
+        await client.notify("notifications/cancelled", {"requestId": 9})
+        assert await rest_of(again) == []
+        refused = client.get("1-1")
+        await refused.body()
+        assert refused.status == 405
+
+
+async def test_unknown_event_ids_are_rejected_at_each_worker() -> None:
+    async with world() as there, opened(there) as client:
+        there.next = 0
+        reply = client.post(client.call("steps", name="a", token=1))
+        await reply.message()
+        for id in ("nonsense", "9-0", "1-99", "0-0"):
+            for _ in range(3):
+                refused = client.get(id)
+                assert b"Last-Event-ID" in await refused.body()
+                assert refused.status == 400
+
+
+# --- loss of a worker ------------------------------------------------------------------------------------------------
+
+
+async def test_followed_stream_of_lost_worker_gets_one_outcome() -> None:
+    async with world() as there, opened(there) as client:
+        there.next = 0
+        reply = client.post(client.call("steps", name="a", token=1))
+        await reply.message()
+        reply.leave()
+        again = client.get("1-1")
+        await there.settle()
+        await there.workers[0].kill()
+        messages = await rest_of(again)
+        assert [error_of(each) for each in messages] == ["the server restarted before this request was complete"]
+        # Wherever the client asks again, it receives the same outcome.
+        for _ in range(2):
+            (outcome,) = await rest_of(client.get("1-1"))
+            assert outcome == messages[0]
+
+
+async def test_stream_of_lost_worker_resumes_with_its_events_and_an_error() -> None:
+    async with world() as there, opened(there) as client:
+        there.next = 0
+        reply = client.post(client.call("steps", name="a", token=1))
+        await reply.message()
+        there.workers[0].controlled.let("a1")
+        await there.settle()
+        await there.workers[0].kill()
+        # Two workers respond at the same time.
+        streams = [client.get("1-0"), client.get("1-0")]
+        outcomes = [await rest_of(stream) for stream in streams]
+        assert outcomes[0] == outcomes[1]
+        assert steps_of(outcomes[0]) == [1, 2]
+        assert "restarted" in error_of(outcomes[0][-1])
+
+
+async def test_response_stored_before_the_loss_is_delivered() -> None:
+    async with world() as there, opened(there) as client:
+        there.next = 0
+        reply = client.post(client.call("steps", name="a", token=1))
+        await reply.message()
+        reply.leave()
+        await there.settle()
+        there.workers[0].controlled.let("a1", "a2")
+        await there.settle()
+        await there.workers[0].kill()
+        messages = await rest_of(client.get("1-1"))
+        assert steps_of(messages) == [2]
+        assert text_of(messages[-1]) == "a"
+
+
+async def test_session_survives_the_loss_of_its_first_worker() -> None:
+    async with world() as there, opened(there) as client:
+        await there.workers[0].kill()
+        for _ in range(4):
+            assert text_of(await client.post(client.call("echo", text="x")).answer()) == "x"
+        stream = client.get()
+        await there.settle()
+        for worker in there.workers[1:]:
+            worker.server.resource_updated("memo://a")
+        assert not stream.complete
+
+
+async def test_request_to_stream_of_lost_worker_fails_at_once() -> None:
+    async with world() as there, opened(there) as client:
+        there.pinned = 1
+        client.get()
+        await there.settle()
+        await there.workers[1].kill()
+        there.pinned = 0
+        # The call has no stream of its own.
+        reply = client.post(client.call("elicit", name="a"), accept="application/json")
+        assert "error" in await reply.answer() or "isError" in json.dumps(await reply.answer())
+
+
+async def test_client_request_is_sent_on_standalone_stream_of_another_worker() -> None:
+    async with world() as there, opened(there) as client:
+        there.pinned = 1
+        stream = client.get()
+        await there.settle()
+        there.pinned = 0
+        reply = client.post(client.call("elicit", name="a"), accept="application/json")
+        request = await stream.message()
+        there.pinned = 2
+        await respond(client, request, {"action": "accept", "content": {"name": "Bob"}})
+        assert text_of(await reply.answer()) == "Bob"
+
+
+async def test_client_request_returns_if_standalone_stream_has_closed() -> None:
+    async with world() as there, opened(there) as client:
+        there.pinned = 1
+        stream = client.get()
+        await there.settle()
+        stream.leave()
+        await there.settle()
+        there.pinned = 0
+        reply = client.post(client.call("elicit", name="a"), accept="application/json")
+        assert as_object((await reply.json())["result"])["isError"] is True
+
+
+# --- the end of a session --------------------------------------------------------------------------------------------
+
+
+@each_revision
+async def test_delete_at_one_worker_ends_the_session_at_all(revision: Revision) -> None:
+    async with world() as there, opened(there, revision) as client:
+        there.next = 0
+        call = client.post(client.call("steps", name="a", token=1))
+        await call.message()
+        stream = client.get()
+        await there.settle()
+        again = client.get("1-1")
+        await there.settle()
+        there.next = 1
+        closed = client.start("DELETE")
+        await closed.body()
+        assert closed.status == 200
+        await there.settle()
+        assert there.workers[0].controlled.cancelled == ["a"]
+        assert stream.complete
+        assert again.complete
+        for _ in range(3):
+            refused = client.post(client.call("echo", text="x"))
+            await refused.body()
+            assert refused.status == 404
+        assert [worker.endpoint.sessions for worker in there.workers] == [0, 0, 0]
+
+
+async def test_session_of_another_principal_is_unknown_at_each_worker() -> None:
+    async with world(authenticate=identify) as there, trio.open_nursery() as nursery:
+        client = Client(there, nursery, R2025_11_25)
+        client.headers["authorization"] = "ann"
+        await client.open()
+        call = client.post(client.call("elicit", name="a"))
+        request = await call.message()
+        client.headers["authorization"] = "eve"
+        for _ in range(3):
+            for reply in (
+                client.post({"jsonrpc": "2.0", "id": request["id"], "result": {"action": "decline"}}),
+                client.post(client.call("echo", text="x")),
+                client.get(),
+                client.start("DELETE"),
+            ):
+                await reply.body()
+                assert reply.status == 404
+        client.headers["authorization"] = "ann"
+        await respond(client, request, {"action": "accept", "content": {"name": "Bob"}})
+        assert text_of(await call.answer()) == "Bob"
+        nursery.cancel_scope.cancel()
+
+
+async def test_session_that_the_store_lost_is_unknown() -> None:
+    shared = MemoryCluster()
+    async with world(shared=shared) as there, opened(there) as client:
+        assert text_of(await client.post(client.call("echo", text="x")).answer()) == "x"
+        assert client.session is not None
+        await shared.store.delete(client.session)
+        for _ in range(3):
+            refused = client.get()
+            await refused.body()
+            assert refused.status == 404
+        refused = client.post(client.call("echo", text="x"))
+        await refused.body()
+        assert refused.status == 404
+
+
+async def test_session_used_at_one_worker_survives_at_the_others(autojump_clock: trio.testing.MockClock) -> None:
+    async with world(policy=EndpointPolicy(session_idle=100)) as there, opened(there) as client:
+        for at in range(3):
+            there.pinned = at
+            assert text_of(await client.post(client.call("echo", text="x")).answer()) == "x"
+        there.pinned = 1
+        for _ in range(10):
+            await trio.sleep(50)
+            assert text_of(await client.post(client.call("echo", text="x")).answer()) == "x"
+        for at in range(3):
+            there.pinned = at
+            assert text_of(await client.post(client.call("echo", text="x")).answer()) == "x"
+
+
+async def test_session_dropped_for_others_is_restored() -> None:
+    async with (
+        world(make=lambda: ClusterServer(Limits(sessions=2)), shared=MemoryCluster()) as there,
+        opened(there) as one,
+        opened(there) as two,
+        opened(there) as three,
+    ):
+        for client in (one, two, three) * 2:
+            for at in range(3):
+                there.pinned = at
+                await client_echo(client)
+        assert all(worker.endpoint.sessions <= 2 for worker in there.workers)
+
+
+async def test_session_evicted_from_the_store_ends_at_all_workers() -> None:
+    limits = Limits(sessions=2)
+    async with world(shared=MemoryCluster(limits=limits)) as there, opened(there) as one:
+        for at in range(3):
+            there.pinned = at
+            await client_echo(one)
+        async with opened(there), opened(there):
+            await there.settle()
+            for at in range(3):
+                there.pinned = at
+                refused = one.post(one.call("echo", text="x"))
+                await refused.body()
+                assert refused.status == 404
+
+
+async def client_echo(client: Client) -> None:
+    assert text_of(await client.post(client.call("echo", text="x")).answer()) == "x"
+
+
+# --- an unreachable store --------------------------------------------------------------------------------------------
+
+
+async def test_unreachable_store_rejects_only_what_needs_it() -> None:
+    shared = MemoryCluster()
+    async with world(shared=shared) as there, opened(there) as client:
+        there.pinned = 1
+        await client_echo(client)
+        call = client.post(client.call("steps", name="a", token=1))
+        await call.message()
+        shared.is_reachable = False
+        # The session is in use at this worker: calls continue.
+        await client_echo(client)
+        there.workers[1].controlled.let("a1", "a2")
+        assert text_of(await call.answer()) == "a"
+        unknown = 2
+        for at, reply_of in (
+            (unknown, lambda: client.post(client.call("echo", text="x"))),
+            (1, client.get),
+            (1, lambda: client.get("1-1")),
+            (1, lambda: client.start("DELETE")),
+            (1, lambda: Client(there, client.nursery, R2025_11_25).post(initialize())),
+        ):
+            there.pinned = at
+            reply = reply_of()
+            await reply.body()
+            assert (reply.status, reply.headers.get("retry-after")) == (503, "1")
+        modern = Client(there, client.nursery, R2026_07_28)
+        await client_echo(modern)
+        shared.is_reachable = True
+        for at in range(3):
+            there.pinned = at
+            await client_echo(client)
+        stream = client.get()
+        await there.settle()
+        assert stream.status == 200
+
+
+def initialize() -> JsonObject:
+    return {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "x", "version": "0"},
+        },
+    }
+
+
+async def test_plain_call_of_known_session_needs_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as there, opened(there) as client:
+        for at in range(3):
+            there.pinned = at
+            await client_echo(client)
+        commands: list[str] = []
+
+        async def count() -> None:
+            commands.append("command")
+
+        for worker in there.workers:
+            monkeypatch.setattr(worker.cluster, "reach", count)
+        for at in range(3):
+            there.pinned = at
+            await client_echo(client)
+        assert commands == []
+
+
+async def test_session_of_2024_11_05_over_streamable_http_is_served_by_each_worker() -> None:
+    async with world() as there, opened(there, R2024_11_05) as client:
+        await client.ask("resources/subscribe", {"uri": "memo://a"})
+        there.pinned = 2
+        stream = client.get()
+        await there.settle()
+        there.workers[0].server.resource_updated("memo://a")
+        assert await stream.message() == updated("memo://a")
+        there.pinned = 1
+        again = client.get()
+        await there.settle()
+        assert stream.complete
+        there.workers[0].server.resource_updated("memo://a")
+        assert await again.message() == updated("memo://a")
+
+
+async def test_endpoint_with_store_and_cluster_is_rejected() -> None:
+    from mcp_server.stores import MemoryStore
+
+    with pytest.raises(ValueError, match="`store` and `cluster` are both set"):
+        ClusterServer().server.asgi(store=MemoryStore(), cluster=MemoryCluster().worker())
