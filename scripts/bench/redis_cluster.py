@@ -1,7 +1,7 @@
 """The benchmark of what workers share in Redis: CPU time for each operation on both sides, and memory in Redis.
 
     .venv/bin/python scripts/bench/redis_cluster.py               all rows, about a minute
-    .venv/bin/python scripts/bench/redis_cluster.py --rounds 5    more rounds, of which the best counts
+    .venv/bin/python scripts/bench/redis_cluster.py --repeat 5    each row five times, of which the best counts
 
 The script starts a Redis server on a free port of this machine. For each operation it prints microseconds of CPU time
 (user and system) of this process and of the server. `alone` is one operation after the other; `together` is 32 tasks, whose
@@ -122,7 +122,7 @@ async def measure(operation: Operation, tasks: int, pid: int) -> Cost:
 
 
 class Appender:
-    """Appends events to one stream for each task."""
+    """The operation that appends an event to one stream for each task."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -144,7 +144,7 @@ class Appender:
         await self._store.append(session, (StoredEvent(stream, self._last[task], EVENT),))
 
 
-async def rows(cluster: RedisCluster, pid: int, rounds: int) -> None:
+async def rows(cluster: RedisCluster, pid: int, repeat: int) -> None:
     """Print the costs."""
     store, memory = cluster.sessions, MemoryStore(limits=LIMITS)
     ours, baseline = Appender(store), Appender(memory)
@@ -183,7 +183,7 @@ async def rows(cluster: RedisCluster, pid: int, rounds: int) -> None:
     print(f"{'us of CPU time':28} {'alone':>7} {'redis':>7}   {'together':>8} {'redis':>6}   {'in memory':>9}")
     for name, (operation, without) in operations.items():
         alone, together, plain = [], [], []
-        for _ in range(rounds):
+        for _ in range(repeat):
             alone.append(await measure(operation, 1, pid))
             together.append(await measure(operation, TASKS, pid))
             if without is not None:
@@ -254,7 +254,7 @@ async def sizes(cluster: RedisCluster, cli: Callable[..., str]) -> None:
     print(f"; {(total() - events) / 1_000:.0f} for a change")
 
 
-async def run(port: int, pid: int, rounds: int) -> None:
+async def run(port: int, pid: int, repeat: int) -> None:
     """Run the benchmark."""
 
     def cli(*args: str) -> str:
@@ -266,7 +266,7 @@ async def run(port: int, pid: int, rounds: int) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(first.run, Receiver())
         await nursery.start(second.run, receiver)
-        await rows(first, pid, rounds)
+        await rows(first, pid, repeat)
         await messages(first, receiver, pid)
         await idle(pid)
         cli("flushall")
@@ -278,7 +278,7 @@ async def run(port: int, pid: int, rounds: int) -> None:
 def main() -> int:
     """Start a server and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     program = shutil.which("redis-server")
     if program is None:
@@ -291,7 +291,7 @@ def main() -> int:
         command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
             try:
-                trio.run(run, port, server.pid, options.rounds)
+                trio.run(run, port, server.pid, options.repeat)
             finally:
                 server.terminate()
     return 0
