@@ -98,6 +98,8 @@ class Load:
     """Whether the clients leave: at rest, and at the end."""
     stopping: bool = False
     """Whether the server may close connections."""
+    stopped: asyncio.Event = attrs.field(factory=asyncio.Event)
+    """Set when the server has stopped."""
 
     def open(self, revision: Revision, name: str) -> contextlib.AbstractAsyncContextManager[Client]:
         """Connect a client."""
@@ -198,13 +200,22 @@ async def leave(load: Load, revision: Revision, name: str) -> None:
 
 
 async def listen(load: Load, revision: Revision, name: str) -> None:
-    """Listen to a resource until it changes."""
+    """Listen to a resource until it changes, or until the server has stopped: a legacy client waits for its return."""
     async with load.open(revision, name) as client, client.listen(uris=["soak://item"]) as changes:
         await client.call_tool("change")
-        async for change in changes:
-            if change.uri == "soak://item":
-                return
-        if not load.stopping:
+
+        async def changed() -> bool:
+            async for change in changes:
+                if change.uri == "soak://item":
+                    return True
+            return False
+
+        tasks = [asyncio.create_task(changed()), asyncio.create_task(load.stopped.wait())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        if not (load.stopping or tasks[0].result()):
             raise Wrong(f"{name}: the subscription ended")
 
 
@@ -316,6 +327,7 @@ async def run_once(loop: str, chance: random.Random) -> collections.Counter[str]
         await asyncio.wait([clients], timeout=chance.uniform(0, _LONGEST_LOAD))
         load.pausing = load.stopping = True
         counts = await host.stop()
+        load.stopped.set()
         await asyncio.wait([clients], timeout=2 * _STUCK_SECONDS)
         if not clients.done():
             clients.cancel()

@@ -4,6 +4,7 @@
     nox -s official -- client        every client leg
     nox -s official -- server authorization
     nox -s official -- server-uvloop client-asyncio
+    nox -s official -- --leg all server-uvloop client-asyncio       only one leg, with every scenario
 
 A side with the name of a loop is the same program on that loop: a server that uvicorn serves on it, mounted in FastAPI, or
 a client in an asyncio task. Without one, the program runs on trio.
@@ -350,31 +351,37 @@ def _found(program: str) -> str:
     return str(ROOT / program)
 
 
-def run_side(side: str) -> list[Leg]:
-    """Run every leg of one side; the legs of a server share one process."""
+def run_side(side: str, names: Sequence[str] = ()) -> list[Leg]:
+    """Run legs of one side; the legs of a server share one process.
+
+    Args:
+        side: The side under test.
+        names: The names of the legs; by default all legs of the side.
+    """
     role, loop = SIDES[side]
+    chosen = [name for name in LEGS[role] if not names or name in names]
     if role == "authorization":
-        return _authorization_legs()
-    return (_server_legs if role == "server" else _client_legs)(side, loop)
+        return _authorization_legs(chosen)
+    return (_server_legs if role == "server" else _client_legs)(side, loop, chosen)
 
 
-def _server_legs(side: str, loop: str) -> list[Leg]:
+def _server_legs(side: str, loop: str, names: Sequence[str]) -> list[Leg]:
     with serving(side, SERVER, "--loop", loop) as url:
-        return [run_leg(name, side, ("--url", url)) for name in LEGS["server"]]
+        return [run_leg(name, side, ("--url", url)) for name in names]
 
 
-def _client_legs(side: str, loop: str) -> list[Leg]:
+def _client_legs(side: str, loop: str, names: Sequence[str]) -> list[Leg]:
     # The first run may have to create the environment, and prints that.
     if subprocess.run([_found(CLIENT), "--help"], stdout=subprocess.DEVNULL, check=False).returncode:
         sys.exit(f"The client legs run {CLIENT} URL, which does not start (its output is above).")
     # The framework passes the command to a shell.
     command = shlex.join([sys.executable, str(ROOT / TURNS), str(RESULTS), _found(CLIENT), "--loop", loop])
-    return [run_leg(name, side, ("--command", command)) for name in LEGS["client"]]
+    return [run_leg(name, side, ("--command", command)) for name in names]
 
 
-def _authorization_legs() -> list[Leg]:
+def _authorization_legs(names: Sequence[str]) -> list[Leg]:
     with serving("authorization", AUTHORIZATION) as issuer:
-        return [_authorization_leg(name, issuer) for name in LEGS["authorization"]]
+        return [_authorization_leg(name, issuer) for name in names]
 
 
 def _authorization_leg(name: str, issuer: str) -> Leg:
@@ -401,13 +408,16 @@ def main() -> int:
     """Run the framework and return the exit status: 0 if all legs pass."""
     parser = argparse.ArgumentParser(prog="official", description="Run the official conformance framework.")
     parser.add_argument("sides", nargs="*", help=f"{', '.join(SIDES)}; default: all")
-    sides: list[str] = parser.parse_args().sides or [*SIDES]
+    legs_of_all = dict.fromkeys(name for legs in LEGS.values() for name in legs)
+    parser.add_argument("--leg", action="append", choices=legs_of_all, help="run only this leg; can be repeated")
+    given = parser.parse_args()
+    sides: list[str] = given.sides or [*SIDES]
     if unknown := [side for side in sides if side not in SIDES]:
         parser.error(f"no such side: {', '.join(unknown)}; there are: {', '.join(SIDES)}")
     install()
     failed = False
     for side in sides:
-        legs = run_side(side)
+        legs = run_side(side, given.leg or ())
         wrong = complaints(legs)
         failed = failed or bool(wrong)
         print(f"\n{side} legs\n\n{table(legs)}\n")
