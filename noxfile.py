@@ -154,7 +154,7 @@ def interop(session: nox.Session) -> None:
 
 @nox.session
 def official(session: nox.Session) -> None:
-    """Run the official conformance framework, installed by npm. Arguments: `nox -s official -- server client`."""
+    """Run the official conformance framework, installed by npm. Arguments: `nox -s official -- server client-asyncio`."""
     session.run("python", "scripts/interop/framework/run.py", *session.posargs)
 
 
