@@ -254,7 +254,7 @@ class Host:
 
     process: asyncio.subprocess.Process
     file: IO[bytes]
-    """The log. A pipe that nobody reads would stop the server when it is full."""
+    """The log. A pipe that is not read would stop the server when it is full."""
     root: str = ""
 
     @property

@@ -59,7 +59,7 @@ async def serve_from_asyncio(app: Application, scope: Scope, receive: Receive, s
 
 
 def stop_flag() -> Callable[[], bool] | None:
-    """Return a function that tells whether uvicorn has been told to stop; `None` under other hosts.
+    """Return a function that returns whether uvicorn is about to stop; `None` under other hosts.
 
     uvicorn first waits for open connections, without an event for the application, and then sends the lifespan event. Its
     server object, which handles the signals, has the documented attribute `should_exit`.
