@@ -96,7 +96,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("asyncio blocking cli testing"),
     ),
     "mcp_server": (
-        _names("asgi cache_hint errors telemetry uris"),
+        _names("asgi cache_hint errors observation telemetry uris"),
         _names("host options schema stores.clock stores.failures stores.sessions stores.tasks"),
         _names("stores.memory"),
         _names("stores.contract stores.sqlite"),
@@ -104,7 +104,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("stores"),
         _names("cluster"),
         _names("guards"),
-        _names("connection"),
+        _names("connection prometheus"),
         _names("lifespan"),
         _names("handlers"),
         _names("features.tasks"),
@@ -189,7 +189,7 @@ PURE_FOR: Final[Mapping[str, frozenset[str]]] = {
 """Further modules that one sub-package of mcp_core may import."""
 
 _HEAVY: Final = (
-    "authlib", "coredis", "cryptography", "h11", "hypercorn", "jinja2", "joserfc", "jsonschema_rs", "keyring", "quart", "rich", "yaml",
+    "authlib", "coredis", "cryptography", "h11", "hypercorn", "jinja2", "joserfc", "jsonschema_rs", "keyring", "prometheus_client", "quart", "rich", "yaml",
 )  # fmt: skip
 
 FRESH: Final[Mapping[str, frozenset[str]]] = {

@@ -19,6 +19,7 @@ NAMES = {
     "jinja2": "jinja2",
     "jsonschema_rs": "jsonschema-rs",
     "opentelemetry": "opentelemetry-api",
+    "prometheus_client": "prometheus-client",
     "quart": "quart-trio",
     "quart_trio": "quart-trio",
     "werkzeug": "quart-trio",

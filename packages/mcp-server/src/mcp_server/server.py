@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from mcp_server.features.proxy import RemoteServer
     from mcp_server.handlers.access import Access
     from mcp_server.handlers.context import Context
+    from mcp_server.observation import RequestObserver
     from mcp_server.openapi import Expose, HttpClient
     from mcp_server.openapi.document import OperationDocument
     from mcp_server.options import PromptOptions, ResourceOptions, ToolOptions
@@ -239,6 +240,15 @@ class Server:
             logging={},
             extensions=dict(service.methods.extensions) or None,
         )
+
+    def add_middleware(self, middleware: Middleware) -> None:
+        """Add middleware for all messages, around that of the constructor.
+
+        Raises:
+            RegistrationError: It is no `Middleware`.
+        """
+        check_kinds(f"the server {self.info.name!r}", middleware=(middleware, Middleware))
+        self._service.environment.middleware.add_outermost(middleware)
 
     @property
     def has_state_keys(self) -> bool:
@@ -686,6 +696,7 @@ class Server:
         readyz: str | None = None,
         legacy_sse: bool = False,
         notify_changes: bool = True,
+        observers: Iterable[RequestObserver] = (),
     ) -> HttpEndpoint:
         """Return the server as an ASGI application, for a host or for mounting in another application.
 
@@ -709,6 +720,7 @@ class Server:
                 and `/messages`.
             notify_changes: Whether the server declares that it notifies clients of changes. Set it to `False` if several
                 processes serve the same clients, and each knows only its own changes.
+            observers: Are informed of each request, for example an `AccessLog`.
 
         Returns:
             The application. It does not need lifespan events. `drain` stops it gracefully.
@@ -775,6 +787,7 @@ class Server:
             healthz=healthz,
             readyz=readyz,
             pair=pair,
+            observers=observers,
         )
 
     def offered(self) -> dict[str, tuple[WireObject, ...]]:

@@ -12,6 +12,8 @@ import trio
 
 from mcp_core.errors import LimitExceeded
 from mcp_core.methods import (
+    METHODS,
+    NOTIFICATIONS,
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
     NOTIFICATIONS_TOOLS_LIST_CHANGED,
@@ -69,6 +71,9 @@ _log: Final = logging.getLogger("mcp_server")
 _JOIN_SECONDS: Final = 1.0
 """Time for which requests that need the other workers wait until this one has joined its cluster, in seconds."""
 
+_SPECIFIED: Final = frozenset({each.name for each in METHODS} | {each.name for each in NOTIFICATIONS})
+"""The names of all requests and notifications of the specification."""
+
 _LIST_CHANGES: Final[Mapping[str, tuple[NotificationMethod[object], Callable[[], WireObject]]]] = {
     "tools": (NOTIFICATIONS_TOOLS_LIST_CHANGED, ToolListChangedNotificationParams),
     "resources": (NOTIFICATIONS_RESOURCES_LIST_CHANGED, ResourceListChangedNotificationParams),
@@ -103,7 +108,7 @@ class ServerService:
         """The lifespan of the server."""
         self.budget: Final = environment.budget
         """Memory of the HTTP clients of this server."""
-        self._layers: Final = environment.middleware.layers
+        self._middleware: Final = environment.middleware
         self._spare_connection: Final = spare_connection
         self._task_policy: Final = task_policy
         self.changes: Final = ChangeNotifier(environment.middleware)
@@ -158,7 +163,7 @@ class ServerService:
         handler, request = self.handlers[call.request.method], call.request
         if type(request.params) in WITH_URIS:
             check_uris(request.params)
-        result = await (self.environment.middleware.inbound_request(handler, call) if self._layers else handler(call))
+        result = await (self._middleware.inbound_request(handler, call) if self._middleware.layers else handler(call))
         # A subscription may continue without its handler. Any other request would never get a response.
         if result is None and request.definition is not SUBSCRIPTIONS_LISTEN:
             raise InvalidResult(
@@ -178,7 +183,7 @@ class ServerService:
         """Pass a notification through the middleware to its function, if there is one."""
         listener = self.methods.listeners.get(event.definition.name)
         _log.debug("notification received: method=%s", event.method)
-        if listener is None and not self._layers:
+        if listener is None and not self._middleware.layers:
             return
         try:
             through = self.environment.middleware.inbound_notification(channel, event)
@@ -437,6 +442,10 @@ class ServerService:
     def has(self, kind: str, name: str) -> bool:
         """Return whether it, or a server mounted on it, has a tool or prompt with this name."""
         return name in self.listings[kind] or self.mounts.has(kind, name)
+
+    def has_method(self, method: str) -> bool:
+        """Return whether it knows a request or notification with this name."""
+        return method in _SPECIFIED or method in self.methods.requests or method in self.methods.notifications
 
     def header_params(self, tool: str) -> tuple[ParamHeader, ...]:
         """Return the parameters of a tool that HTTP headers repeat; empty for an unknown tool."""

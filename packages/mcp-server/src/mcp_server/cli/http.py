@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import trio
 
 from mcp_core.errors import MissingExtra
+from mcp_server.cli import observability
 from mcp_server.cli.options import CommandOption
+from mcp_server.host.service_manager import WORKER
 from mcp_server.runners.http import ServeHttpOptions, UnknownNames, serve_http
 from mcp_server.runners.signals import stopped_by_signals
 
@@ -37,10 +40,17 @@ _NAME_CHARS: Final = 40
 """Characters of the name of the server in the keys of a cluster."""
 
 _HTTP: Final = "over HTTP"
+_OPERATION: Final = "operation over HTTP"
 _WORKERS: Final = "several processes"
 
 OPTIONS: Final = (
     CommandOption(name="log-level", choices=LEVELS, help="the lowest level to log to stderr (default: warning)"),
+    CommandOption(name="log-json", kind=bool, help="log to stderr in JSON, one object per line"),
+    CommandOption(
+        name="telemetry",
+        kind=bool,
+        help="report requests to OpenTelemetry, which the variables OTEL_* configure; by default by OTLP over HTTP",
+    ),
     CommandOption(
         name="http",
         metavar="HOST:PORT",
@@ -103,6 +113,20 @@ OPTIONS: Final = (
         help=f"return 200 at {_READYZ} while requests are accepted and the stores respond, otherwise 503",
     ),
     CommandOption(
+        name="access-log",
+        choices=("off", "text", "json"),
+        group=_OPERATION,
+        needs="http",
+        help="write a line for each request to stdout (default: off)",
+    ),
+    CommandOption(
+        name="metrics",
+        metavar="PATH|HOST:PORT",
+        group=_OPERATION,
+        needs="http",
+        help="show metrics for Prometheus at this path of the server, or at /metrics of another address",
+    ),
+    CommandOption(
         name="workers",
         metavar="N",
         kind=int,
@@ -162,21 +186,22 @@ def run_workers(given: argparse.Namespace, command: Sequence[str]) -> int:
     Raises:
         OptionError: An option cannot be used.
     """
+    from mcp_server.prometheus import METRICS_FOLDER  # lazy: likewise
     from mcp_server.runners.workers import run_workers  # lazy: one process needs no supervisor
 
     def announce(state: str) -> None:
         sys.stderr.write(f"{state} ({given.workers} workers)\n")
 
     try:
-        return run_workers(command, given.http, workers=given.workers, announce=announce)
+        with tempfile.TemporaryDirectory(prefix="mcp-server-") as folder:
+            variables = {METRICS_FOLDER: folder} if given.metrics else {}
+            return run_workers(command, given.http, workers=given.workers, environment=variables, announce=announce)
     except (OSError, ValueError) as error:
         raise OptionError((isinstance(error, OSError) and error.strerror) or str(error)) from error
 
 
 def is_worker() -> bool:
     """Return whether a supervisor started this process."""
-    from mcp_server.runners.workers.supervisor import WORKER  # lazy: one process needs no supervisor
-
     return WORKER in os.environ
 
 
@@ -194,7 +219,10 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
     from mcp_server.stores.sqlite.sessions import SqliteStore  # lazy: a server over stdio needs no store
 
     _use_state_keys(server, given)
+    if given.telemetry:
+        observability.use_telemetry(server)
     options = _options(given)
+    page = observability.observe(options, access_log=given.access_log or "off", metrics=given.metrics)
     if (given.workers or 1) > 1:
         _check_workers(server, given)
         options["notify_changes"] = given.cluster is not None
@@ -208,7 +236,8 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
     reachable = _Announcement(server, silent=given.workers is not None)
     try:
         with stopped_by_signals():
-            await serve_http(server, given.http, task_status=reachable, **options)
+            async with observability.serve_page(page, given.metrics):
+                await serve_http(server, given.http, task_status=reachable, **options)
     except UnknownNames as error:
         remedy = "give --allowed-host NAME for each name that clients use, or --allow-any-host to accept any name"
         raise OptionError(str(UnknownNames(error.bind, remedy))) from error

@@ -19,7 +19,7 @@ import mcp_server
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import McpError
 from mcp_core.revisions import LATEST
-from mcp_server.cli import auth_server, http, options
+from mcp_server.cli import auth_server, http, observability, options
 from mcp_server.errors import OutputBroken
 from mcp_server.runners.stdio import serve_stdio
 from mcp_server.server import Server
@@ -87,9 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if problem := http.problem(given):
             parser.error(problem)
     given.log_level = given.log_level or "warning"
-    logging.basicConfig(
-        level=given.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    observability.configure_log(given.log_level, as_json=bool(getattr(given, "log_json", None)))
     if given.command == "auth-server":
         return _status(lambda: auth_server.serve(given))
     if given.command == "run" and given.workers is not None and not http.is_worker():

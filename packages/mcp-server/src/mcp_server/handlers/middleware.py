@@ -33,15 +33,20 @@ class MiddlewareChain:
         library: The async library of the middleware; `None` for that of the host.
     """
 
-    __slots__ = ("given", "layers")
+    __slots__ = ("_library", "given", "layers")
 
     def __init__(self, layers: tuple[Middleware, ...], library: AsyncLibrary | None = None) -> None:
+        self._library: Final = library
         self.given: Final = layers
         """The middleware as the author created it."""
-        self.layers: Final[tuple[Middleware, ...]] = tuple(
-            LibraryMiddleware(layer, lambda: library) for layer in layers
-        )
+        self.layers: tuple[Middleware, ...] = ()
         """The middleware, the outermost first."""
+        for layer in reversed(layers):
+            self.add_outermost(layer)
+
+    def add_outermost(self, layer: Middleware) -> None:
+        """Add a middleware around the others."""
+        self.layers = (LibraryMiddleware(layer, lambda: self._library), *self.layers)
 
     def inbound_request(self, handler: Handler, call: RequestContext) -> Awaitable[object]:
         """Pass a request to its handler. Return its result."""

@@ -19,12 +19,15 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-__all__ = ["FIRST_SOCKET", "HTTP", "ServiceManager", "take_sockets"]
+__all__ = ["FIRST_SOCKET", "HTTP", "WORKER", "ServiceManager", "take_sockets"]
 
 _log: Final = logging.getLogger("mcp_server")
 
 FIRST_SOCKET: Final = 3
 """The descriptor of the first socket. Spec: sd_listen_fds(3), `SD_LISTEN_FDS_START`"""
+
+WORKER: Final = "MCP_SERVER_WORKER"
+"""The environment variable of a worker process of `run_workers`: its place, a small number that a later worker reuses."""
 
 HTTP: Final = "http"
 """The name of a socket for clients. Sockets of systemd have the name of their unit, which is not compared."""

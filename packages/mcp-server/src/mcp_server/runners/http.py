@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mcp_server.cluster import Cluster
     from mcp_server.connection.authenticator import Authenticate
     from mcp_server.host.timeouts import HostTimeouts
+    from mcp_server.observation import RequestObserver
     from mcp_server.server import Server
     from mcp_server.stores.sessions import SessionStore
     from mcp_server.transports.http.endpoint import HttpEndpoint
@@ -87,6 +88,8 @@ class ServeHttpOptions(TypedDict, total=False):
     notify_changes: bool
     """Whether the server declares that it notifies clients of changes, which is the default. `False` is for several
     processes that serve the same clients and share no state."""
+    observers: Iterable[RequestObserver]
+    """Objects that are informed of each request, for example an `AccessLog`."""
     legacy_sse: bool
     """Whether to serve clients of revision 2024-11-05 too."""
     tls_cert: str | Path | None
@@ -197,6 +200,7 @@ class ListenPlan:
             healthz=options.get("healthz"),
             readyz=options.get("readyz"),
             notify_changes=options.get("notify_changes", True),
+            observers=options.get("observers", ()),
             legacy_sse=options.get("legacy_sse", False),
         )
         companion = options.get("companion")

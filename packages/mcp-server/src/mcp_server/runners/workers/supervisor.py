@@ -27,7 +27,8 @@ import trio
 from mcp_server.host import connection_counts
 from mcp_server.host.connection_counts import ConnectionCounts
 from mcp_server.host.listeners import listen
-from mcp_server.host.service_manager import HTTP, ServiceManager, take_sockets
+from mcp_server.host.service_manager import HTTP, WORKER, ServiceManager, take_sockets
+from mcp_server.prometheus import METRICS_FOLDER
 from mcp_server.runners.workers import launcher
 from mcp_server.runners.workers.policy import (
     Action,
@@ -42,12 +43,9 @@ from mcp_server.runners.workers.policy import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["WORKER", "run_workers"]
+__all__ = ["run_workers"]
 
 _log: Final = logging.getLogger("mcp_server")
-
-WORKER: Final = "MCP_SERVER_WORKER"
-"""The environment variable that a worker process has. Its value is the number of workers."""
 
 _MARGIN: Final = 10.0
 """Time for a worker to end after its grace period, in seconds. `serve_http` needs at most half of it."""
@@ -65,7 +63,6 @@ def run_workers(
     *,
     workers: int,
     grace: float = 10.0,
-    sockets: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> int:
@@ -83,7 +80,6 @@ def run_workers(
         workers: Number of workers.
         grace: The `grace` of `serve_http` in the workers, in seconds. A worker that has not ended 10 seconds after it is
             killed.
-        sockets: Addresses of more sockets for the workers, by name.
         environment: Variables for the workers, in addition to those of this process.
         announce: Function that receives the state of the first worker once all workers accept connections, for example
             `weather is served at http://127.0.0.1:8000/mcp`.
@@ -100,7 +96,7 @@ def run_workers(
         raise ValueError("several workers need a Unix system: run one process")
     if not 1 <= workers <= _PLACES // 2:
         raise ValueError(f"workers must be from 1 to {_PLACES // 2}, not {workers}")
-    variables = {**os.environ, WORKER: str(workers), **(environment or {})}
+    variables = {**os.environ, **(environment or {})}
     manager = ServiceManager.take(variables)
     ServiceManager.take()
 
@@ -108,8 +104,7 @@ def run_workers(
         passed = take_sockets()
         try:
             if not passed:
-                for name, address in {HTTP: bind, **(sockets or {})}.items():
-                    passed.extend((name, _detached(listener)) for listener in await listen(address))
+                passed.extend((HTTP, _detached(listener)) for listener in await listen(bind))
             with tempfile.TemporaryDirectory(prefix="mcp-server-") as folder:
                 policy = WorkerPolicy(workers, grace + _MARGIN)
                 supervisor = _Supervisor(
@@ -208,7 +203,11 @@ class _Supervisor:
             del self._processes[id]
             self._receivers.pop(id).cancel()
             (self._folder / str(id)).unlink()
-            self._counts.clear(self._places.pop(id))
+            place = self._places.pop(id)
+            self._counts.clear(place)
+            if METRICS_FOLDER in self._variables:
+                # The requests in progress of a killed worker. The totals are continued by the next worker at this place.
+                (Path(self._variables[METRICS_FOLDER]) / f"gauge_livesum_{place}.db").unlink(missing_ok=True)
             self._carry_out(self._policy.ended(id, status, trio.current_time()))
 
     async def _receive_notifications(self, id: int, sock: trio.socket.SocketType, scope: trio.CancelScope) -> None:
@@ -257,6 +256,7 @@ class _Supervisor:
                 **self._variables,
                 "NOTIFY_SOCKET": address,
                 "LISTEN_FDNAMES": names,
+                WORKER: str(place),
                 connection_counts.VARIABLE: f"{place}:{self._counts_file}",
             },
             pass_fds=descriptors,

@@ -26,9 +26,9 @@ from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.http.routing_headers import name_params
 from mcp_core.http.server import Rejection, Responses, ServerExchange, id_of
 from mcp_core.http.sse_2024 import admit
-from mcp_core.jsonrpc.messages import Request
+from mcp_core.jsonrpc.messages import Notification, Request, Response
 from mcp_core.limits.memory_budget import MemoryCharge, parsed_size
-from mcp_core.methods import INITIALIZE, METHODS, SUBSCRIPTIONS_LISTEN
+from mcp_core.methods import INITIALIZE, METHODS, PROMPTS_GET, SUBSCRIPTIONS_LISTEN, TOOLS_CALL
 from mcp_core.revisions import Era
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.host_loop import host_of_trio
@@ -38,6 +38,7 @@ from mcp_server.errors import NotRunning
 from mcp_server.stores.sessions import StoreError
 from mcp_server.transports.http.allocator import return_free_memory
 from mcp_server.transports.http.modern import ModernRequest
+from mcp_server.transports.http.observed_request import ObservedRequest, note_principal, observed
 from mcp_server.transports.http.readiness import Readiness
 from mcp_server.transports.http.request import (
     AsgiResponse,
@@ -59,11 +60,12 @@ if TYPE_CHECKING:
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.messages import HttpRequest
-    from mcp_core.jsonrpc.messages import Message, Notification
+    from mcp_core.jsonrpc.messages import Message
     from mcp_core.limits import Limits
     from mcp_core.revisions import Revision
     from mcp_server.asgi import Receive, Scope, Send
     from mcp_server.connection.authenticator import Authenticator
+    from mcp_server.observation import RequestObserver, RequestRecord
     from mcp_server.service import ServerService
     from mcp_server.stores.sessions import SessionStore
     from mcp_server.transports.http.sse_2024 import SsePair
@@ -79,6 +81,9 @@ _TOTAL: Final = "Limits.total_bytes"
 
 _RETRY_AFTER: Final = "1"
 """Time after which a client is to repeat a request that needed the session store, in seconds."""
+
+_NAMED: Final = {TOOLS_CALL.name: "tool", PROMPTS_GET.name: "prompt"}
+"""The kind of the functions that a method calls by their names."""
 
 _TURNS: Final = 3
 """Iterations of the event loop until a cancelled request has ended: its handler, its stream, its connection."""
@@ -124,6 +129,7 @@ class HttpEndpoint:
         readyz: A path that returns 200 while requests are accepted and the stores respond, and 503 otherwise; `None`: no
             such path.
         pair: The two endpoints of HTTP+SSE (2024-11-05); `None`: not served.
+        observers: Are informed of each request, except for those of health checks.
     """
 
     def __init__(
@@ -140,6 +146,7 @@ class HttpEndpoint:
         healthz: str | None = None,
         readyz: str | None = None,
         pair: SsePair | None = None,
+        observers: Iterable[RequestObserver] = (),
     ) -> None:
         self.policy: Final = policy
         """The settings of the endpoint."""
@@ -171,6 +178,7 @@ class HttpEndpoint:
         self._modern_requests: Final[set[ModernRequest | Subscription]] = set()
         self._queues: Final = PrincipalQueues(limits)
         self._notifier: Final = SubscriptionNotifier()
+        self._observers: Final = tuple(observers)
         self._store: Final = store
         self._readiness: Final = Readiness(self._check_stores)
         self._running = 0
@@ -185,6 +193,7 @@ class HttpEndpoint:
         self._routes: Final[dict[str, _Route]] = {normal(path): self._serve}
         for place, document in () if authenticator is None else authenticator.documents.items():
             self._routes[normal(place)] = partial(self._serve_document, document)
+        self._unobserved: Final[tuple[_Route, ...]] = (self._answer_health, self._answer_readiness)
         if healthz is not None:
             self._routes[normal(healthz)] = self._answer_health
         if readyz is not None:
@@ -295,6 +304,12 @@ class HttpEndpoint:
         if scope["type"] != "http":
             raise ValueError(f"an MCP endpoint serves ASGI scopes of type http and lifespan, not {scope['type']}")
         route = self._routes.get(str(scope["path"])) or self._route(scope)
+        if self._observers and route not in self._unobserved:
+            await ObservedRequest(scope, send, self._observers).run(partial(self._run, route), receive)
+        else:
+            await self._run(route, scope, receive, send)
+
+    async def _run(self, route: _Route, scope: Scope, receive: Receive, send: Send) -> None:
         self._running += 1
         try:
             subscription = await route(scope, receive, send)
@@ -348,6 +363,7 @@ class HttpEndpoint:
         elif rejection is None:
             charge = MemoryCharge(self.budget, memory_owner(identity.key, exchange.session_id, scope), kept=False)
             response.charge = charge
+            note_principal(scope, identity)
             context = HttpContext(exchange, http.without_credentials(), response, receive, scope, charge, identity)
             try:
                 # `admit` rejects all other methods.
@@ -482,11 +498,28 @@ class HttpEndpoint:
         for note in post.notes:
             _log.debug("tolerated deviation: %s", note)
         message = post.message
+        self._describe(message, template, observed(context.scope))
         if post.era is Era.LEGACY:
             if isinstance(message, Request) and message.method == INITIALIZE.name:
                 return await self._sessions.open(message, context)
             return await self._sessions.post(post, context)
         return await self._answer_modern(message, post.size, template, context)
+
+    def _describe(self, message: Message | Batch, template: _Template, record: RequestRecord | None) -> None:
+        """Record the method of a message, and the name that it uses, if the request is observed."""
+        if record is None:
+            return
+        if not isinstance(message, Request | Notification):
+            record.method, record.is_registered = "response" if isinstance(message, Response) else "batch", True
+            return
+        method = record.method = message.method
+        record.is_registered = self._service.has_method(method)
+        parameter = template.names.get(method)
+        name = None if parameter is None or message.params is None else message.params.get(parameter)
+        if isinstance(name, str):
+            record.name = name
+            kind = _NAMED.get(method)
+            record.is_registered = record.is_registered and (kind is None or self._service.has(kind, name))
 
     async def _answer_modern(
         self, message: Message | Batch, size: int, template: _Template, context: HttpContext
