@@ -158,6 +158,11 @@ def _print_results(table: str, results: Sequence[tuple[_Attempt, FaultResult]]) 
     for attempt, result in results:
         names[attempt.fault] = names.get(attempt.fault, True) and result.killed
     print(f"{table}: {sum(names.values())} / {len(names)}")
+    detected = [result for _, result in results if result.failures]
+    if detected:
+        further = [sum(each.failures - 1 for each in detected), sum(each.findings - 1 for each in detected)]
+        before, after = (number / len(detected) for number in further)
+        print(f"  further failures per fault: {before:.2f}, of which {after:.2f} are findings")
     for area, faults in sorted(by_area.items()):
         print(f"  {area:20}{sum(faults.values()):>4} / {len(faults)}")
     return sum(not killed for killed in names.values())

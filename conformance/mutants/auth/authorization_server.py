@@ -11,6 +11,7 @@ from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.oauth_testbed.user_login import Login, RedirectMissing
 from mcp_conformance.runners.authorization_server import run_authorization_server
+from mcp_conformance.scoring.attribution import attributed
 from mcp_conformance.wire.http_client import Endpoint
 from mcp_conformance.wire.http_server import open_http_server
 from mcp_conformance.wire.transcript import Transcript
@@ -21,7 +22,7 @@ from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
 
-    from mcp_conformance.model.verdict import Outcome
+    from mcp_conformance.model.verdict import Run
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -202,8 +203,8 @@ async def open_raw_issuer(fault: str | None) -> AsyncIterator[str]:
         yield raw.url
 
 
-async def try_issuer(fault: str | None, revision: str, chosen: Collection[str] | None = None) -> dict[str, Outcome]:
-    """Test the raw authorization server with a fault or without, and return the outcome of each check.
+async def try_issuer(fault: str | None, revision: str, chosen: Collection[str] | None = None) -> Run:
+    """Test the raw authorization server with a fault or without.
 
     Args:
         fault: The fault, or `None`.
@@ -211,7 +212,7 @@ async def try_issuer(fault: str | None, revision: str, chosen: Collection[str] |
         chosen: The checks, or `None` for all.
     """
     async with open_raw_issuer(fault) as issuer:
-        run = await run_authorization_server(
+        return await run_authorization_server(
             issuer,
             Settings(timeout=TIMEOUT),
             revisions=[REVISIONS[revision]],
@@ -219,7 +220,7 @@ async def try_issuer(fault: str | None, revision: str, chosen: Collection[str] |
             show=lambda _: None,
             login=Login(_browse, timeout=TIMEOUT),
         )
-    return {verdict.check: verdict.outcome for verdict in run.verdicts}
+    raise AssertionError("the block returns")
 
 
 async def try_issuer_fault(fault: IssuerFault, *, own: bool = False) -> FaultResult:
@@ -229,6 +230,12 @@ async def try_issuer_fault(fault: IssuerFault, *, own: bool = False) -> FaultRes
         fault: The fault.
         own: Run only the checks that must detect the fault, which is faster.
     """
-    outcomes = await try_issuer(fault.name, fault.revision, fault.caught_by if own else None)
-    failed = failed_checks(outcomes.items())
-    return FaultResult.of(fault.name, fault.revision, "http", expected=fault.caught_by, failed=failed)
+    run = await try_issuer(fault.name, fault.revision, fault.caught_by if own else None)
+    return FaultResult.of(
+        fault.name,
+        fault.revision,
+        "http",
+        expected=fault.caught_by,
+        failed=failed_checks(run),
+        findings=failed_checks(attributed(run)),
+    )

@@ -8,6 +8,7 @@ from typing import Final
 from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
+from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
 from mutants.client_faults.table import ClientFault
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
@@ -217,5 +218,11 @@ async def try_login_fault(fault: ClientFault, *, own: bool = False) -> FaultResu
         revisions=[REVISIONS[fault.revision]],
         chosen=chosen,
     )
-    failed = failed_checks((each.check, each.outcome) for each in run.verdicts)
-    return FaultResult.of(fault.name, fault.revision, fault.transport, expected=fault.caught_by, failed=failed)
+    return FaultResult.of(
+        fault.name,
+        fault.revision,
+        fault.transport,
+        expected=fault.caught_by,
+        failed=failed_checks(run),
+        findings=failed_checks(attributed(run)),
+    )

@@ -10,13 +10,14 @@ from mcp_conformance.drivers.server.protected_target import started_protected
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.server import run_server
+from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from mcp_conformance.model.verdict import Outcome
+    from mcp_conformance.model.verdict import Run
 
 __all__ = ["PROTECTED_FAULTS", "ProtectedFault", "try_protected", "try_protected_fault"]
 
@@ -113,8 +114,8 @@ PROTECTED_FAULTS: Final = (
 """All faults of the raw protected server."""
 
 
-async def try_protected(fault: str | None, revision: str, chosen: Collection[str] | None = None) -> dict[str, Outcome]:
-    """Test the raw protected server with a fault or without, and return the outcome of each check.
+async def try_protected(fault: str | None, revision: str, chosen: Collection[str] | None = None) -> Run:
+    """Test the raw protected server with a fault or without.
 
     Args:
         fault: The fault, or `None`.
@@ -124,10 +125,10 @@ async def try_protected(fault: str | None, revision: str, chosen: Collection[str
     words = _SERVER if fault is None else f"{_SERVER} --fault {fault}"
     all_ = {each.id for each in SERVER_CHECKS if each.area in _AREAS or each.id in _SESSIONS}
     async with started_protected(words, _AT, Settings(timeout=TIMEOUT)) as (target, settings):
-        run = await run_server(
+        return await run_server(
             target, settings, Manifest(), revisions=[REVISIONS[revision]], chosen=all_ if chosen is None else chosen
         )
-    return {verdict.check: verdict.outcome for verdict in run.verdicts}
+    raise AssertionError("the block returns")
 
 
 async def try_protected_fault(fault: ProtectedFault, *, own: bool = False) -> FaultResult:
@@ -137,6 +138,12 @@ async def try_protected_fault(fault: ProtectedFault, *, own: bool = False) -> Fa
         fault: The fault.
         own: Run only the checks that must detect the fault, which is faster.
     """
-    outcomes = await try_protected(fault.name, fault.revision, fault.caught_by if own else None)
-    failed = failed_checks(outcomes.items())
-    return FaultResult.of(fault.name, fault.revision, "http", expected=fault.caught_by, failed=failed)
+    run = await try_protected(fault.name, fault.revision, fault.caught_by if own else None)
+    return FaultResult.of(
+        fault.name,
+        fault.revision,
+        "http",
+        expected=fault.caught_by,
+        failed=failed_checks(run),
+        findings=failed_checks(attributed(run)),
+    )

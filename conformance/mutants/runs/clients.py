@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
+from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
@@ -59,13 +60,17 @@ async def try_client_fault(fault: ClientFault, *, own: bool = False) -> FaultRes
     own = own and bool(fault.caught_by)
     chosen = fault.caught_by if own else None
     expected = {_REFUSED} if fault.refused else set(fault.caught_by)
-    failed: set[str] = set()
+    failed = findings = frozenset[str]()
     # Passive checks read messages; a few scenarios contain most of them.
     for looked_at in (_PASSIVE_SCENARIOS, None) if own else (None,):
         run = await try_client(f"--fault {fault.name}", fault.transport, [fault.revision], chosen, looked_at)
-        failed = set(failed_checks((each.check, each.outcome) for each in run.verdicts))
-        refusals = [leg.refusal for leg in run.legs if leg.refusal is not None]
-        failed |= {_REFUSED if fault.refused else f"{_REFUSED}: {each}" for each in refusals}
+        refusals = {
+            _REFUSED if fault.refused else f"{_REFUSED}: {leg.refusal}" for leg in run.legs if leg.refusal is not None
+        }
+        failed = failed_checks(run) | refusals
+        findings = failed_checks(attributed(run)) | refusals
         if expected <= failed:
             break
-    return FaultResult.of(fault.name, fault.revision, fault.transport, expected=expected, failed=failed)
+    return FaultResult.of(
+        fault.name, fault.revision, fault.transport, expected=expected, failed=failed, findings=findings
+    )

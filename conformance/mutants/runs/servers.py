@@ -11,6 +11,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.server import run_server
+from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 from mutants.server_faults.table import FAULTS
@@ -51,19 +52,20 @@ async def try_fault(name: str, transport: str, *, own: bool = False) -> FaultRes
     own = own and bool(expected)
     judges = expected if own else frozenset(each.id for each in SERVER_CHECKS)
     looks = any(SERVER_CHECKS[id].scope is CheckScope.EVIDENCE for id in judges)
-    failed = await _failed(row, arguments, transport, revision, judges | _sending(judges, all_=not own))
+    failed, findings = await _failed(row, arguments, transport, revision, judges | _sending(judges, all_=not own))
     if own and looks and expected - failed:
         # The tour of the suite does not contain the messages that these checks read.
-        failed = await _failed(row, arguments, transport, revision, judges | _sending(judges, all_=True))
+        failed, findings = await _failed(row, arguments, transport, revision, judges | _sending(judges, all_=True))
+    judged = judges | {each for each in failed if " " in each}
     return FaultResult.of(
-        name, revision, transport, expected=expected, failed=failed & judges | {each for each in failed if " " in each}
+        name, revision, transport, expected=expected, failed=failed & judged, findings=findings & judged
     )
 
 
 async def _failed(
     row: Row | None, arguments: list[str], transport: str, revision: str, ids: frozenset[str]
-) -> frozenset[str]:
-    """Return the failed checks, and a sentence for each unsupported leg."""
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the failed checks, with a sentence for each unsupported leg, and those that reports show as failed."""
     chosen = list(REVISIONS.values()) if row is None else [REVISIONS[revision]]
     if transport == "stdio":
         run = await run_server(CommandTarget(arguments, _SETTINGS), _SETTINGS, Manifest(), revisions=chosen, chosen=ids)
@@ -74,7 +76,7 @@ async def _failed(
             run = await run_server(target, _SETTINGS, Manifest(), revisions=chosen, chosen=ids)
     legs = [leg for leg in run.legs if leg.transport == transport]
     refusals = {f"unsupported leg: {leg.refusal}" for leg in legs if leg.refusal is not None}
-    return failed_checks((each.check, each.outcome) for leg in legs for each in run.of(leg)) | refusals
+    return failed_checks(run, transport) | refusals, failed_checks(attributed(run), transport) | refusals
 
 
 def _sending(judges: frozenset[str], *, all_: bool) -> frozenset[str]:

@@ -9,7 +9,9 @@ import attrs
 from mcp_conformance.model.verdict import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
+
+    from mcp_conformance.model.verdict import Run
 
 __all__ = ["TIMEOUT", "FaultResult", "failed_checks"]
 
@@ -17,12 +19,17 @@ TIMEOUT: Final = 10.0
 """The timeout of a response in seconds: long, so that the load of concurrent runs fails no check."""
 
 
-def failed_checks(outcomes: Iterable[tuple[str, Outcome]]) -> frozenset[str]:
-    """Return the checks that failed, and a sentence for each one that is broken, which detects nothing."""
+def failed_checks(run: Run, transport: str | None = None) -> frozenset[str]:
+    """Return the checks that failed, and a sentence for each one that is broken, which detects nothing.
+
+    Args:
+        run: The run.
+        transport: The only transport that counts; `None`: all.
+    """
     return frozenset(
-        check if outcome is Outcome.FAILED else f"{check} is broken"
-        for check, outcome in outcomes
-        if outcome in (Outcome.FAILED, Outcome.BROKEN)
+        each.check if each.outcome is Outcome.FAILED else f"{each.check} is broken"
+        for each in run.verdicts
+        if each.outcome in (Outcome.FAILED, Outcome.BROKEN) and transport in (None, each.transport)
     )
 
 
@@ -39,19 +46,32 @@ class FaultResult:
     missed: tuple[str, ...]
     """The checks that must detect the fault and did not fail."""
     collateral: tuple[str, ...]
-    """Other checks that failed."""
+    """Other findings."""
+    failures: int
+    """The number of checks that failed."""
+    findings: int
+    """The number of those whose failure does not follow from another one, as reports show it."""
 
     @classmethod
     def of(
-        cls, fault: str, revision: str, transport: str, *, expected: Collection[str], failed: Collection[str]
+        cls,
+        fault: str,
+        revision: str,
+        transport: str,
+        *,
+        expected: Collection[str],
+        failed: Collection[str],
+        findings: Collection[str],
     ) -> FaultResult:
-        """Build the result from the checks that must detect the fault and those that failed."""
+        """Build the result from the checks that must detect the fault, those that failed, and the findings."""
         return cls(
             fault=fault,
             transport=transport,
             revision=revision,
             missed=tuple(sorted(set(expected) - set(failed))),
-            collateral=tuple(sorted(set(failed) - set(expected))),
+            collateral=tuple(sorted(set(findings) - set(expected))),
+            failures=len(failed),
+            findings=len(set(findings) & set(failed)),
         )
 
     @property

@@ -224,6 +224,16 @@ _shaping("notification-204", "http.notification-accepted", lambda _, s, h: (204 
 _shaping(
     "text-plain", "http.response-type", lambda _, s, h: (s, {**h, "Content-Type": "text/plain"} if _is_json(h) else h)
 )
+for _revisions, _era in ((LEGACY[3:], "legacy"), (MODERN, "modern")):
+    _shaping(
+        f"{_era}-streams-as-text",
+        "http.content-type",
+        lambda m, s, h: (
+            s,
+            {**h, "Content-Type": "text/plain"} if m == "POST" and "stream" in h.get("Content-Type", "") else h,
+        ),
+        revisions=_revisions,
+    )
 _shaping("session-minted", "http.no-session", lambda _, s, h: (s, {"Mcp-Session-Id": "minted", **h}))
 _shaping(
     "buffering",

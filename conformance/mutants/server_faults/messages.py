@@ -43,6 +43,76 @@ _identified("id-stripped", lambda id: id.strip() if isinstance(id, str) else id)
 _identified("id-of-digits-as-number", lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id)
 
 
+# --- framing, on which every check depends ---------------------------------------------------------------------------
+
+
+def _answering(
+    name: str,
+    check: str,
+    change: Callable[[JsonObject], JsonObject],
+    *methods: str,
+    revisions: tuple[str, ...] | None = None,
+    transports: tuple[str, ...] = ("stdio", "http"),
+) -> None:
+    """Add a server that changes the responses of some methods."""
+
+    class _Answers(Fault):
+        def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+            return change(response) if _is(inbound, *methods) else response
+
+    fault(name, check, revisions=revisions, transports=transports)(_Answers)
+
+
+def _without(name: str) -> Callable[[JsonObject], JsonObject]:
+    return lambda response: {key: value for key, value in response.items() if key != name}
+
+
+for _revisions, _era in ((LEGACY, "legacy"), (MODERN, "modern")):
+    _answering(
+        f"no-jsonrpc-in-{_era}-calls", "jsonrpc.version-member", _without("jsonrpc"), "tools/call", revisions=_revisions
+    )
+    _answering(
+        f"both-in-{_era}-prompts",
+        "jsonrpc.response-shape",
+        lambda response: {**response, "result": {}, "error": {"code": 0, "message": ""}},
+        "prompts/get",
+        revisions=_revisions,
+    )
+    _answering(
+        f"no-id-in-{_era}-errors",
+        "schema.error-id" if _era == "legacy" else "jsonrpc.response-ids",
+        lambda response: _without("id")(response) if "error" in response else response,
+        "tools/call",
+        "prompts/get",
+        "resources/read",
+        "completion/complete",
+        revisions=_revisions,
+        # Over stdio the suite would wait for each response up to the timeout.
+        transports=("http",),
+    )
+    _answering(
+        f"text-in-{_era}-errors",
+        "jsonrpc.error-shape",
+        lambda response: {**response, "error": "no"} if "error" in response else response,
+        "tools/call",
+        "prompts/get",
+        "resources/read",
+        "completion/complete",
+        revisions=_revisions,
+    )
+
+
+def _without_type(response: JsonObject) -> JsonObject:
+    result = response.get("result")
+    return {**response, "result": _without("resultType")(result)} if isinstance(result, dict) else response
+
+
+_answering("no-type-of-calls", "jsonrpc.result-type", _without_type, "tools/call", revisions=MODERN)
+
+
+# --- invalid requests ------------------------------------------------------------------------------------------------
+
+
 def _reading(name: str, check: str, read: Callable[[JsonObject], JsonObject]) -> None:
     """Add a server that takes an invalid request for a valid one."""
 

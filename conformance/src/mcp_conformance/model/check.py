@@ -19,7 +19,7 @@ from mcp_conformance.catalogue.requirements import Level, Party, catalogue
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from mcp_conformance.catalogue.requirements import Requirement
 
@@ -93,6 +93,8 @@ class CheckInfo:
     """What the implementation has to offer: `capability:tools`, `fixture:test_simple_text`, `auth`."""
     scope: CheckScope
     """What the check disturbs."""
+    depends_on: tuple[str, ...] = ()
+    """Ids of the checks without whose rules this one cannot judge: if one fails too, this one is not testable."""
 
     @property
     def area(self) -> str:
@@ -123,10 +125,12 @@ class Registry(Generic[P]):
 
     Args:
         role: The side that the checks test.
+        dependencies: By id of a check, those of the checks on which it depends; `None`: no check depends on another.
     """
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, dependencies: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self.role: Final = role
+        self._dependencies: Final = dependencies or {}
         self._checks: Final[dict[str, Check[P]]] = {}
 
     def __iter__(self) -> Iterator[Check[P]]:
@@ -193,6 +197,7 @@ class Registry(Generic[P]):
             transports=over if transports is None else frozenset(transports),
             needs=tuple(needs),
             scope=subject,
+            depends_on=self._dependencies.get(id, ()),
             run=run,
         )
 

@@ -76,6 +76,8 @@ class Verdict:
     """Messages that the check exchanged, one per line, with secrets masked. Empty when the check passed."""
     log: str = ""
     """Last lines that the implementation wrote to standard error."""
+    broken_basics: tuple[str, ...] = ()
+    """Ids of the basic checks whose rules the messages of the check break, when the check failed."""
 
 
 @attrs.frozen(kw_only=True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.checks.registry.dependencies import SERVER_BASICS
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -90,9 +92,29 @@ async def server_judged(
     async def recorded() -> None:
         await run(check, attrs.evolve(subject, opened=parts))
 
-    return await judged(
+    verdict = await judged(
         check.id,
         subject,
         recorded,
         lambda: ([str(entry) for part in parts for entry in part.entries], subject.target.log),
     )
+    if verdict.outcome is not Outcome.FAILED:
+        return verdict
+    return attrs.evolve(verdict, broken_basics=await _broken_basics(check, subject, parts))
+
+
+async def _broken_basics(
+    check: Check[ServerUnderTest], subject: ServerUnderTest, parts: Sequence[Part]
+) -> tuple[str, ...]:
+    """Return the basic checks that fail with the messages of a check alone."""
+    own = attrs.evolve(subject, evidence=[part.alone for part in parts], opened=[])
+    found: list[str] = []
+    for basic in (SERVER_CHECKS[id] for id in SERVER_BASICS):
+        if basic.id != check.id and subject.revision.name in basic.revisions and subject.transport in basic.transports:
+            try:
+                await basic.run(own)
+            except Deviation:
+                found.append(basic.id)
+            except (NotApplicable, NotTestable):
+                continue
+    return tuple(found)

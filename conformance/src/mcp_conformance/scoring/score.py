@@ -15,6 +15,7 @@ import attrs
 from mcp_conformance.catalogue.requirements import Level
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Outcome
+from mcp_conformance.scoring.attribution import attributed
 from mcp_conformance.scoring.baseline import Baseline, judge
 from mcp_conformance.suite.checks import find
 
@@ -169,7 +170,8 @@ class ScoredRun:
 
 
 def score(run: Run, rules: Rules) -> ScoredRun:
-    """Score a run."""
+    """Score a run. Failures that follow from others are not testable."""
+    run = attributed(run, lambda verdict: rules.counts(verdict, run.role))
     counted = tuple(
         verdict
         for verdict in run.verdicts

@@ -144,6 +144,13 @@ class Part:
         """The entries since then."""
         return self.transcript.entries[self.since :]
 
+    @property
+    def alone(self) -> Transcript:
+        """A transcript of these entries alone."""
+        found = Transcript()
+        found.entries.extend(self.entries)
+        return found
+
 
 def strict_json(raw: bytes) -> JsonValue:
     """Parse strict JSON: RFC 8259, in UTF-8, without NaN.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.registry.dependencies import CLIENT_DEPENDENCIES
 from mcp_conformance.model.check import CheckScope, Registry, Role
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLIENT_CHECKS", "check"]
 
-CLIENT_CHECKS: Final[Registry[ClientUnderTest]] = Registry(Role.CLIENT)
+CLIENT_CHECKS: Final[Registry[ClientUnderTest]] = Registry(Role.CLIENT, CLIENT_DEPENDENCIES)
 """All checks of clients, in the order of their registration."""
 
 check: Final = partial(CLIENT_CHECKS.check, subject=CheckScope.EVIDENCE)

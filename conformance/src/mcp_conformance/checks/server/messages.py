@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
+from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation
@@ -86,6 +87,31 @@ async def error_shape(server: ServerUnderTest) -> None:
                 raise Deviation("an error object with a message", brief(message))
             if not isinstance(code, int) or isinstance(code, bool):
                 raise Deviation("an error whose code is an integer", brief(message))
+
+
+@check(
+    "jsonrpc.response-ids",
+    proves=(
+        "jsonrpc.result-id-echo",
+        "jsonrpc.result-response-id",
+        "jsonrpc.error-id-echo",
+        "jsonrpc.error-response-id",
+    ),
+    subject=CheckScope.EVIDENCE,
+)
+async def response_ids(server: ServerUnderTest) -> None:
+    """Every response to a valid message has the id of a request of the same connection."""
+    for transcript in server.evidence:
+        used: set[str] = set()
+        # The response to an invalid message may lack the id, and over stdio it may be late.
+        invalid = False
+        for entry in transcript:
+            invalid = invalid or bool(entry.sent and entry.deviant)
+            for each in objects(entry):
+                if entry.sent and "method" in each:
+                    used.add(key_of(each.get("id")))
+                elif not entry.sent and "method" not in each and key_of(each.get("id")) not in used and not invalid:
+                    raise Deviation("the id of a request", brief(each))
 
 
 @check("jsonrpc.utf8", proves=("jsonrpc.utf8",), subject=CheckScope.EVIDENCE)

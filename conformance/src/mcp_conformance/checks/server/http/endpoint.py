@@ -18,9 +18,12 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
     without,
 )
+from mcp_conformance.checks.probes.message_pairs import objects
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.wire.transcript import Kind
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -74,6 +77,27 @@ async def response_type(server: ServerUnderTest) -> None:
         answer = await peer.look(headers=peer.headers(request), body=encoded(request))
         if answer.media_type not in _TYPES:
             raise Deviation(f"{' or '.join(_TYPES)} for {request['method']}", shown(answer))
+
+
+@check(
+    "http.content-type",
+    proves=("http.request-response-type", "http.request-response-content-type"),
+    subject=CheckScope.EVIDENCE,
+)
+async def content_type(server: ServerUnderTest) -> None:
+    """Every response with status 200 to a request has the type application/json or text/event-stream."""
+    for transcript in server.evidence:
+        requested: dict[int | None, str] = {}
+        for entry in transcript:
+            for each in objects(entry) if entry.sent and not entry.deviant else ():
+                if "method" in each and "id" in each:
+                    requested[entry.exchange] = str(each["method"])
+            if entry.kind is Kind.HEAD and not entry.sent and entry.exchange in requested:
+                status, *lines = entry.text.splitlines()
+                types = [line.partition(":")[2] for line in lines if line.lower().startswith("content-type:")]
+                media = types[0].partition(";")[0].strip().lower() if types else "no content type"
+                if status == "HTTP 200" and media not in _TYPES:
+                    raise Deviation(f"{' or '.join(_TYPES)} for {requested[entry.exchange]}", media)
 
 
 # --- notifications ---------------------------------------------------------------------------------------------------
