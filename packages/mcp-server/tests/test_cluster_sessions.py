@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 from asgi_host import Client, Reply, as_object
-from cluster_world import ClusterServer, World, world
+from cluster_deployment import ClusterServer, Deployment, deployed
 from controlled_server import text_of
 
 from mcp_core.http.endpoint_policy import EndpointPolicy
@@ -36,7 +36,7 @@ async def identify(request: HttpRequest) -> str | None:
 
 
 @asynccontextmanager
-async def opened(there: World, revision: Revision = R2025_11_25) -> AsyncIterator[Client]:
+async def opened(there: Deployment, revision: Revision = R2025_11_25) -> AsyncIterator[Client]:
     """Open a session at worker 0. The next requests go to the following workers."""
     async with trio.open_nursery() as nursery:
         client = Client(there, nursery, revision)
@@ -67,8 +67,8 @@ def error_of(message: JsonObject) -> str:
 
 
 @each_revision
-async def test_each_worker_answers_requests_of_a_session(revision: Revision) -> None:
-    async with world() as there, opened(there, revision) as client:
+async def test_requests_of_session_answered_at_each_worker(revision: Revision) -> None:
+    async with deployed() as there, opened(there, revision) as client:
         for number in range(9):
             assert text_of(await client.post(client.call("echo", text=str(number))).answer()) == str(number)
         assert set(there.served[2:]) == {0, 1, 2}
@@ -85,7 +85,7 @@ async def test_client_request_is_answered_at_another_worker(revision: Revision, 
         "sample": ({"role": "assistant", "content": {"type": "text", "text": "x"}, "model": "large"}, "large"),
         "look": ({"roots": []}, "0"),
     }
-    async with world() as there, opened(there, revision) as client:
+    async with deployed() as there, opened(there, revision) as client:
         for _ in range(4):
             # Two calls wait at different workers, and their responses arrive at others.
             arguments: JsonObject = {} if kind == "look" else {"name": "a"}
@@ -99,8 +99,8 @@ async def test_client_request_is_answered_at_another_worker(revision: Revision, 
         assert len(set(there.served)) == 3
 
 
-async def test_error_response_reaches_the_worker_that_asked() -> None:
-    async with world() as there, opened(there) as client:
+async def test_error_response_received_by_worker_of_client_request() -> None:
+    async with deployed() as there, opened(there) as client:
         reply = client.post(client.call("sample", name="a"))
         request = await reply.message()
         error: JsonObject = {"code": -1, "message": "not now"}
@@ -109,7 +109,7 @@ async def test_error_response_reaches_the_worker_that_asked() -> None:
 
 
 async def test_repeated_and_foreign_responses_have_no_effect() -> None:
-    async with world() as there, opened(there) as client, opened(there) as other:
+    async with deployed() as there, opened(there) as client, opened(there) as other:
         reply = client.post(client.call("elicit", name="a"))
         request = await reply.message()
         # Another session of the same principal cannot answer.
@@ -123,7 +123,7 @@ async def test_repeated_and_foreign_responses_have_no_effect() -> None:
 
 @each_revision
 async def test_cancellation_reaches_the_worker_that_runs_the_request(revision: Revision) -> None:
-    async with world() as there, opened(there, revision) as client:
+    async with deployed() as there, opened(there, revision) as client:
         reply = client.post(client.call("hold", id=77, name="a"))
         await there.settle()
         at = there.running("a")
@@ -136,8 +136,8 @@ async def test_cancellation_reaches_the_worker_that_runs_the_request(revision: R
         assert await rest_of(reply) == []
 
 
-async def test_progress_of_client_request_reaches_the_worker_that_asked() -> None:
-    async with world() as there, opened(there) as client:
+async def test_progress_received_by_worker_of_client_request() -> None:
+    async with deployed() as there, opened(there) as client:
         reply = client.post(client.call("sample", name="a"))
         request = await reply.message()
         await client.notify("notifications/progress", {"progressToken": request["id"], "progress": 1})
@@ -148,7 +148,7 @@ async def test_progress_of_client_request_reaches_the_worker_that_asked() -> Non
 
 @each_revision
 async def test_log_level_applies_to_running_call_at_another_worker(revision: Revision) -> None:
-    async with world() as there, opened(there, revision) as client:
+    async with deployed() as there, opened(there, revision) as client:
         reply = client.post(client.call("log", name="a"))
         await there.settle()
         at = there.running("a")
@@ -178,7 +178,7 @@ def uri_of(message: JsonObject) -> JsonValue:
 
 @each_revision
 async def test_change_at_one_worker_reaches_stream_at_another(revision: Revision) -> None:
-    async with world() as there, opened(there, revision) as client:
+    async with deployed() as there, opened(there, revision) as client:
         there.next = 2
         stream = client.get()
         await there.settle()
@@ -200,7 +200,7 @@ async def test_change_at_one_worker_reaches_stream_at_another(revision: Revision
 
 
 async def test_changes_without_stream_are_sent_once_by_the_next_one() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         for uri in ("memo://a", "memo://b"):
             await client.ask("resources/subscribe", {"uri": uri})
         for at in range(3):
@@ -218,7 +218,7 @@ async def test_changes_without_stream_are_sent_once_by_the_next_one() -> None:
 
 
 async def test_new_standalone_stream_ends_the_one_at_another_worker() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         await client.ask("resources/subscribe", {"uri": "memo://a"})
         streams = []
         for at in (0, 1, 2, 1):
@@ -233,7 +233,7 @@ async def test_new_standalone_stream_ends_the_one_at_another_worker() -> None:
 
 
 async def test_standalone_streams_opened_at_once_leave_one() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         await client.ask("resources/subscribe", {"uri": "memo://a"})
         streams = [client.get() for _ in range(3)]
         await there.settle()
@@ -244,7 +244,7 @@ async def test_standalone_streams_opened_at_once_leave_one() -> None:
 
 
 async def test_standalone_stream_resumes_at_another_worker_without_loss() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         await client.ask("resources/subscribe", {"uri": "memo://a"})
         await client.ask("resources/subscribe", {"uri": "memo://b"})
         there.pinned = 1
@@ -266,7 +266,7 @@ async def test_standalone_stream_resumes_at_another_worker_without_loss() -> Non
 
 @pytest.mark.parametrize("revision", [R2026_07_28], ids=str)
 async def test_change_reaches_subscriptions_at_all_workers(revision: Revision) -> None:
-    async with world() as there, trio.open_nursery() as nursery:
+    async with deployed() as there, trio.open_nursery() as nursery:
         client = Client(there, nursery, revision)
         streams = []
         for _ in range(6):
@@ -290,7 +290,7 @@ async def test_change_reaches_subscriptions_at_all_workers(revision: Revision) -
 
 
 async def test_missed_messages_cause_another_reading() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.pinned = 2
         stream = client.get()
         await there.settle()
@@ -317,7 +317,7 @@ def steps_of(messages: list[JsonObject]) -> list[JsonValue]:
 
 @each_revision
 async def test_running_stream_resumes_at_another_worker(revision: Revision) -> None:
-    async with world() as there, opened(there, revision) as client:
+    async with deployed() as there, opened(there, revision) as client:
         there.next = 0
         reply = client.post(client.call("steps", name="a", count=3, token=1))
         primed = await reply.event()
@@ -344,16 +344,19 @@ async def test_running_stream_resumes_at_another_worker(revision: Revision) -> N
 
 
 async def test_resumption_back_at_the_first_worker_repeats_nothing() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.next = 0
         reply = client.post(client.call("steps", name="a", count=3, token=1))
         await reply.message()
         reply.leave()
         tools = there.workers[0].controlled
-        for at, last in ((1, "1-1"), (0, "1-1"), (1, "1-1"), (0, "1-1")):
+        for at in (1, 0, 1):
             there.pinned = at
-            stream = client.get(last)
+            client.get("1-1")
             await there.settle()
+        there.pinned = 0
+        stream = client.get("1-1")
+        await there.settle()
         tools.let("a1", "a2", "a3")
         messages = await rest_of(stream)
         assert steps_of(messages) == [2, 3]
@@ -361,7 +364,7 @@ async def test_resumption_back_at_the_first_worker_repeats_nothing() -> None:
 
 
 async def test_stream_resumed_elsewhere_ends_its_first_connection() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.next = 0
         reply = client.post(client.call("steps", name="a", token=1))
         await reply.message()
@@ -373,7 +376,7 @@ async def test_stream_resumed_elsewhere_ends_its_first_connection() -> None:
 
 
 async def test_client_request_on_resumed_stream_is_answered_at_a_third_worker() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.next = 0
         reply = client.post(client.call("elicit", name="a"))
         primed = await reply.event()
@@ -388,7 +391,7 @@ async def test_client_request_on_resumed_stream_is_answered_at_a_third_worker() 
 
 
 async def test_cancelled_call_ends_its_resumed_stream() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.next = 0
         reply = client.post(client.call("steps", id=9, name="a", token=1))
         await reply.message()
@@ -403,7 +406,7 @@ async def test_cancelled_call_ends_its_resumed_stream() -> None:
 
 
 async def test_unknown_event_ids_are_rejected_at_each_worker() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.next = 0
         reply = client.post(client.call("steps", name="a", token=1))
         await reply.message()
@@ -418,7 +421,7 @@ async def test_unknown_event_ids_are_rejected_at_each_worker() -> None:
 
 
 async def test_followed_stream_of_lost_worker_gets_one_outcome() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.next = 0
         reply = client.post(client.call("steps", name="a", token=1))
         await reply.message()
@@ -435,7 +438,7 @@ async def test_followed_stream_of_lost_worker_gets_one_outcome() -> None:
 
 
 async def test_stream_of_lost_worker_resumes_with_its_events_and_an_error() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.next = 0
         reply = client.post(client.call("steps", name="a", token=1))
         await reply.message()
@@ -451,7 +454,7 @@ async def test_stream_of_lost_worker_resumes_with_its_events_and_an_error() -> N
 
 
 async def test_response_stored_before_the_loss_is_delivered() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.next = 0
         reply = client.post(client.call("steps", name="a", token=1))
         await reply.message()
@@ -466,7 +469,7 @@ async def test_response_stored_before_the_loss_is_delivered() -> None:
 
 
 async def test_session_survives_the_loss_of_its_first_worker() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         await there.workers[0].kill()
         for _ in range(4):
             assert text_of(await client.post(client.call("echo", text="x")).answer()) == "x"
@@ -478,7 +481,7 @@ async def test_session_survives_the_loss_of_its_first_worker() -> None:
 
 
 async def test_request_to_stream_of_lost_worker_fails_at_once() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.pinned = 1
         client.get()
         await there.settle()
@@ -490,7 +493,7 @@ async def test_request_to_stream_of_lost_worker_fails_at_once() -> None:
 
 
 async def test_client_request_is_sent_on_standalone_stream_of_another_worker() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.pinned = 1
         stream = client.get()
         await there.settle()
@@ -503,7 +506,7 @@ async def test_client_request_is_sent_on_standalone_stream_of_another_worker() -
 
 
 async def test_client_request_returns_if_standalone_stream_has_closed() -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         there.pinned = 1
         stream = client.get()
         await there.settle()
@@ -519,7 +522,7 @@ async def test_client_request_returns_if_standalone_stream_has_closed() -> None:
 
 @each_revision
 async def test_delete_at_one_worker_ends_the_session_at_all(revision: Revision) -> None:
-    async with world() as there, opened(there, revision) as client:
+    async with deployed() as there, opened(there, revision) as client:
         there.next = 0
         call = client.post(client.call("steps", name="a", token=1))
         await call.message()
@@ -543,7 +546,7 @@ async def test_delete_at_one_worker_ends_the_session_at_all(revision: Revision) 
 
 
 async def test_session_of_another_principal_is_unknown_at_each_worker() -> None:
-    async with world(authenticate=identify) as there, trio.open_nursery() as nursery:
+    async with deployed(authenticate=identify) as there, trio.open_nursery() as nursery:
         client = Client(there, nursery, R2025_11_25)
         client.headers["authorization"] = "ann"
         await client.open()
@@ -567,7 +570,7 @@ async def test_session_of_another_principal_is_unknown_at_each_worker() -> None:
 
 async def test_session_that_the_store_lost_is_unknown() -> None:
     shared = MemoryCluster()
-    async with world(shared=shared) as there, opened(there) as client:
+    async with deployed(shared=shared) as there, opened(there) as client:
         assert text_of(await client.post(client.call("echo", text="x")).answer()) == "x"
         assert client.session is not None
         await shared.store.delete(client.session)
@@ -581,7 +584,7 @@ async def test_session_that_the_store_lost_is_unknown() -> None:
 
 
 async def test_session_used_at_one_worker_survives_at_the_others(autojump_clock: trio.testing.MockClock) -> None:
-    async with world(policy=EndpointPolicy(session_idle=100)) as there, opened(there) as client:
+    async with deployed(policy=EndpointPolicy(session_idle=100)) as there, opened(there) as client:
         for at in range(3):
             there.pinned = at
             assert text_of(await client.post(client.call("echo", text="x")).answer()) == "x"
@@ -596,7 +599,7 @@ async def test_session_used_at_one_worker_survives_at_the_others(autojump_clock:
 
 async def test_session_dropped_for_others_is_restored() -> None:
     async with (
-        world(make=lambda: ClusterServer(Limits(sessions=2)), shared=MemoryCluster()) as there,
+        deployed(make=lambda: ClusterServer(Limits(sessions=2)), shared=MemoryCluster()) as there,
         opened(there) as one,
         opened(there) as two,
         opened(there) as three,
@@ -610,7 +613,7 @@ async def test_session_dropped_for_others_is_restored() -> None:
 
 async def test_session_evicted_from_the_store_ends_at_all_workers() -> None:
     limits = Limits(sessions=2)
-    async with world(shared=MemoryCluster(limits=limits)) as there, opened(there) as one:
+    async with deployed(shared=MemoryCluster(limits=limits)) as there, opened(there) as one:
         for at in range(3):
             there.pinned = at
             await client_echo(one)
@@ -632,7 +635,7 @@ async def client_echo(client: Client) -> None:
 
 async def test_unreachable_store_rejects_only_what_needs_it() -> None:
     shared = MemoryCluster()
-    async with world(shared=shared) as there, opened(there) as client:
+    async with deployed(shared=shared) as there, opened(there) as client:
         there.pinned = 1
         await client_echo(client)
         call = client.post(client.call("steps", name="a", token=1))
@@ -642,16 +645,14 @@ async def test_unreachable_store_rejects_only_what_needs_it() -> None:
         await client_echo(client)
         there.workers[1].controlled.let("a1", "a2")
         assert text_of(await call.answer()) == "a"
-        unknown = 2
-        for at, reply_of in (
-            (unknown, lambda: client.post(client.call("echo", text="x"))),
-            (1, client.get),
-            (1, lambda: client.get("1-1")),
-            (1, lambda: client.start("DELETE")),
-            (1, lambda: Client(there, client.nursery, R2025_11_25).post(initialize())),
-        ):
-            there.pinned = at
-            reply = reply_of()
+        # The session is not known at this worker.
+        there.pinned = 2
+        replies = [client.post(client.call("echo", text="x"))]
+        await replies[0].body()
+        there.pinned = 1
+        replies += [client.get(), client.get("1-1"), client.start("DELETE")]
+        replies.append(Client(there, client.nursery, R2025_11_25).post(initialize()))
+        for reply in replies:
             await reply.body()
             assert (reply.status, reply.headers.get("retry-after")) == (503, "1")
         modern = Client(there, client.nursery, R2026_07_28)
@@ -679,7 +680,7 @@ def initialize() -> JsonObject:
 
 
 async def test_plain_call_of_known_session_needs_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world() as there, opened(there) as client:
+    async with deployed() as there, opened(there) as client:
         for at in range(3):
             there.pinned = at
             await client_echo(client)
@@ -697,7 +698,7 @@ async def test_plain_call_of_known_session_needs_no_command(monkeypatch: pytest.
 
 
 async def test_session_of_2024_11_05_over_streamable_http_is_served_by_each_worker() -> None:
-    async with world() as there, opened(there, R2024_11_05) as client:
+    async with deployed() as there, opened(there, R2024_11_05) as client:
         await client.ask("resources/subscribe", {"uri": "memo://a"})
         there.pinned = 2
         stream = client.get()
@@ -717,3 +718,90 @@ async def test_endpoint_with_store_and_cluster_is_rejected() -> None:
 
     with pytest.raises(ValueError, match="`store` and `cluster` are both set"):
         ClusterServer().server.asgi(store=MemoryStore(), cluster=MemoryCluster().worker())
+
+
+# --- HTTP+SSE (2024-11-05) -------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def opened_sse(there: Deployment, **headers: str) -> AsyncIterator[tuple[Client, Reply]]:
+    """Open a stream at worker 0, and return a client that posts to its session."""
+    async with trio.open_nursery() as nursery:
+        client = Client(there, nursery, R2024_11_05)
+        client.headers.update(headers)
+        client.path = "/sse"
+        there.pinned = 0
+        stream = client.get()
+        event = await stream.event()
+        assert event.event == "endpoint"
+        client.path, _, client.query = event.data.decode().partition("?")
+        there.pinned, there.next = None, 1
+        yield client, stream
+        nursery.cancel_scope.cancel()
+
+
+async def posted(client: Client, message: JsonObject) -> int:
+    reply = client.post(message)
+    await reply.body()
+    return reply.status
+
+
+async def test_post_of_http_sse_reaches_stream_at_another_worker() -> None:
+    async with deployed(legacy_sse=True) as there, opened_sse(there) as (client, stream):
+        for _ in range(3):
+            assert await posted(client, initialize()) == 202
+            assert as_object((await stream.message())["result"])["protocolVersion"] == "2025-11-25"
+            assert await posted(client, {"jsonrpc": "2.0", "method": "notifications/initialized"}) == 202
+        for number in range(6):
+            assert await posted(client, client.call("echo", text=str(number))) == 202
+            assert text_of(await stream.message()) == str(number)
+        assert await posted(client, client.call("look")) == 202
+        request = await stream.message()
+        assert "error" in request or request["method"] == "roots/list"
+        assert set(there.served[1:]) == {0, 1, 2}
+
+
+async def test_http_sse_session_ends_with_its_worker() -> None:
+    async with deployed(legacy_sse=True) as there, opened_sse(there) as (client, stream):
+        await there.workers[0].kill()
+        assert await posted(client, client.call("echo", text="x")) == 404
+        assert not stream.complete
+
+
+async def test_http_sse_session_ends_with_its_stream() -> None:
+    async with deployed(legacy_sse=True) as there, opened_sse(there) as (client, stream):
+        assert await posted(client, initialize()) == 202
+        stream.leave()
+        await there.settle()
+        for _ in range(3):
+            assert await posted(client, client.call("echo", text="x")) == 404
+        assert there.shared.changes == {}
+
+
+async def test_http_sse_session_of_another_principal_is_unknown() -> None:
+    async with (
+        deployed(legacy_sse=True, authenticate=identify) as there,
+        opened_sse(there, authorization="ann") as (client, stream),
+    ):
+        client.headers["authorization"] = "eve"
+        for _ in range(3):
+            assert await posted(client, initialize()) == 404
+        # Its id is no id of Streamable HTTP.
+        client.headers["authorization"] = "ann"
+        other = Client(there, client.nursery, R2025_11_25)
+        other.headers["authorization"] = "ann"
+        other.session = client.query.partition("=")[2]
+        assert await posted(other, other.call("echo", text="x")) == 404
+        assert await posted(client, initialize()) == 202
+        assert "result" in await stream.message()
+
+
+async def test_http_sse_with_unreachable_store_is_rejected_at_other_workers() -> None:
+    shared = MemoryCluster()
+    async with deployed(legacy_sse=True, shared=shared) as there, opened_sse(there) as (client, stream):
+        shared.is_reachable = False
+        there.pinned = 1
+        assert await posted(client, initialize()) == 503
+        there.pinned = 0
+        assert await posted(client, initialize()) == 202
+        assert "result" in await stream.message()

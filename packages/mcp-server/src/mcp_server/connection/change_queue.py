@@ -49,7 +49,7 @@ class ChangeQueue:
         self._rest: Iterator[None] | None = None
         self._notified = 0
         self._counting = False
-        # The targets that are to be notified of all that may have changed.
+        # The targets that must be notified of all that may have changed.
         self._missing: dict[NotificationTarget, None] = {}
 
     def refresh(self) -> None:

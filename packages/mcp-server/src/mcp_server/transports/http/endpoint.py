@@ -175,6 +175,9 @@ class HttpEndpoint:
         service.session_receivers.add(self._sessions)
         if service.cluster.is_shared:
             service.life.work(self._sessions.run)
+            if pair is not None:
+                service.session_receivers.add(pair)
+                service.life.work(pair.run)
         self._modern_requests: Final[set[ModernRequest | Subscription]] = set()
         self._queues: Final = PrincipalQueues(limits)
         self._notifier: Final = SubscriptionNotifier()
@@ -380,17 +383,21 @@ class HttpEndpoint:
             except LimitExceeded as excess:
                 rejection = exchange.busy(excess, own=excess.setting == _TOTAL and identity.key is not None)
             except StoreError as error:
-                self._sessions.failures.failed(f"the request is rejected: {http.method} {shown(http.path)}", error)
-                rejection = exchange.reject(
-                    503,
-                    "session store unavailable",
-                    code=ErrorCode.INTERNAL_ERROR,
-                    headers=(("retry-after", _RETRY_AFTER),),
-                )
+                rejection = self._unavailable(http, error, exchange)
         if rejection is not None and not (response.begun or response.lost):
             _log.debug("request rejected: %s %s: %s", shown(http.method), shown(http.path), rejection.reason)
             await response.reject(rejection)
         return None
+
+    def _unavailable(self, http: HttpRequest, error: StoreError, responses: Responses | None = None) -> Rejection:
+        """Return the rejection of a request that needs the session store, which has failed."""
+        self._sessions.failures.failed(f"the request is rejected: {http.method} {shown(http.path)}", error)
+        return (responses or Responses(http, self.policy, self._limits)).reject(
+            503,
+            "session store unavailable",
+            code=ErrorCode.INTERNAL_ERROR,
+            headers=(("retry-after", _RETRY_AFTER),),
+        )
 
     async def _start(self) -> bool:
         """Start the lifespan of the server, if the host runs on asyncio. It then runs as long as the loop.
@@ -567,6 +574,8 @@ class HttpEndpoint:
                     await pair.serve_stream(http, receive, send, identity=identity, root_path=root)
             except LimitExceeded as excess:
                 await AsgiResponse(send).reject(Responses(http, self.policy, self._limits).busy(excess))
+            except StoreError as error:
+                await AsgiResponse(send).reject(self._unavailable(http, error))
 
     async def _serve_post(self, pair: SsePair, scope: Scope, receive: Receive, send: Send) -> None:
         http = request_of(scope)
@@ -574,7 +583,10 @@ class HttpEndpoint:
         if isinstance(identity, Rejection):
             await AsgiResponse(send).reject(identity)
         else:
-            await pair.serve_post(http, receive, send, identity=identity, check=self._checked)
+            try:
+                await pair.serve_post(http, receive, send, identity=identity, check=self._checked)
+            except StoreError as error:
+                await AsgiResponse(send).reject(self._unavailable(http, error))
 
     async def _who(self, http: HttpRequest) -> Identity | Rejection:
         if self._authenticator is None:

@@ -365,6 +365,30 @@ class EventStream:
                 self.response.abort()
             await self._end_alone(retry)
 
+    async def end_before(self, number: int) -> None:
+        """End a standalone stream unless it began after another one.
+
+        Two workers can begin standalone streams of one session at the same time. The one with the greater number stays.
+
+        Args:
+            number: The number of the other stream; 0 if its events are not stored.
+        """
+        if self.response is not None:
+            # A write can wait for a client that has already reconnected.
+            with trio.move_on_after(_WRITE_SECONDS) as scope:
+                await self._settle()
+            if scope.cancelled_caught:
+                self.response.abort()
+                await self._settle()
+        # A stream that has not begun yet gets a greater number.
+        if self.committed and not self.number > number > 0:
+            await self.end()
+
+    async def _settle(self) -> None:
+        """Wait until no task writes."""
+        async with self._joined().alone():
+            pass
+
     async def _end_alone(self, retry: float | None) -> None:
         async with self._joined().alone():
             if not self.over:

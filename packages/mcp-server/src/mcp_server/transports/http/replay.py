@@ -110,7 +110,7 @@ class Log(Generic[S]):
         await self.append(stream.stream, stream.last, answers)
 
     def inform(self, follower: str, stream: int, *, is_over: bool) -> None:
-        """Inform the worker that serves a stream of this worker that there are new events, or that there are no more."""
+        """Inform the worker that serves a stream of this worker of new events, or of its end."""
         self._cluster.send(follower, StreamAppended(self._session, stream, is_over=is_over))
 
     async def begin(self, pending: Collection[RequestId]) -> int:

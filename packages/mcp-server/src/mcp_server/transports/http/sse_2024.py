@@ -4,6 +4,9 @@ A GET of the first endpoint opens a stream, on which the server sends all its me
 session and its handlers end with it, because their responses could not be delivered. The first event of the stream
 names the second endpoint. This endpoint accepts a POST of a message with 202 and forwards it to the session in its URI.
 
+If there are several workers, a POST may arrive at another one than the stream. The store then states which worker serves
+the stream, and the message is sent there. The handlers have the identity of the GET request, whose principal is the same.
+
 A client can negotiate any legacy revision. Modern requests need no session. They are rejected by the engine, which
 supports none of their revisions.
 
@@ -14,27 +17,29 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import trio
 
-from mcp_core.codec import encode
-from mcp_core.errors import LimitExceeded
+from mcp_core.codec import Batch, encode
+from mcp_core.errors import LimitExceeded, MalformedMessage
 from mcp_core.excerpts import shown
 from mcp_core.framing.sse import encode_comment
 from mcp_core.http.server import Rejection, Responses
 from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_post, session_of
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.trio.writer import CoalescingWriter
+from mcp_server.cluster.messages import ClientMessageReceived, message_of, wire_of
 from mcp_server.connection.authenticator import ANONYMOUS, Identity
 from mcp_server.connection.stream_channel import CallMemory, StreamChannel
+from mcp_server.stores.sessions import SessionRecord, StoreError
 from mcp_server.transports.http.request import AsgiResponse, memory_owner, receive_body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from mcp_core.codec import Batch
     from mcp_core.engine.server import ServerConnection
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.messages import HttpRequest
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server.asgi import Receive, Send
+    from mcp_server.cluster.messages import ClusterMessage
     from mcp_server.service import ServerService
 
 __all__ = ["POST_PATH", "STREAM_PATH", "SsePair"]
@@ -63,6 +69,12 @@ _SESSION_BYTES: Final = 64 * 1024
 _UNREAD: Final = 64 * 1024
 """Largest unread output without a charge of its own, in bytes. A client that reads stays below this size."""
 
+_RENEWED_TIMES: Final = 8
+"""Number of times that the record of an open stream is renewed within `EndpointPolicy.session_idle`."""
+
+_LAST_COMMAND: Final = 1.0
+"""Time to delete the record of a stream that has ended, in seconds."""
+
 _LAST_WRITE: Final = 1.0
 """Time for a client to read pending output when the server stops, in seconds."""
 
@@ -75,16 +87,17 @@ class _Session:
         connection: ServerConnection,
         response: AsgiResponse,
         keep_alive: float,
-        until: float,
+        identity: Identity,
         charge: MemoryCharge,
     ) -> None:
         self.connection: Final = connection
+        self.identity: Final = identity
         self.charge: Final = charge
         self.over: Final = trio.Event()
         self.grace: float | None = None
         self._response: Final = response
         self._keep_alive: Final = keep_alive
-        self._until = until
+        self._until = identity.until
         self._writer: Final = CoalescingWriter(self._write, connection.limits.outgoing_bytes, on_broken=self._end_now)
         self._stop: Callable[[], None] | None = None
         self._posts: Final[set[trio.CancelScope]] = set()
@@ -229,6 +242,7 @@ class SsePair:
         post_path: str = POST_PATH,
     ) -> None:
         self._budget: Final = service.budget
+        self._cluster: Final = service.cluster
         self.stream_path: Final = stream_path
         self.post_path: Final = post_path
         self._service: Final = service
@@ -275,7 +289,12 @@ class SsePair:
             await _refuse(response, request, responses.busy(excess, own=identity.key is not None))
             return
         connection = self._connection()
-        session = _Session(connection, response, self._policy.keep_alive, identity.until, charge)
+        session = _Session(connection, response, self._policy.keep_alive, identity, charge)
+        try:
+            await self._record(id, identity.key)
+        except StoreError:
+            charge.release()
+            raise
         async with trio.open_nursery() as nursery:
             memory = CallMemory(self._budget, owner)
             channel = StreamChannel(self._service, connection, session, nursery, identity.key, memory=memory)
@@ -290,6 +309,7 @@ class SsePair:
                 self._service.disconnected(channel)
                 del self._sessions[id]
                 self._ended.set()
+                await self._forget(id)
 
     async def serve_post(
         self,
@@ -333,6 +353,68 @@ class SsePair:
             self._ended = trio.Event()
             await self._ended.wait()
 
+    # --- other workers ---------------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, message: ClusterMessage) -> None:  # noqa: ARG002  # all workers are equal
+        """Receive a message of another worker: a message of a client whose stream is here. Does not block."""
+        session, channel = self._sessions.get(getattr(message, "session", ""), (None, None))
+        if session is None or channel is None or not isinstance(message, ClientMessageReceived):
+            return
+        received = message_of(message.message, self._limits)
+        if received is not None and not session.over.is_set():
+            size = len(encode(received, null_id=False))
+            channel.deliver(received, size, None, session.identity, size)
+
+    def missed(self) -> None:
+        """Do nothing: a message of a client that was lost cannot be restored."""
+
+    def lost(self, worker: str) -> None:
+        """Do nothing: a client of another worker has lost its stream, which is its session."""
+
+    def keys_changed(self, keys: Sequence[bytes]) -> None:
+        """Do nothing: sessions have no keys."""
+
+    async def run(self) -> None:
+        """Renew the records of the open streams until cancelled, so that other workers find them."""
+        while True:
+            await trio.sleep(self._policy.session_idle / _RENEWED_TIMES)
+            for id in tuple(self._sessions):
+                try:
+                    await self._cluster.sessions.touch(id, time.time())
+                except StoreError as error:
+                    _log.debug("record of HTTP+SSE session not renewed: %s", error)
+
+    async def _record(self, id: str, principal: str | None) -> None:
+        """Store which worker serves the stream of a new session. Raises `StoreError`."""
+        if self._cluster.is_shared:
+            store = self._cluster.sessions
+            # Without the parameters of `initialize`, it is no session of Streamable HTTP.
+            record = SessionRecord(id=id, principal=principal, revision="", client={}, used_at=time.time())
+            await store.save(record)
+            await store.begin(id, (), worker=self._cluster.worker)
+
+    async def _forget(self, id: str) -> None:
+        if self._cluster.is_shared:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_COMMAND):
+                try:
+                    await self._cluster.sessions.delete(id)
+                except StoreError as error:
+                    _log.debug("record of HTTP+SSE session not deleted: %s", error)
+
+    async def _worker_of(self, id: str, principal: str | None) -> str:
+        """Return the worker that serves the stream of a session; empty if it has ended. Raises `StoreError`."""
+        record = await self._cluster.sessions.load(id)
+        if record is None or record.principal != principal or record.client:
+            return ""
+        streams = await self._cluster.sessions.streams(id)
+        worker = streams[-1].worker if streams else ""
+        return worker if self._cluster.is_alive(worker) else ""
+
+    def _send_to(self, worker: str, id: str, content: Message | Batch) -> None:
+        for message in content.members if isinstance(content, Batch) else (content,):
+            if not isinstance(message, MalformedMessage):
+                self._cluster.send(worker, ClientMessageReceived(id, wire_of(message)))
+
     # --- internal --------------------------------------------------------------------------------------------------
 
     def _full(self, responses: Responses) -> Rejection | None:
@@ -360,7 +442,10 @@ class SsePair:
         # A session of another principal looks like an unknown one. Neither reads the body.
         id = session_of(request)
         session, channel = self._sessions.get(id or "", (None, None))
-        if session is None or channel is None or channel.principal != identity.key:
+        worker = ""
+        if session is None and id and self._cluster.is_shared:
+            worker = await self._worker_of(id, identity.key)
+        if not worker and (session is None or channel is None or channel.principal != identity.key):
             return responses.unknown_session()
         incoming = self._budget.droppable(memory_owner(identity.key, id, {}))
         try:
@@ -378,12 +463,18 @@ class SsePair:
             incoming.release()
         content = read_post(body, self._limits)
         if isinstance(content, Rejection):
-            if content.answers is not None:
+            if content.answers is not None and channel is not None:
                 channel.deliver(content.answers)
-            return attrs.evolve(content, null_id=content.null_id and channel.connection.error_ids_are_null)
+            elif content.answers is not None:
+                self._send_to(worker, id or "", content.answers)
+            null_id = channel is not None and channel.connection.error_ids_are_null
+            return attrs.evolve(content, null_id=content.null_id and null_id)
         forbidden = None if check is None else check(identity, responses, content)
         if forbidden is not None:
             return forbidden
+        if session is None or channel is None:
+            self._send_to(worker, id or "", content)
+            return None
         session.prolong(identity.until)
         if session.over.is_set() or not await session.deliver(
             channel, content, len(body), request, identity, memory=size

@@ -322,11 +322,8 @@ class StandaloneStream:
         Args:
             number: The number of the other stream; 0 if its events are not stored.
         """
-        stream = self._stream
-        # Two clients can open a stream at the same time. The one with the greater number stays.
-        if stream is not None and not (stream.number > number > 0):
-            self._stream = None
-            await stream.end()
+        if self._stream is not None:
+            await self._stream.end_before(number)
 
     async def send_elsewhere(self, message: JsonObject) -> bool:
         """Send a message on the standalone stream of another worker.

@@ -93,7 +93,7 @@ class Worker:
             self.ended.set()
 
     async def kill(self) -> None:
-        """End the worker without a word: nothing that it does afterwards has an effect on others."""
+        """End the worker without a word: nothing that it does later has an effect on others."""
         self.cluster.kill()
         for request in self._requests:
             request.cancel()
@@ -110,7 +110,7 @@ class Worker:
                 self._requests.discard(request)
 
 
-class World:
+class Deployment:
     """The workers, and the load balancer as an ASGI application: each request goes to the next worker."""
 
     def __init__(self, shared: MemoryCluster, workers: list[Worker]) -> None:
@@ -148,7 +148,7 @@ class World:
 
 
 @asynccontextmanager
-async def world(
+async def deployed(
     count: int = 3,
     *,
     make: Callable[[], ControlledServer] = ClusterServer,
@@ -156,12 +156,12 @@ async def world(
     shared: MemoryCluster | None = None,
     authenticate: Authenticate | None = None,
     legacy_sse: bool = False,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[Deployment]:
     """Run workers while the block runs."""
     shared = shared or MemoryCluster()
     workers = [Worker(shared, make, policy, authenticate=authenticate, legacy_sse=legacy_sse) for _ in range(count)]
     async with trio.open_nursery() as nursery:
         for worker in workers:
             await nursery.start(worker.run)
-        yield World(shared, workers)
+        yield Deployment(shared, workers)
         nursery.cancel_scope.cancel()
