@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from redis_server import RedisServer, open_redis
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_11_25, R2026_07_28
+from mcp_server.cluster.messages import ClusterMessage, TaskUpdated
+from mcp_server.cluster.protocol import ClusterReceiver
 from mcp_server.cluster.redis import RedisCluster
 
 _SCENARIOS: tuple[Callable[..., Awaitable[None]], ...] = (
@@ -45,10 +48,41 @@ _SCENARIOS: tuple[Callable[..., Awaitable[None]], ...] = (
 )
 
 
+class _Fenced:
+    """A receiver that recognizes the messages of `_Worker.fence`, and passes on everything else."""
+
+    def __init__(self, receiver: ClusterReceiver, fences: dict[str, int]) -> None:
+        self._receiver = receiver
+        self._fences = fences
+        self.missed = receiver.missed
+        self.lost = receiver.lost
+        self.keys_changed = receiver.keys_changed
+
+    def receive(self, sender: str, message: ClusterMessage) -> None:
+        if isinstance(message, TaskUpdated) and message.task.startswith("fence "):
+            self._fences[sender] = int(message.task.split()[1])
+        else:
+            self._receiver.receive(sender, message)
+
+
 class _Worker(RedisCluster):
     """A worker that can be killed: it leaves its entry behind."""
 
     is_killed = False
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.fences: dict[str, int] = {}
+
+    async def run(
+        self, receiver: ClusterReceiver, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        await super().run(_Fenced(receiver, self.fences), task_status=task_status)
+
+    async def fence(self, number: int) -> None:
+        """Send a message after all others, when all commands have a reply."""
+        await self.check()
+        self.broadcast(TaskUpdated(f"fence {number}"))
 
     def kill(self) -> None:
         self.is_killed = True
@@ -63,9 +97,25 @@ class _Worker(RedisCluster):
 class _Shared:
     def __init__(self, url: str) -> None:
         self._url = url
+        self.workers: list[_Worker] = []
+        self._fences = itertools.count(1)
 
     def worker(self) -> _Worker:
-        return _Worker(self._url)
+        self.workers.append(_Worker(self._url))
+        return self.workers[-1]
+
+    async def settle(self) -> None:
+        """Wait until the messages of all workers, and the messages that they cause, have been received."""
+        for _ in range(4):
+            number = next(self._fences)
+            alive = [worker for worker in self.workers if not worker.is_killed]
+            for worker in alive:
+                await worker.fence(number)
+            for worker in alive:
+                for other in alive:
+                    while worker is not other and worker.fences.get(other.worker, 0) < number:  # noqa: ASYNC110  # polled
+                        await trio.sleep(0.005)
+            await trio.testing.wait_all_tasks_blocked(0.005)
 
 
 @pytest.fixture
@@ -75,26 +125,22 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
 
 
 @pytest.fixture
-def there(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def shared(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> _Shared:
     """Let the workers of the scenarios use Redis."""
 
-    async def settle(_: object) -> None:
-        # Messages take the way over Redis. The workers do nothing else for most of each second.
-        await trio.testing.wait_all_tasks_blocked(0.1)
-
-    monkeypatch.setattr(cluster_world, "MemoryCluster", lambda: _Shared(redis.url))
-    monkeypatch.setattr(cluster_world.World, "settle", settle)
+    shared = _Shared(redis.url)
+    monkeypatch.setattr(cluster_world, "MemoryCluster", lambda: shared)
+    monkeypatch.setattr(cluster_world.World, "settle", lambda _: shared.settle())
+    return shared
 
 
-@pytest.mark.usefixtures("there")
 @pytest.mark.parametrize("scenario", _SCENARIOS, ids=lambda scenario: scenario.__name__.removeprefix("test_"))
-async def test_session_over_workers_on_redis(scenario: Callable[..., Awaitable[None]]) -> None:
+async def test_session_over_workers_on_redis(scenario: Callable[..., Awaitable[None]], shared: _Shared) -> None:
     values = {"revision": R2025_11_25, "kind": "elicit"}
     await scenario(**{name: values[name] for name in inspect.signature(scenario).parameters})
 
 
-@pytest.mark.usefixtures("there")
-async def test_lost_data_reach_subscriptions_at_all_workers_as_changes(redis: RedisServer) -> None:
+async def test_lost_data_reach_subscriptions_at_all_workers_as_changes(redis: RedisServer, shared: _Shared) -> None:
     async with cluster_world.world() as there, trio.open_nursery() as nursery:
         client = Client(there, nursery, R2026_07_28)
         streams = []

@@ -52,7 +52,7 @@ _LONGEST_PAUSE: Final = 1.0
 within two seconds after the server is."""
 
 _TRIES: Final = 2
-"""How often a command is sent. Each try takes at most 1.25 times the timeout."""
+"""How often a command is sent. Each try takes at most 1.5 times the timeout."""
 
 _WAITING: Final = 10_000
 """Commands that may wait for their reply on one connection. Each belongs to a request of a client, whose number is

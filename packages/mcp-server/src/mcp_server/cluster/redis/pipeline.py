@@ -265,7 +265,7 @@ class RedisPipeline:
     async def _watch(self) -> None:
         """End the connection if the oldest command has waited too long."""
         while True:
-            await trio.sleep(self._timeout / 4)
+            await trio.sleep(self._timeout / 2)
             if self.sent and trio.current_time() - self.sent[0].sent_at > self._timeout:
                 self.break_off(PipelineBroken(f"the server did not respond within {self._timeout:g} seconds"))
                 return
