@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -11,15 +10,12 @@ import cluster_world
 import pytest
 import test_cluster_sessions as scenarios
 import trio
-import trio.testing
 from asgi_host import Client
 from redis_server import RedisServer, open_redis
+from redis_testbed import RedisWorld
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_11_25, R2026_07_28
-from mcp_server.cluster.messages import ClusterMessage, TaskUpdated
-from mcp_server.cluster.protocol import ClusterReceiver
-from mcp_server.cluster.redis import RedisCluster
 
 _SCENARIOS: tuple[Callable[..., Awaitable[None]], ...] = (
     scenarios.test_each_worker_answers_requests_of_a_session,
@@ -48,76 +44,6 @@ _SCENARIOS: tuple[Callable[..., Awaitable[None]], ...] = (
 )
 
 
-class _Fenced:
-    """A receiver that recognizes the messages of `_Worker.fence`, and passes on everything else."""
-
-    def __init__(self, receiver: ClusterReceiver, fences: dict[str, int]) -> None:
-        self._receiver = receiver
-        self._fences = fences
-        self.missed = receiver.missed
-        self.lost = receiver.lost
-        self.keys_changed = receiver.keys_changed
-
-    def receive(self, sender: str, message: ClusterMessage) -> None:
-        if isinstance(message, TaskUpdated) and message.task.startswith("fence "):
-            self._fences[sender] = int(message.task.split()[1])
-        else:
-            self._receiver.receive(sender, message)
-
-
-class _Worker(RedisCluster):
-    """A worker that can be killed: it leaves its entry behind."""
-
-    is_killed = False
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.fences: dict[str, int] = {}
-
-    async def run(
-        self, receiver: ClusterReceiver, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        await super().run(_Fenced(receiver, self.fences), task_status=task_status)
-
-    async def fence(self, number: int) -> None:
-        """Send a message after all others, when all commands have a reply."""
-        await self.check()
-        self.broadcast(TaskUpdated(f"fence {number}"))
-
-    def kill(self) -> None:
-        self.is_killed = True
-        if self._scope is not None:
-            self._scope.cancel()
-
-    async def _leave(self) -> None:
-        if not self.is_killed:
-            await super()._leave()
-
-
-class _Shared:
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self.workers: list[_Worker] = []
-        self._fences = itertools.count(1)
-
-    def worker(self) -> _Worker:
-        self.workers.append(_Worker(self._url))
-        return self.workers[-1]
-
-    async def settle(self) -> None:
-        """Wait until the messages of all workers, and the messages that they cause, have been received."""
-        for _ in range(4):
-            number = next(self._fences)
-            alive = [worker for worker in self.workers if not worker.is_killed]
-            for worker in alive:
-                await worker.fence(number)
-            for worker in alive:
-                for other in alive:
-                    while worker is not other and worker.fences.get(other.worker, 0) < number:  # noqa: ASYNC110  # polled
-                        await trio.sleep(0.005)
-            await trio.testing.wait_all_tasks_blocked(0.005)
-
-
 @pytest.fixture
 async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
     async with open_redis(tmp_path / "redis") as server:
@@ -125,22 +51,22 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
 
 
 @pytest.fixture
-def shared(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> _Shared:
+def shared(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> RedisWorld:
     """Let the workers of the scenarios use Redis."""
 
-    shared = _Shared(redis.url)
+    shared = RedisWorld(redis.url)
     monkeypatch.setattr(cluster_world, "MemoryCluster", lambda: shared)
     monkeypatch.setattr(cluster_world.World, "settle", lambda _: shared.settle())
     return shared
 
 
 @pytest.mark.parametrize("scenario", _SCENARIOS, ids=lambda scenario: scenario.__name__.removeprefix("test_"))
-async def test_session_over_workers_on_redis(scenario: Callable[..., Awaitable[None]], shared: _Shared) -> None:
+async def test_session_over_workers_on_redis(scenario: Callable[..., Awaitable[None]], shared: RedisWorld) -> None:
     values = {"revision": R2025_11_25, "kind": "elicit"}
     await scenario(**{name: values[name] for name in inspect.signature(scenario).parameters})
 
 
-async def test_lost_data_reach_subscriptions_at_all_workers_as_changes(redis: RedisServer, shared: _Shared) -> None:
+async def test_lost_data_reach_subscriptions_at_all_workers_as_changes(redis: RedisServer, shared: RedisWorld) -> None:
     async with cluster_world.world() as there, trio.open_nursery() as nursery:
         client = Client(there, nursery, R2026_07_28)
         streams = []
