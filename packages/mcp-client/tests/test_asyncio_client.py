@@ -323,7 +323,7 @@ def test_client_in_asyncio_uses_all_features_over_stdio(run: Run, tmp_path: Path
 
     async def main() -> None:
         handlers = Handlers(elicit=elicit)
-        command = [sys.executable, tmp_path / "shop.py"]
+        command = [sys.executable, str(tmp_path / "shop.py")]
         async with open_stdio(command, handlers=handlers, revisions=[revision], on_stderr=show) as client:
             assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
             assert (await client.call_tool("greet")).text == "Hello Ada"
@@ -346,17 +346,19 @@ def test_client_in_asyncio_calls_tools_over_http_sse(run: Run) -> None:
     reports: list[float] = []
 
     async def main() -> None:
-        async with served(ShopServer().server, legacy_sse=True) as url:
-            async with open_http(url.replace("/mcp", "/sse"), revisions=[REVISIONS["2024-11-05"]]) as client:
-                assert client.revision.http_sse
-                assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
-                await client.call_tool("steps", on_progress=lambda at, total, message: reports.append(at))
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.05):
-                        await client.call_tool("wait")
-                async with client.listen(uris=["shop://item"]) as changes:
-                    await client.call_tool("change")
-                    assert (await anext(changes)).uri == "shop://item"
+        async with (
+            served(ShopServer().server, legacy_sse=True) as url,
+            open_http(url.replace("/mcp", "/sse"), revisions=[REVISIONS["2024-11-05"]]) as client,
+        ):
+            assert client.revision.http_sse
+            assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+            await client.call_tool("steps", on_progress=lambda at, total, message: reports.append(at))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await client.call_tool("wait")
+            async with client.listen(uris=["shop://item"]) as changes:
+                await client.call_tool("change")
+                assert (await anext(changes)).uri == "shop://item"
 
     run(main)
     assert reports == [1, 2, 3]

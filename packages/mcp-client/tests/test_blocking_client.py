@@ -650,7 +650,8 @@ from mcp_client.blocking import ConnectionEnded, open_stdio
 started = threading.Event()
 
 def show(line):
-    print(line, flush=True)
+    # In one write, because several threads show lines.
+    os.write(1, str(line).encode() + bytes([10]))
     started.set()
 
 connector = open_stdio([sys.executable, "-c", {_SERVER!r}], on_stderr=show)

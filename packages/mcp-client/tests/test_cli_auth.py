@@ -397,7 +397,7 @@ async def test_login_own_authorization_header_disables_login(run: Run) -> None:
 def test_user_agent_depends_on_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(how: str | None, url: str = "https://mcp.example/mcp", *headers: str) -> object:
         auth = authorization(url, how, headers, Screen())
-        return auth._options.user_agent if isinstance(auth, OAuth) else auth
+        return auth._user_agent._user_agent if isinstance(auth, OAuth) else auth
 
     assert type(chosen(None)).__name__ == "_NoUser"
     assert isinstance(chosen("auto"), SystemBrowser)

@@ -504,7 +504,9 @@ class TrioGuest(trio.abc.Instrument):
 
 def _leave_other_run() -> None:
     """Let the thread start another run, if its present one is the guest of a loop that does not run now."""
-    if getattr(getattr(_current_run, "runner", None), "is_guest", False):
+    is_guest = getattr(getattr(_current_run, "runner", None), "is_guest", False)
+    # Within a step of one of its tasks, its loop does run.
+    if is_guest and not trio.lowlevel.in_trio_task():
         del _current_run.runner
 
 
