@@ -585,12 +585,7 @@ class DisconnectWatcher:
                     if (await self._receive())["type"] == "http.disconnect":
                         break
                 self._pause = None
-                if trio.current_time() >= self._until:
-                    await stream.end(self._policy.retry)
-                elif not stream.committed:
-                    await stream.commit()
-                elif trio.current_time() >= response.written_at + self._policy.keep_alive:
-                    await stream.keep_alive(response)
+                await self._continue()
         except trio.Cancelled:
             # The request is complete, or the host stops. A write that waits for a client must not delay this.
             response.abort()
@@ -612,6 +607,16 @@ class DisconnectWatcher:
             if self._flush is not None:
                 await self._flush()
             await self._stream.flush()
+
+    async def _continue(self) -> None:
+        """Do what is due after a pause: end or start the stream, or write a comment to a silent one."""
+        now = trio.current_time()
+        if now >= self._until:
+            await self._stream.end(self._policy.retry)
+        elif not self._stream.committed:
+            await self._stream.commit()
+        elif now >= self._response.written_at + self._policy.keep_alive:
+            await self._stream.keep_alive(self._response)
 
     def wake(self) -> None:
         """Flush pending messages soon. Does not block."""
