@@ -45,14 +45,21 @@ def failures(run: Run) -> list[str]:
     ]
 
 
-# `python scripts/checks/verdict_stability.py` runs all revisions over all transports.
+# `python scripts/checks/verdict_stability.py` runs all revisions over all transports, on each loop.
 @pytest.mark.parametrize(
-    ("revision", "transport"), [("2024-11-05", "http"), ("2025-11-25", "http"), ("2026-07-28", "stdio")]
+    ("revision", "transport", "loop"),
+    [
+        ("2024-11-05", "http", "trio"),
+        ("2025-11-25", "http", "asyncio"),
+        ("2025-11-25", "http", "trio"),
+        ("2026-07-28", "stdio", "trio"),
+    ],
 )
-async def test_own_client_passes(revision: str, transport: str) -> None:
+async def test_own_client_passes(revision: str, transport: str, loop: str) -> None:
+    client = f"{EVERYTHING} --loop {loop}"
     command = ClientCommand(
-        http=EVERYTHING if transport == "http" else None,
-        stdio=f"{EVERYTHING} --start" if transport == "stdio" else None,
+        http=client if transport == "http" else None,
+        stdio=f"{client} --start" if transport == "stdio" else None,
     )
     run = await run_client(command, SETTINGS, revisions=[REVISIONS[revision]])
     assert failures(run) == []
