@@ -2,7 +2,7 @@
 
     nox -s bench                      all parts, some minutes
     nox -s bench -- --quick           a quick estimate
-    nox -s bench -- --only server     server, client, start, import, http, http-client, client-forms
+    nox -s bench -- --only server     server, client, start, import, http, asgi, http-client, client-forms
 
 Both sides do the same work: a raw peer, the same for both, sends or responds, and the CPU time of the measured process
 is read from the system. Repetitions are interleaved, so that load of the machine affects both; the median of each is
@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import selectors
 import statistics
@@ -39,6 +40,11 @@ MODERN = "2026-07-28"
 SIDES = ("official", "ours")
 HTTP_REPETITIONS = 3
 """Fewer than for stdio: HTTP has many cases, and a call of the official SDK takes a millisecond and more."""
+
+
+ASGI_GOALS = {1: (math.inf, 1.0), 16: (1.6, 1.7)}
+"""The highest CPU time on uvicorn as a multiple of that on the embedded host, and the least by which that of the official SDK
+on uvicorn is a multiple of it, by the number of connections."""
 
 
 class Figure(NamedTuple):
@@ -338,6 +344,33 @@ def http(repetitions: int, number: int) -> None:
     compare("HTTP, one notification to 500 streams", "ms", 1.5, repetitions, lambda s: bench_http.listening(s, 500)[1])
 
 
+def asgi(repetitions: int, number: int) -> None:
+    """Measure the application of a server on uvicorn beside the embedded host, and beside the official SDK on uvicorn."""
+    repetitions = min(repetitions, HTTP_REPETITIONS)
+    for loop in ("asyncio", "uvloop"):
+        values = [bench_http.floor(f"uvicorn-{loop}", 16, number) for _ in range(repetitions)]
+        title = f"HTTP floor, bare uvicorn, {loop}, 16 connections"
+        print(f"{title:<44} {statistics.median(values):>9.1f} {'':>9} us", flush=True)
+    print(f"{'':<44} {'embedded':>9} {'uvicorn':>9} {'official':>9}")
+    for loop in ("asyncio", "uvloop"):
+        for form, revision in (("json", MODERN), ("json", LEGACY), ("stream", LEGACY)):
+            for at_once in (1, 16):
+                some = partial(
+                    bench_http.calls, form=form, revision=revision, at_once=at_once, number=number, loop=loop
+                )
+                title = f"{loop}, {form}, {at_once} connections, {revision}"
+                values_of = in_turns(title, ("ours", "asgi", "official"), repetitions, some)
+                embedded, ours, official = (statistics.median(each) for each in values_of.values())
+                highest, least = ASGI_GOALS[at_once]
+                reached = ours / embedded <= highest and official / ours >= least
+                print(
+                    f"{title:<44} {embedded:>9.1f} {ours:>9.1f} {official:>9.1f} us"
+                    f" {ours / embedded:>6.2f} of embedded, official {official / ours:.2f} x"
+                    f"  goals {highest:g} and {least:g}: {'reached' if reached else 'MISSED'}",
+                    flush=True,
+                )
+
+
 def http_client(repetitions: int, number: int) -> None:
     """Measure the client over HTTP."""
     repetitions = min(repetitions, HTTP_REPETITIONS)
@@ -393,6 +426,7 @@ PARTS: Mapping[str, Callable[[int, int], None]] = {
     "start": starting,
     "import": imports,
     "http": http,
+    "asgi": asgi,
     "http-client": http_client,
     "client-forms": client_forms,
 }

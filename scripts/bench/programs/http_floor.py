@@ -1,10 +1,12 @@
-"""A minimal HTTP server on trio: it reads a request and sends the same bytes each time.
+"""A minimal HTTP server: it reads a request and sends the same bytes each time.
 
-`python http_floor.py HOST`: HOST is `h11` or `hypercorn`. The first line that it prints is its port.
+`python http_floor.py HOST`: HOST is `h11` or `hypercorn`, both on trio, or `uvicorn-asyncio` or `uvicorn-uvloop`. The first
+line that it prints is its port.
 """
 
 from __future__ import annotations
 
+import socket
 import sys
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hypercorn.typing import Framework
+    from uvicorn.config import LoopFactoryType
 
     Message = dict[str, object]
 
@@ -77,4 +80,19 @@ async def main() -> None:
             print(binds[0].rpartition(":")[2], flush=True)
 
 
-trio.run(main)
+def serve_uvicorn(loop: LoopFactoryType) -> None:
+    """Serve on asyncio until the process is killed."""
+    import uvicorn  # lazy: the other hosts do without
+
+    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    print(listening.getsockname()[1], flush=True)
+    config = uvicorn.Config(on_asgi, log_level="critical", access_log=False, backlog=1024, loop=loop)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+if sys.argv[1] == "uvicorn-asyncio":
+    serve_uvicorn("asyncio")
+elif sys.argv[1] == "uvicorn-uvloop":
+    serve_uvicorn("uvloop")
+else:
+    trio.run(main)

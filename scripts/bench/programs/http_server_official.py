@@ -1,4 +1,7 @@
-"""The same server over HTTP, made with the official SDK. The first line that it prints is its port."""
+"""The same server over HTTP, made with the official SDK. The first line that it prints is its port.
+
+`python http_server_official.py FORM LOOP`: FORM is `json` or `stream`, the form of responses; LOOP is `asyncio` or `uvloop`.
+"""
 
 from __future__ import annotations
 
@@ -49,4 +52,4 @@ async def main() -> None:
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
-anyio.run(main)
+anyio.run(main, backend_options={"use_uvloop": sys.argv[2] == "uvloop"})
