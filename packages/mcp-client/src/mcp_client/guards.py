@@ -25,7 +25,7 @@ from mcp_core.errors import ErrorCode, LimitExceeded, McpError, RequestFailed
 from mcp_core.limits.rates import Rate, Rates
 from mcp_core.methods import ROOTS_LIST, TOOLS_LIST
 from mcp_core.middleware import Middleware
-from mcp_core.trio.async_library import allow_asyncio
+from mcp_core.trio.async_library import allow_asyncio, call_in, library_of
 from mcp_core.types import (
     CallToolRequestParams,
     CreateMessageRequestParams,
@@ -183,9 +183,12 @@ class Consent(Middleware):
         return result
 
     async def _of(self, function: Callable[P, Awaitable[T] | T], *arguments: P.args, **options: P.kwargs) -> T:
-        """Return the decision of a function."""
+        """Return the decision of a function, which runs on the library of the application."""
         given = await self._threads.call(function, *arguments, **options)
-        return await given if isinstance(given, Awaitable) else given
+        if not isinstance(given, Awaitable):
+            return given
+        decision: T = await call_in(library_of(function), lambda: given)
+        return decision
 
     async def _sampling(
         self, message: MiddlewareMessage, params: CreateMessageRequestParams, proceed: Proceed
