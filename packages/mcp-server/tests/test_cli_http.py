@@ -233,7 +233,7 @@ async def test_options_passed_to_serve_http(
     given = parser.parse_args(["--http", "h:1", *words.split()])
     assert http.problem(given) is None
     await http.serve(Server("x", version="1"), given)
-    plain = {
+    plain: dict[str, object] = {
         "path": "/mcp",
         "healthz": None,
         "readyz": None,
