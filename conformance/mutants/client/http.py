@@ -229,7 +229,7 @@ class SessionHttp(_Http):
         last, retry = "", 0.0
         while True:
             for event in _events(response):
-                last = event.get("id", last)
+                last = (last if wrong("resumes-from-first") else "") or event.get("id", last)
                 retry = int(event["retry"]) / 1000 if "retry" in event else retry
                 if event.get("data", "").startswith("["):
                     for each in json.loads(event["data"]):

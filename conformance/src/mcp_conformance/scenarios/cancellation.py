@@ -76,7 +76,7 @@ def _server_cancels(setup: ScenarioSetup) -> None:
 
 
 def _batches(setup: ScenarioSetup) -> None:
-    """Add a tool that sends two pings and an unknown method in one batch."""
+    """Add a tool that sends two pings and an unknown method in one batch, and then a ping beside what is no message."""
 
     async def batch(request: ScriptedRequest) -> JsonObject:
         array: list[JsonValue] = [
@@ -87,6 +87,9 @@ def _batches(setup: ScenarioSetup) -> None:
         ]
         await request.sink.send(encoded(array))
         await request.send_client_request("ping", name="behind")
+        odd: list[JsonValue] = [7, {"jsonrpc": "2.0", "id": "beside", "method": "ping"}]
+        await request.sink.send(encoded(odd), deviant="a member of a batch that is a number")
+        await request.send_client_request("ping", name="last")
         return text_result("batched")
 
     setup.server.offers.add_tool(BATCHED, "Sends a batch", batch)
@@ -106,7 +109,7 @@ CANCEL_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_batches",
-        title="A tool that sends a batch to the client.",
+        title="A tool that sends batches to the client, one of them with an invalid member.",
         prepare=_batches,
         revisions=frozenset({R2025_03_26}),
     ),

@@ -63,6 +63,8 @@ def _sse_retry(setup: ScenarioSetup) -> None:
         sink = request.sink
         if isinstance(sink, PostSink):
             await sink.open()
+            # A second event, so that the last one is not the only one.
+            await request.notify("notifications/message", {"level": "info", "data": "fetching"})
             setup.notes["last_id"] = sink.stream.id(len(sink.stream.events) - 1)
             await sink.stream.pause(RETRY)
             setup.notes["paused_at"] = trio.current_time()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["BREAKS", "CASES", "CRASHES", "PATH", "QUERY", "ROBUSTNESS_SCENARIOS", "TOKEN", "TWO"]
+__all__ = ["BREAKS", "CASES", "CRASHES", "EARLY", "PATH", "QUERY", "ROBUSTNESS_SCENARIOS", "TOKEN", "TWO"]
 
 BREAKS: Final = "test_breaks"
 """The tool whose stream breaks."""
@@ -34,6 +34,8 @@ CASES: Final = ("same_name", "Same_Name")
 """Two tools whose names differ only in case."""
 CRASHES: Final = "test_crashes"
 """The tool that crashes the server."""
+EARLY: Final = "early"
+"""The name of the ping before the response to `initialize`."""
 PATH: Final = "/a/b%20c/the.endpoint"
 """An unusual but valid path of an endpoint."""
 QUERY: Final = "?tenant=x&tenant=y%2Fz"
@@ -273,6 +275,16 @@ def _no_request(setup: ScenarioSetup) -> None:
     setup.server.offers.add_tool("test_no_request", "Sends an invalid request", send)
 
 
+def _early_ping(setup: ScenarioSetup) -> None:
+    """Send a ping before the response to `initialize`."""
+
+    async def initialize(request: ScriptedRequest) -> JsonObject:
+        await request.send_client_request("ping", name=EARLY)
+        return await setup.server.initialize(request)
+
+    setup.server.handlers["initialize"] = initialize
+
+
 ROBUSTNESS_SCENARIOS: Final = (
     Scenario(
         name="conformance_rich",
@@ -345,6 +357,14 @@ ROBUSTNESS_SCENARIOS: Final = (
         title="A tool that sends a request with an invalid method, and an error without an id where that is valid.",
         prepare=_no_request,
         revisions=frozenset(LEGACY),
+    ),
+    Scenario(
+        name="conformance_early_ping",
+        title="A server that sends a ping before its response to `initialize`.",
+        prepare=_early_ping,
+        revisions=frozenset(LEGACY),
+        # Over Streamable HTTP the client knows its session only after that response.
+        transports=frozenset({Transport.STDIO, Transport.HTTP_SSE}),
     ),
 )
 """The scenarios, in order."""

@@ -358,6 +358,21 @@ async def receives(client: ClientUnderTest) -> None:
 
 
 @check(
+    "batch.client-bad-member",
+    proves=("batch.receive", "batch.responses-match-requests"),
+    needs=(f"scenario:{_BATCHES}",),
+)
+async def bad_member(client: ClientUnderTest) -> None:
+    """A request beside a member of a batch that is no message gets its response."""
+    evidence = _batched(client)
+    if not any(each.get("id") == "ping 1" for each in evidence.responses):
+        raise NotTestable("the control request failed: a request of a batch without such a member gets no response")
+    found = [each for each in evidence.responses if each.get("id") == "beside"]
+    if len(found) != 1 or "result" not in found[0]:
+        raise Deviation("one result for the request 'beside' of the batch", brief(list(found)))
+
+
+@check(
     "batch.client-receives-stdio",
     proves=("batch.stdio",),
     transports=frozenset({Transport.STDIO}),

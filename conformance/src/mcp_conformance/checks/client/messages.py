@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.drivers.client.stdio_host import STARTED
+from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.robustness import EARLY
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.methods import methods, notifications
 from mcp_core.revisions import LEGACY, MODERN
@@ -304,6 +306,27 @@ async def ping(client: ClientUnderTest) -> None:
             result = (response or {}).get("result")
             if not isinstance(result, dict) or set(result) - {"_meta"}:
                 raise Deviation("an empty result", brief(response))
+
+
+@check(
+    "ping.client-before-initialized",
+    proves=("ping.respond",),
+    revisions=_LEGACY,
+    transports=(Transport.STDIO, Transport.HTTP_SSE),
+    needs=("scenario:conformance_early_ping", "scenario:server-asks"),
+)
+async def early_ping(client: ClientUnderTest) -> None:
+    """A ping of the server before its response to `initialize` gets an empty result."""
+    later = [each for each in _server_requests(client) if each.method == "ping" and each.response is not None]
+    if not later:
+        raise NotTestable("the control request failed: a later ping gets no response")
+    evidence = client.run("conformance_early_ping")
+    pings = [each for each in evidence.server.client_requests if each.name == EARLY]
+    if not pings:
+        raise NotTestable(f"the client did not send initialize: {evidence.ending}")
+    result = (pings[0].response or {}).get("result")
+    if not isinstance(result, dict) or set(result) - {"_meta"}:
+        raise Deviation("an empty result for a ping before the response to initialize", brief(pings[0].response))
 
 
 @check(

@@ -17,7 +17,13 @@ _ERRORS_HAVE_IDS: Final = between(until=R2025_06_18)
 
 
 async def refuses(
-    server: ServerUnderTest, data: bytes, code: int, what: str, *, lenient_id: int | str | None = None
+    server: ServerUnderTest,
+    data: bytes,
+    code: int,
+    what: str,
+    *,
+    lenient_id: int | None = None,
+    tolerable: bool = False,
 ) -> None:
     """Send malformed input and check the response. The connection has to work afterward in each case.
 
@@ -27,7 +33,8 @@ async def refuses(
         code: The expected error code.
         what: The kind of input, for the message.
         lenient_id: Id of the request that a lenient parser finds in the input. RFC 8259 allows parsers to accept more
-            than JSON, JSON-RPC does not forbid them to add a missing member, and such a parser has nothing to reject.
+            than JSON, and such a parser has nothing to reject.
+        tolerable: Whether a server may serve the request nevertheless.
 
     Raises:
         Deviation: There is no error, or another one.
@@ -44,5 +51,7 @@ async def refuses(
     if answer.is_bare_refusal and server.revision.era is Era.LEGACY:
         return  # the status is enough; the body may contain the error too
     if lenient_id is not None and answer.message.get("id") == lenient_id:
-        raise NotApplicable(f"{what}: the parser of the server accepts it, which is not forbidden")
+        raise NotApplicable(f"{what}: the parser of the server accepts it, which RFC 8259 allows")
+    if tolerable and not answer.is_error:
+        raise NotApplicable(f"{what}: the server tolerates it, which is not forbidden")
     answer.error(code, what=what)

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 __all__ = ["after_response"]
 
 _FENCES = 2
-"""The number of later requests whose responses are awaited where messages have no stream of their own."""
+"""The number of later requests."""
 
 
 async def after_response(server: ServerUnderTest, params: JsonObject, method: str) -> list[JsonObject]:
-    """Call a tool, and return the notifications of a method that follow the response on the same stream.
+    """Call a tool, and return the notifications of a method that follow the response.
+
+    Over HTTP these are notifications on the same stream, or on the stream of a request that was sent after the response.
+    On other streams they may arrive later than a response although they were sent before it.
 
     Args:
         server: The server.
@@ -33,6 +36,8 @@ async def after_response(server: ServerUnderTest, params: JsonObject, method: st
     request = peer.message("tools/call", params)
     if isinstance(peer, HttpConnection):
         received = (await read_stream(peer, request)).messages
+        for _ in range(_FENCES):
+            received += (await peer.fence()).before
     else:
         await peer.exchange(request)
         for _ in range(_FENCES):

@@ -49,20 +49,20 @@ _NO_REQUEST: Final[tuple[tuple[str, str, bytes], ...]] = (
     ("number", "a number", b"42"),
     ("object", "an object that is not a message", b'{"conformance":true}'),
 )
-_ALMOST: Final[tuple[tuple[str, str, bytes, str | None], ...]] = (
-    ("without-version", "a request without jsonrpc", b'{"id":"odd","method":"ping"}', "odd"),
-    ("old-version", "a request of JSON-RPC 1.0", b'{"jsonrpc":"1.0","id":"odd","method":"ping"}', None),
-    ("method", "a request whose method is a number", b'{"jsonrpc":"2.0","id":"odd","method":7}', None),
-    ("id", "a request whose id is an object", b'{"jsonrpc":"2.0","id":{},"method":"ping"}', None),
+_ALMOST: Final[tuple[tuple[str, str, bytes, bool], ...]] = (
+    ("without-version", "a request without jsonrpc", b'{"id":"odd","method":"ping"}', True),
+    ("old-version", "a request of JSON-RPC 1.0", b'{"jsonrpc":"1.0","id":"odd","method":"ping"}', False),
+    ("method", "a request whose method is a number", b'{"jsonrpc":"2.0","id":"odd","method":7}', False),
+    ("id", "a request whose id is an object", b'{"jsonrpc":"2.0","id":{},"method":"ping"}', False),
 )
-"""Requests with one invalid member. In the modern era their HTTP headers can be the reason for the rejection."""
+"""Requests with one invalid member, and whether a server may tolerate it. In the modern era their HTTP headers can be the reason for the rejection."""
 
 
 def _refused(
-    data: bytes, what: str, code: int, lenient_id: int | str | None = None
+    data: bytes, what: str, code: int, lenient_id: int | None = None, *, tolerable: bool = False
 ) -> Callable[[ServerUnderTest], Awaitable[None]]:
     async def run(server: ServerUnderTest) -> None:
-        await refuses(server, data, code, what, lenient_id=lenient_id)
+        await refuses(server, data, code, what, lenient_id=lenient_id, tolerable=tolerable)
 
     return run
 
@@ -84,10 +84,10 @@ for _name, _what, _data in _NO_REQUEST:
         subject=CheckScope.RECOVERING,
     )
 
-for _name, _what, _data, _lenient in _ALMOST:
+for _name, _what, _data, _tolerable in _ALMOST:
     SERVER_CHECKS.add(
         f"jsonrpc.no-request-{_name}",
-        _refused(_data, _what, -32600, _lenient),
+        _refused(_data, _what, -32600, tolerable=_tolerable),
         title=f"{_what[0].upper()}{_what[1:]}: answered with -32600, and the connection keeps working.",
         proves=("jsonrpc.invalid-request-error",),
         subject=CheckScope.RECOVERING,

@@ -106,7 +106,6 @@ async def not_after_answer(server: ServerUnderTest) -> None:
     await _reported(server)
     name, arguments = server.tool(_FIXTURE)
     params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": "conformance-late"}}
-    # Over HTTP, progress on another stream may arrive later than a response although it was sent before it.
     for late in await after_response(server, params, _PROGRESS):
         raise Deviation("no progress notification after the response", brief(late))
 
