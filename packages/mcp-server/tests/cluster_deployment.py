@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -14,7 +14,7 @@ from controlled_server import ControlledServer
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.limits import Limits
 from mcp_server import Context, ElicitationAccepted, Server
-from mcp_server.asgi import Application, Receive, Scope, Send
+from mcp_server.asgi import Receive, Scope, Send
 from mcp_server.cluster.memory import MemoryCluster, MemoryWorker
 from mcp_server.connection.authenticator import Authenticate
 from mcp_server.transports.http.endpoint import HttpEndpoint
@@ -113,9 +113,10 @@ class Worker:
 class Deployment:
     """The workers, and the load balancer as an ASGI application: each request goes to the next worker."""
 
-    def __init__(self, shared: MemoryCluster, workers: list[Worker]) -> None:
+    def __init__(self, shared: MemoryCluster, workers: list[Worker], start: Callable[[], Awaitable[Worker]]) -> None:
         self.shared: Final = shared
         self.workers: Final = workers
+        self._start: Final = start
         self.next = 0
         self.pinned: int | None = None
         """The worker for all requests; `None`: the next one."""
@@ -133,9 +134,10 @@ class Deployment:
         self.served.append(at)
         await self.workers[at](scope, receive, send)
 
-    def at(self, worker: int) -> Application:
-        """Return the application of one worker."""
-        return self.workers[worker]
+    async def restart(self, worker: int) -> None:
+        """Kill a worker, and start another one in its place."""
+        await self.workers[worker].kill()
+        self.workers[worker] = await self._start()
 
     async def settle(self) -> None:
         """Wait until no task has anything to do."""
@@ -159,9 +161,12 @@ async def deployed(
 ) -> AsyncIterator[Deployment]:
     """Run workers while the block runs."""
     shared = shared or MemoryCluster()
-    workers = [Worker(shared, make, policy, authenticate=authenticate, legacy_sse=legacy_sse) for _ in range(count)]
     async with trio.open_nursery() as nursery:
-        for worker in workers:
+
+        async def start() -> Worker:
+            worker = Worker(shared, make, policy, authenticate=authenticate, legacy_sse=legacy_sse)
             await nursery.start(worker.run)
-        yield Deployment(shared, workers)
+            return worker
+
+        yield Deployment(shared, [await start() for _ in range(count)], start)
         nursery.cancel_scope.cancel()

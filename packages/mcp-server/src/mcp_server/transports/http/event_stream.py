@@ -229,8 +229,8 @@ class EventStream:
             return
         async with self._joined().alone():
             if self.committed:
-                if self._log is not None and self.response is None:
-                    # Without a response, the request would stay pending.
+                if self._log is not None:
+                    # Even if the client has disconnected: without a response, the request would stay pending.
                     await self._log.delivered(self._number)
                 await self._end()
             elif self._answers:
