@@ -92,7 +92,7 @@ class Stream:
 
 
 @attrs.define(eq=False)
-class Call(Stream):
+class ToolCall(Stream):
     """A call of a tool."""
 
     id: int = 0
@@ -115,7 +115,7 @@ class Run:
     def __init__(self, deployment: Deployment, client: Client) -> None:
         self.deployment: Final = deployment
         self.client: Final = client
-        self.calls: list[Call] = []
+        self.calls: list[ToolCall] = []
         self.standalone = Stream(None)
         self.subscribed: set[str] = set()
         self.changes: dict[str, int] = dict.fromkeys(URIS, 0)
@@ -159,7 +159,7 @@ class Run:
             case ("wait", float(seconds)):
                 await trio.sleep(seconds)
 
-    def _picked(self, pick: int, *, is_elicitation: bool | None = None) -> Call | None:
+    def _picked(self, pick: int, *, is_elicitation: bool | None = None) -> ToolCall | None:
         found = [each for each in self.calls if is_elicitation in (None, each.is_elicitation)]
         return found[pick % len(found)] if found else None
 
@@ -171,7 +171,7 @@ class Run:
         message = self.client.call("elicit" if is_elicitation else "steps", token=name, **arguments)
         self.deployment.pinned = worker
         reply = self.client.post(message, accept="application/json, text/event-stream")
-        call = Call(reply, id=int(str(message["id"])), name=name, is_elicitation=is_elicitation, worker=worker)
+        call = ToolCall(reply, id=int(str(message["id"])), name=name, is_elicitation=is_elicitation, worker=worker)
         self.calls.append(call)
         # The client has an id to resume from.
         await self.until(lambda: bool(reply.chunks) or reply.returned.is_set())
@@ -303,7 +303,7 @@ class Run:
             answer = await self.client.post(self.client.call("echo", text="still here")).answer()
             assert "result" in answer
 
-    def check(self, call: Call) -> None:
+    def check(self, call: ToolCall) -> None:
         call.read()
         note(f"{call}")
         assert call.ids == sorted(set(call.ids)), "messages are repeated or out of order"

@@ -886,3 +886,19 @@ async def test_drain_with_blocked_streams_ends_after_timeout(autojump_clock: tri
             assert blocked_call.returned.is_set()
             assert (app.running, tools.cancelled) == (0, ["a"])
             assert repr(app) == f"<HttpEndpoint at /mcp: 0 requests, {app.sessions} sessions>"
+
+
+async def test_response_completed_when_watcher_starts_during_its_last_write(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    tools = ControlledServer()
+    async with session(tools.server.asgi()) as client:
+        reply = client.post(client.call("steps", name="a", count=1, token=1))
+        await reply.message()
+        # The client reads no more while the host starts the companion, 0.1 s after the request.
+        reply.reading = trio.Event()
+        tools.let("a1")
+        await trio.sleep(0.3)
+        assert reply.companions == 1
+        reply.reading.set()
+        assert text_of(await reply.answer()) == "a"

@@ -259,7 +259,7 @@ class Channel(ABC):
 
     @property
     def session_id(self) -> str | None:
-        """The id of the legacy session that other workers can serve; `None` if there is none."""
+        """The id of the legacy session that other workers can serve; `None` without one."""
         return None
 
     # --- for subclasses --------------------------------------------------------------------------------------------

@@ -595,8 +595,10 @@ class DisconnectWatcher:
             # would stay.
             if stream.wake == self.wake:
                 stream.wake = None
-        stream.left(response)
-        if self._gone is not None:
+        if not response.ended:
+            stream.left(response)
+        # Otherwise the last bytes may be in the process of being written, which must not be aborted.
+        if self._gone is not None and not stream.over:
             self._gone()
 
     async def _write_pending(self) -> None:
