@@ -219,12 +219,12 @@ async def idle(pid: int) -> None:
     )
 
 
-async def sizes(cluster: RedisCluster, cli: Callable[..., str]) -> None:
+async def sizes(cluster: RedisCluster, cli: Callable[[Sequence[str]], str]) -> None:
     """Print the memory of sessions in Redis."""
 
     def total() -> int:
         return next(
-            int(line.split(":")[1]) for line in cli("info", "memory").splitlines() if line.startswith("used_memory:")
+            int(line.split(":")[1]) for line in cli(["info", "memory"]).splitlines() if line.startswith("used_memory:")
         )
 
     store, count = cluster.sessions, 2_000
@@ -257,7 +257,7 @@ async def sizes(cluster: RedisCluster, cli: Callable[..., str]) -> None:
 async def run(port: int, pid: int, repeat: int) -> None:
     """Run the benchmark."""
 
-    def cli(*args: str) -> str:
+    def cli(args: Sequence[str]) -> str:
         return subprocess.run(["redis-cli", "-p", str(port), *args], capture_output=True, text=True, check=True).stdout
 
     url = f"redis://127.0.0.1:{port}"
@@ -269,7 +269,7 @@ async def run(port: int, pid: int, repeat: int) -> None:
         await rows(first, pid, repeat)
         await messages(first, receiver, pid)
         await idle(pid)
-        cli("flushall")
+        cli(["flushall"])
         await trio.sleep(2)
         await sizes(first, cli)
         nursery.cancel_scope.cancel()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -83,7 +84,7 @@ async def open_workers(url: str, prefix: str = "mcp") -> AsyncIterator[Workers]:
         nursery.cancel_scope.cancel()
 
 
-class _Fenced:
+class _FencedReceiver:
     """A receiver that recognizes the messages of `RedisWorker.fence`, and passes on everything else."""
 
     def __init__(self, receiver: ClusterReceiver, fences: dict[str, int]) -> None:
@@ -112,7 +113,7 @@ class RedisWorker(RedisCluster):
     async def run(
         self, receiver: ClusterReceiver, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        await super().run(_Fenced(receiver, self.fences), task_status=task_status)
+        await super().run(_FencedReceiver(receiver, self.fences), task_status=task_status)
 
     async def fence(self, number: int) -> None:
         """Send a message after all others, when all commands have a reply."""
@@ -158,3 +159,11 @@ class RedisWorld:
                     while worker is not other and worker.fences.get(other.worker, 0) < number:  # noqa: ASYNC110  # polled
                         await trio.sleep(0.005)
             await trio.testing.wait_all_tasks_blocked(0.005)
+
+
+async def run_scenario(scenario: object, **values: object) -> None:
+    """Run a test of another module, with these values of its fixtures and parameters."""
+    assert callable(scenario)
+    running = scenario(**{name: values[name] for name in inspect.signature(scenario).parameters})
+    assert isinstance(running, Awaitable)
+    await running

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import cluster_world
@@ -12,12 +11,12 @@ import test_cluster_sessions as scenarios
 import trio
 from asgi_host import Client
 from redis_server import RedisServer, open_redis
-from redis_testbed import RedisWorld
+from redis_testbed import RedisWorld, run_scenario
 
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_11_25, R2026_07_28
 
-_SCENARIOS: tuple[Callable[..., Awaitable[None]], ...] = (
+_SCENARIOS = (
     scenarios.test_each_worker_answers_requests_of_a_session,
     scenarios.test_client_request_is_answered_at_another_worker,
     scenarios.test_error_response_reaches_the_worker_that_asked,
@@ -60,10 +59,9 @@ def shared(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> RedisWorld:
     return shared
 
 
-@pytest.mark.parametrize("scenario", _SCENARIOS, ids=lambda scenario: scenario.__name__.removeprefix("test_"))
-async def test_session_over_workers_on_redis(scenario: Callable[..., Awaitable[None]], shared: RedisWorld) -> None:
-    values = {"revision": R2025_11_25, "kind": "elicit"}
-    await scenario(**{name: values[name] for name in inspect.signature(scenario).parameters})
+@pytest.mark.parametrize("scenario", _SCENARIOS, ids=lambda scenario: str(scenario.__name__).removeprefix("test_"))
+async def test_session_over_workers_on_redis(scenario: object, shared: RedisWorld) -> None:
+    await run_scenario(scenario, revision=R2025_11_25, kind="elicit")
 
 
 async def test_lost_data_reach_subscriptions_at_all_workers_as_changes(redis: RedisServer, shared: RedisWorld) -> None:

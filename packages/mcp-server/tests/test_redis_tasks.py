@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 import test_cluster_tasks as scenarios
 from redis_server import RedisServer, open_redis
-from redis_testbed import RedisWorld
+from redis_testbed import RedisWorld, run_scenario
 
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
 
-_SCENARIOS: tuple[Callable[..., Awaitable[None]], ...] = (
+_SCENARIOS = (
     scenarios.test_task_of_other_worker_is_read_until_completed,
     scenarios.test_progress_of_task_is_status_message_at_other_worker,
     scenarios.test_input_response_at_other_worker_reaches_function,
@@ -35,19 +35,18 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
         yield server
 
 
-def _cases() -> list[tuple[Callable[..., Awaitable[None]], Revision]]:
+def _cases() -> list[tuple[object, Revision]]:
     both = [each for each in _SCENARIOS if "revision" in inspect.signature(each).parameters]
     return [*((each, R2025_11_25) for each in both), *((each, R2026_07_28) for each in _SCENARIOS)]
 
 
 @pytest.mark.parametrize(("scenario", "revision"), _cases())
 async def test_task_over_workers_on_redis(
-    scenario: Callable[..., Awaitable[None]],
+    scenario: object,
     revision: Revision,
     redis: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scenarios, "MemoryCluster", partial(RedisWorld, redis.url))
     # A worker is lost in real time here.
-    values = {"revision": revision, "autojump_clock": None}
-    await scenario(**{name: values[name] for name in inspect.signature(scenario).parameters})
+    await run_scenario(scenario, revision=revision, autojump_clock=None)
