@@ -17,6 +17,9 @@ import trio
 
 REDIS: Final = shutil.which("redis-server") or "redis-server"
 
+NODE: Final = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000")
+"""The options of a node of a Redis Cluster."""
+
 _READY: Final = ("Ready to accept connections", "Sentinel ID is")
 """Lines of the log of a server, or of a sentinel, that has started."""
 
@@ -132,9 +135,8 @@ async def open_redis(folder: Path, *options: str, port: int | None = None) -> As
 @asynccontextmanager
 async def open_redis_cluster(folder: Path) -> AsyncIterator[list[RedisServer]]:
     """Start a Redis Cluster of three nodes."""
-    options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
     async with AsyncExitStack() as stack:
-        nodes = [await stack.enter_async_context(open_redis(folder / str(number), *options)) for number in range(3)]
+        nodes = [await stack.enter_async_context(open_redis(folder / str(number), *NODE)) for number in range(3)]
         places = [f"127.0.0.1:{node.port}" for node in nodes]
         subprocess.run(
             ["redis-cli", "--cluster", "create", *places, "--cluster-yes"], check=True, capture_output=True, timeout=60
@@ -142,6 +144,16 @@ async def open_redis_cluster(folder: Path) -> AsyncIterator[list[RedisServer]]:
         for node in nodes:
             await until(partial(_is_ready, node))
         yield nodes
+
+
+async def add_replica(replica: RedisServer, primary: RedisServer) -> None:
+    """Let an empty node of a Redis Cluster replicate another."""
+    replica.command("cluster", "meet", "127.0.0.1", str(primary.port))
+    id = primary.command("cluster", "myid")
+    await until(lambda: id in replica.command("cluster", "nodes"))
+    replica.command("cluster", "replicate", id)
+    await until(lambda: "master_link_status:up" in replica.command("info", "replication"))
+    await until(lambda: "slave" in primary.command("cluster", "nodes"))
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trustme
 from redis_proxy import open_proxy
-from redis_server import RedisServer, open_redis, open_redis_cluster, open_sentinel
+from redis_server import NODE, RedisServer, add_replica, open_redis, open_redis_cluster, open_sentinel
 from redis_testbed import Recorder, open_workers
 
 from mcp_core.limits import Limits
@@ -74,6 +74,20 @@ async def test_redis_cluster_of_three_nodes_fulfills_contract(tmp_path: Path) ->
             assert int(node.command("dbsize")) > 0
 
 
+async def test_replica_of_lost_node_is_found(tmp_path: Path) -> None:
+    async with open_redis_cluster(tmp_path) as nodes, open_redis(tmp_path / "replica", *NODE) as replica:
+        url = f"redis+cluster://127.0.0.1:{nodes[0].port},127.0.0.1:{nodes[1].port}"
+        owner = next(node for node in nodes if _owns(node, slot_of(b"mcp:{session:a}")))
+        await add_replica(replica, owner)
+        async with open_workers(url) as workers:
+            cluster = await workers.open()
+            await cluster.sessions.save(_RECORD)
+            owner.command("wait", "1", "5000")
+            owner.kill()
+            await until_works(cluster)
+            assert await cluster.sessions.load("a") == _RECORD
+
+
 async def test_moved_slots_are_followed(tmp_path: Path) -> None:
     async with open_redis_cluster(tmp_path) as nodes:
         recorder = Recorder()
@@ -84,7 +98,7 @@ async def test_moved_slots_are_followed(tmp_path: Path) -> None:
             for key in (b"mcp:{session:a}", b"{mcp}:sessions"):
                 slot = str(slot_of(key))
                 ids = {node.command("cluster", "myid"): node for node in nodes}
-                source = next(node for node in nodes if f"[{slot}" in _slots(node) or _owns(node, int(slot)))
+                source = next(node for node in nodes if _owns(node, int(slot)))
                 target = next(node for node in nodes if node is not source)
                 target_id = next(id for id, node in ids.items() if node is target)
                 source_id = next(id for id, node in ids.items() if node is source)
@@ -107,6 +121,8 @@ def _slots(node: RedisServer) -> str:
 
 def _owns(node: RedisServer, slot: int) -> bool:
     for part in _slots(node).split()[8:]:
+        if part.startswith("["):
+            continue
         first, _, last = part.partition("-")
         if int(first) <= slot <= int(last or first):
             return True
@@ -308,6 +324,20 @@ async def test_program_that_is_not_redis_is_unreachable(caplog: pytest.LogCaptur
         await trio.sleep(0.3)
         with pytest.raises(StoreError, match="does not speak the protocol of Redis"):
             await cluster.check()
+        nursery.cancel_scope.cancel()
+
+
+async def test_old_server_raises_without_password() -> None:
+    async def respond(stream: trio.SocketStream) -> None:
+        data = await stream.receive_some(1_000)
+        await stream.send_all(b"-ERR unknown command `HELLO`, with args beginning with: `3`, %b\r\n" % data.split()[-1])
+
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(trio.serve_tcp, respond, 0)
+        port = listeners[0].socket.getsockname()[1]
+        with pytest.raises(StoreError, match="is too old: version 7.0 or later is required") as caught:
+            await RedisCluster(f"redis://:{_QUOTED}@127.0.0.1:{port}").run(Recorder())
+        assert _PASSWORD not in str(caught.value)
         nursery.cancel_scope.cancel()
 
 

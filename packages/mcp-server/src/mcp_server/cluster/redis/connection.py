@@ -66,6 +66,9 @@ _REDIRECTS: Final = 16
 
 _SLOTS: Final = 16_384
 
+_REFRESH: Final = 0.5
+"""Time between two look-ups of the nodes of a Redis Cluster while one of them cannot be reached, in seconds."""
+
 _NOT_RUNNING: Final = "the cluster is not running"
 
 _ADVICE: Final[Mapping[str, str]] = {
@@ -404,8 +407,8 @@ def _word(error: Exception) -> str:
 
 
 def _text(error: Exception) -> str:
-    # The texts of Redis quote no secrets, but they can quote arguments.
-    return str(error)[:200]
+    # For unknown commands, Redis quotes the arguments, which can contain a password.
+    return str(error).partition(", with args")[0][:200]
 
 
 class RedisConnection:
@@ -424,6 +427,7 @@ class RedisConnection:
         self._owners: list[Endpoint | None] = []
         """The server of each slot of a Redis Cluster; empty before the first look-up."""
         self._refreshing: trio.Event | None = None
+        self._refreshed_at = 0.0
         self._single: Final = None if address.topology is Topology.CLUSTER else self._node(address.endpoints[0])
 
     def __repr__(self) -> str:
@@ -498,11 +502,11 @@ class RedisConnection:
         Raises:
             StoreError: The server cannot be reached or rejects the command.
         """
-        node = self._single or await self.node_of(keys[0])
-        reply = await node.call(script.encode(keys, args))
+        data = script.encode(keys, args)
+        node, reply = await self._call(keys[0], data)
         if not isinstance(reply, Exception):
             return reply
-        return await self._retry(node, reply, keys[0], script.encode(keys, args), script.encode_whole(keys, args))
+        return await self._retry(node, reply, keys[0], data, script.encode_whole(keys, args))
 
     async def command(self, key: bytes, *args: bytes) -> Value:
         """Run a command on the server of a key.
@@ -514,12 +518,28 @@ class RedisConnection:
         Raises:
             StoreError: The server cannot be reached or rejects the command.
         """
-        node = self._single or await self.node_of(key)
         data = encode_command(*args)
-        reply = await node.call(data)
+        node, reply = await self._call(key, data)
         if not isinstance(reply, Exception):
             return reply
         return await self._retry(node, reply, key, data, data)
+
+    async def _call(self, key: bytes, data: bytes) -> tuple[RedisNode, Value]:
+        """Run a command on the server of a key, and return the server and the reply, which may be an error."""
+        if self._single is not None:
+            return self._single, await self._single.call(data)
+        node = await self.node_of(key)
+        try:
+            return node, await node.call(data)
+        except RedisUnavailable:
+            # A replica may have taken over. Not each request needs to find out.
+            if trio.current_time() - self._refreshed_at < _REFRESH:
+                raise
+            await self._refresh()
+            other = await self.node_of(key)
+            if other is node:
+                raise
+            return other, await other.call(data)
 
     async def _retry(self, node: RedisNode, reply: Exception, key: bytes, data: bytes, whole: bytes) -> Value:
         """Send a command again if the error can be temporary. Raises `StoreError` otherwise."""
@@ -703,6 +723,7 @@ class RedisConnection:
             await self._refreshing.wait()
             return
         self._refreshing = refreshing = trio.Event()
+        self._refreshed_at = trio.current_time()
         try:
             self._owners = await self._look_up()
             used = {each for each in self._owners if each is not None}
