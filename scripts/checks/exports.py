@@ -77,6 +77,7 @@ PUBLIC: Final[Mapping[str, frozenset[str]]] = {
             "mcp_server.auth",
             "mcp_server.auth.authorization_server",
             "mcp_server.auth.resource_server",
+            "mcp_server.cluster.redis",
             "mcp_server.errors",
             "mcp_server.features",
             "mcp_server.guards",

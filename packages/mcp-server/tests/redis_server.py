@@ -17,7 +17,7 @@ import trio
 
 REDIS: Final = shutil.which("redis-server") or "redis-server"
 
-NODE: Final = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000")
+NODE: Final = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no")
 """The options of a node of a Redis Cluster."""
 
 _READY: Final = ("Ready to accept connections", "Sentinel ID is")

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 import trustme
@@ -52,11 +53,11 @@ async def check_contract(url: str) -> None:
             await task_check(open_task_store)
 
 
-async def until_works(cluster: RedisCluster) -> None:
+async def until_works(cluster: RedisCluster, record: SessionRecord = _RECORD) -> None:
     with trio.fail_after(30):
         while True:
             try:
-                await cluster.sessions.save(_RECORD)
+                await cluster.sessions.save(record)
             except StoreError:
                 await trio.sleep(0.05)
             else:
@@ -76,16 +77,25 @@ async def test_redis_cluster_of_three_nodes_fulfills_contract(tmp_path: Path) ->
 
 async def test_replica_of_lost_node_is_found(tmp_path: Path) -> None:
     async with open_redis_cluster(tmp_path) as nodes, open_redis(tmp_path / "replica", *NODE) as replica:
-        url = f"redis+cluster://127.0.0.1:{nodes[0].port},127.0.0.1:{nodes[1].port}"
-        owner = next(node for node in nodes if _owns(node, slot_of(b"mcp:{session:a}")))
+        url = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+        # A node that has none of the keys of the whole cluster.
+        ids = iter("abcdefghijkl")
+        while _owner(nodes, f"mcp:{{session:{(id := next(ids))}}}") is _owner(nodes, "{mcp}:sessions"):
+            pass
+        owner = _owner(nodes, f"mcp:{{session:{id}}}")
         await add_replica(replica, owner)
-        async with open_workers(url) as workers:
+        async with open_workers(f"redis+cluster://{url}") as workers:
             cluster = await workers.open()
-            await cluster.sessions.save(_RECORD)
+            record = attrs.evolve(_RECORD, id=id)
+            await cluster.sessions.save(record)
             owner.command("wait", "1", "5000")
             owner.kill()
-            await until_works(cluster)
-            assert await cluster.sessions.load("a") == _RECORD
+            await until_works(cluster, record)
+            assert await cluster.sessions.load(id) == record
+
+
+def _owner(nodes: list[RedisServer], key: str) -> RedisServer:
+    return next(node for node in nodes if _owns(node, slot_of(key.encode())))
 
 
 async def test_moved_slots_are_followed(tmp_path: Path) -> None:
@@ -335,7 +345,7 @@ async def test_old_server_raises_without_password() -> None:
     async with trio.open_nursery() as nursery:
         listeners = await nursery.start(trio.serve_tcp, respond, 0)
         port = listeners[0].socket.getsockname()[1]
-        with pytest.raises(StoreError, match="is too old: version 7.0 or later is required") as caught:
+        with pytest.raises(StoreError, match=r"is too old: version 7\.0 or later is required") as caught:
             await RedisCluster(f"redis://:{_QUOTED}@127.0.0.1:{port}").run(Recorder())
         assert _PASSWORD not in str(caught.value)
         nursery.cancel_scope.cancel()
