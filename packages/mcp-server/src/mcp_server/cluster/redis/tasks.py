@@ -149,7 +149,7 @@ class RedisTasks:
             return None
         key = self._names.task_record(owner, id)
         found = _read(await self._connection.command(key, b"HMGET", key, b"r", b"w", b"t"))
-        if found is not None:
+        if found is not None and not found.state.terminal:
             await self._membership.look_up((found.worker,))
         return found
 
