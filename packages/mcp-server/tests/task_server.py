@@ -92,7 +92,7 @@ def make_server(control: ToolControl, *, tasks: TaskPolicy | None = None, limits
                 return type(other).__name__
 
     @server.tool(task="optional")
-    async def later_asks(context: Context) -> str:
+    async def elicits_later(context: Context) -> str:
         await control.go.wait()
         return type(await context.elicit(Name, "Who?")).__name__
 

@@ -114,7 +114,7 @@ async def until_running(there: Deployment, name: str) -> None:
 async def test_client_resumes_streams_that_the_server_releases() -> None:
     progress: list[float] = []
 
-    def on_progress(value: float, total: float | None, message: str | None) -> None:  # noqa: ARG001  # its signature
+    def on_progress(value: float, total: float | None, message: str | None) -> None:  # its signature
         progress.append(value)
 
     async with (

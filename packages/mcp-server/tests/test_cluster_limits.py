@@ -1,4 +1,4 @@
-"""What holds for all workers of a cluster: rates, proofs that are used once, keys, and how a server joins."""
+"""Limits of all workers of a cluster: rates, proofs that are used once, keys, and how a server joins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_server(*guards: RateLimit, keys: tuple[bytes, ...] = ()) -> Server:
     server = Server("shared", version="0", middleware=guards, input_policy=InputPolicy(keys=keys))
 
     @server.tool
-    async def asks(context: Context) -> str:
+    async def elicits(context: Context) -> str:
         answer = await context.elicit(bool, "Really?")
         return str(answer.value) if isinstance(answer, ElicitationAccepted) else "no"
 
@@ -120,21 +120,21 @@ def test_shared_rates_never_allow_more_than_stated(amount: int, steps: list[tupl
 
 
 async def test_shared_rates_ask_store_once_for_several_events() -> None:
-    asked: list[int] = []
+    counts: list[int] = []
 
     class Counting:
         async def take(self, key: str, *, count: int, per_second: float, burst: int) -> int:
-            asked.append(count)
+            counts.append(count)
             return count
 
     rates = SharedRates(Rate(600), "x")
     assert [await rates.take("a", 0.0, Counting()) for _ in range(20)] == [0.0] * 20
-    assert asked == [12, 12]
+    assert counts == [12, 12]
     # The rest is held for a tenth of the period.
     assert await rates.take("a", 5.9, Counting()) == 0.0
-    assert asked == [12, 12]
+    assert counts == [12, 12]
     assert await rates.take("a", 6.1, Counting()) == 0.0
-    assert asked == [12, 12, 12]
+    assert counts == [12, 12, 12]
 
 
 async def test_concurrent_requests_share_what_one_of_them_took() -> None:
@@ -198,8 +198,8 @@ async def test_dpop_proof_without_store_is_rejected_with_503() -> None:
 
 
 async def begin(client: RawClient) -> JsonObject:
-    """Call a tool that asks. Return the parameters of the second round trip."""
-    params: JsonObject = {"name": "asks", "arguments": {}}
+    """Call a tool that elicits. Return the parameters of the second round trip."""
+    params: JsonObject = {"name": "elicits", "arguments": {}}
     # Not `call`, which repeats the request with the input responses.
     result = as_object((await client.response(await client.start("tools/call", params)))["result"])
     (key,) = as_object(result["inputRequests"])

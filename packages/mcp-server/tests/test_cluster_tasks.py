@@ -177,7 +177,7 @@ async def test_listener_at_other_worker_is_notified_of_task() -> None:
 async def test_listener_at_other_worker_is_notified_of_input_requests() -> None:
     async with deployed(R2026_07_28) as deployment:
         first, second = deployment.clients
-        task = await start_task(first, "later_asks")
+        task = await start_task(first, "elicits_later")
         await second.start("subscriptions/listen", {"notifications": {"taskIds": [task["taskId"]]}})
         await second.wait_for_notifications("notifications/subscriptions/acknowledged")
         deployment.controls[0].go.set()

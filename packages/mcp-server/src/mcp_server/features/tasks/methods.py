@@ -292,7 +292,7 @@ class Tasks:
         return run
 
     def _announcing(self, record: TaskRecord) -> Callable[[], None] | None:
-        """Return the function that informs the other workers of a change of a task; `None` if there are none."""
+        """Return the function that informs the other workers of a change of a task; `None` in a cluster of one."""
         cluster = self.remote.cluster
         return partial(cluster.broadcast, TaskUpdated(record.state.id)) if cluster.is_shared else None
 
@@ -418,7 +418,7 @@ class Tasks:
             elif not run.record.state.terminal:
                 await run.cancel()
         except McpError as error:
-            # The other worker waits for the effect, and reports to its client that there was none.
+            # The other worker waits for the effect, and reports to its client that nothing happened.
             _log.warning("request at another worker failed: task=%s… error=%s", run.id[:8], error)
 
     async def _report(self) -> None:

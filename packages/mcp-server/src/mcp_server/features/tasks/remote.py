@@ -62,7 +62,7 @@ _QUEUED: Final = 10_000
 
 
 @attrs.define(eq=False)
-class _Watch:
+class _UpdateWaiters:
     """The requests that wait for an update of one task."""
 
     changed: trio.Event = attrs.field(factory=trio.Event)
@@ -82,7 +82,7 @@ class RemoteTasks:
         """Connects this worker to the others."""
         self.store: Final = store
         """The tasks of all workers."""
-        self._watches: Final[dict[str, _Watch]] = {}
+        self._waiters: Final[dict[str, _UpdateWaiters]] = {}
         self._updated: Final[dict[str, None]] = {}
         self._new_update = trio.Event()
 
@@ -94,10 +94,10 @@ class RemoteTasks:
 
     def update(self, task: str) -> None:
         """Learn that the record of a task changed. Does not block."""
-        watch = self._watches.get(task)
-        if watch is not None:
-            watch.changed.set()
-            watch.changed = trio.Event()
+        waiters = self._waiters.get(task)
+        if waiters is not None:
+            waiters.changed.set()
+            waiters.changed = trio.Event()
         self._updated[task] = None
         if len(self._updated) > _QUEUED:
             # Its client polls.
@@ -114,15 +114,15 @@ class RemoteTasks:
         return task
 
     @contextmanager
-    def _watched(self, task: str) -> Iterator[_Watch]:
-        watch = self._watches.setdefault(task, _Watch())
-        watch.users += 1
+    def _waiting(self, task: str) -> Iterator[_UpdateWaiters]:
+        waiters = self._waiters.setdefault(task, _UpdateWaiters())
+        waiters.users += 1
         try:
-            yield watch
+            yield waiters
         finally:
-            watch.users -= 1
-            if not watch.users:
-                del self._watches[task]
+            waiters.users -= 1
+            if not waiters.users:
+                del self._waiters[task]
 
     # --- requests --------------------------------------------------------------------------------------------------
 
@@ -145,10 +145,10 @@ class RemoteTasks:
             StoreError: The record cannot be read.
         """
         id = record.state.id
-        with trio.move_on_after(_ACTION_SECONDS), self._watched(id) as watch:
+        with trio.move_on_after(_ACTION_SECONDS), self._waiting(id) as waiters:
             self.cluster.send(record.worker, message)
             while True:
-                changed = watch.changed
+                changed = waiters.changed
                 found = await self.store.load(id)
                 if found is None or found.token != record.token or is_done(found):
                     return found
@@ -176,9 +176,9 @@ class RemoteTasks:
         id = record.state.id
         sent = set[str]()
         async with open_private_nursery() as nursery:
-            with self._watched(id) as watch:
+            with self._waiting(id) as waiters:
                 while True:
-                    changed = watch.changed
+                    changed = waiters.changed
                     found = await self.store.load(id)
                     if found is None or found.state.terminal or not self.has(found):
                         return found
