@@ -307,12 +307,10 @@ class HttpEndpoint:
         if scope["type"] != "http":
             raise ValueError(f"an MCP endpoint serves ASGI scopes of type http and lifespan, not {scope['type']}")
         route = self._routes.get(str(scope["path"])) or self._route(scope)
+        watched = None
         if self._observers and route not in self._unobserved:
-            await ObservedRequest(scope, send, self._observers).run(partial(self._run, route), receive)
-        else:
-            await self._run(route, scope, receive, send)
-
-    async def _run(self, route: _Route, scope: Scope, receive: Receive, send: Send) -> None:
+            watched = ObservedRequest(scope, send, self._observers)
+            scope, send = watched.scope, watched.send
         self._running += 1
         try:
             subscription = await route(scope, receive, send)
@@ -326,6 +324,8 @@ class HttpEndpoint:
                     self._modern_requests.discard(subscription)
         finally:
             self._running -= 1
+            if watched is not None:
+                watched.end()
             if not self._running:
                 self._idle.set()
             if self.budget.has_receded():
@@ -347,7 +347,9 @@ class HttpEndpoint:
 
     # --- one request -----------------------------------------------------------------------------------------------
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> Subscription | None:
+    async def _serve(  # noqa: PLR0912  # a sequence of rejections
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> Subscription | None:
         """Respond to a request. Return the subscription that it opened, if any."""
         http = request_of(scope)
         exchange = ServerExchange(http, self.policy, self._limits, self._revisions)
@@ -366,7 +368,8 @@ class HttpEndpoint:
         elif rejection is None:
             charge = MemoryCharge(self.budget, memory_owner(identity.key, exchange.session_id, scope), kept=False)
             response.charge = charge
-            note_principal(scope, identity)
+            if self._observers:
+                note_principal(scope, identity)
             context = HttpContext(exchange, http.without_credentials(), response, receive, scope, charge, identity)
             try:
                 # `admit` rejects all other methods.
@@ -477,7 +480,9 @@ class HttpEndpoint:
                 context.charge.release()
         return outcome
 
-    async def _receive(self, context: HttpContext) -> Rejection | Subscription | None:
+    async def _receive(  # noqa: PLR0912  # a sequence of rejections
+        self, context: HttpContext
+    ) -> Rejection | Subscription | None:
         exchange, charge = context.exchange, context.charge
         body = await receive_body(context.receive, charge, exchange, self._limits)
         if body is None:
@@ -505,7 +510,8 @@ class HttpEndpoint:
         for note in post.notes:
             _log.debug("tolerated deviation: %s", note)
         message = post.message
-        self._describe(message, template, observed(context.scope))
+        if self._observers:
+            self._describe(message, template, observed(context.scope))
         if post.era is Era.LEGACY:
             if isinstance(message, Request) and message.method == INITIALIZE.name:
                 return await self._sessions.open(message, context)

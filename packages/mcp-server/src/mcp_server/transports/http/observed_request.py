@@ -10,9 +10,9 @@ from mcp_server.asgi import WRITE_NOW
 from mcp_server.observation import RequestRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from mcp_server.asgi import Message, Receive, Scope, Send
+    from mcp_server.asgi import Message, Scope, Send
     from mcp_server.connection.authenticator import Identity
     from mcp_server.observation import RequestObserver
 
@@ -46,7 +46,7 @@ class ObservedRequest:
         observers: Are informed of the begin and the end.
     """
 
-    __slots__ = ("_began", "_observers", "_record", "_scope", "_send")
+    __slots__ = ("_began", "_observers", "_record", "_send", "scope")
 
     def __init__(self, scope: Scope, send: Send, observers: Sequence[RequestObserver]) -> None:
         self._send: Final = send
@@ -64,23 +64,22 @@ class ObservedRequest:
                 return bool(write_now(data))
 
             scope = {**scope, "extensions": {**extensions, WRITE_NOW: counted}}
-        self._scope: Final = {**scope, _RECORD: record}
+        self.scope: Final = {**scope, _RECORD: record}
+        """The scope for the application. It has the record."""
+        self._inform([each.began for each in observers])
 
-    async def run(self, application: Callable[[Scope, Receive, Send], Awaitable[None]], receive: Receive) -> None:
-        """Run the application, and inform the observers."""
-        self._inform([each.began for each in self._observers])
-        try:
-            await application(self._scope, receive, self._count)
-        finally:
-            self._record.seconds = time.perf_counter() - self._began
-            self._inform([each.ended for each in self._observers])
-
-    async def _count(self, message: Message) -> None:
+    async def send(self, message: Message) -> None:
+        """Send a part of the response, and measure it."""
         if message["type"] == "http.response.start":
             self._record.status = message["status"]  # type: ignore[assignment]  # as ASGI specifies
         else:
             self._record.size += len(message.get("body", b""))  # type: ignore[arg-type]  # likewise
         await self._send(message)
+
+    def end(self) -> None:
+        """Inform the observers that the request has ended."""
+        self._record.seconds = time.perf_counter() - self._began
+        self._inform([each.ended for each in self._observers])
 
     def _inform(self, methods: Sequence[Callable[[RequestRecord], None]]) -> None:
         for method in methods:
