@@ -308,6 +308,23 @@ async def test_missed_messages_cause_another_reading() -> None:
         assert stream._events == []
 
 
+async def test_message_older_than_the_reading_is_not_notified_again() -> None:
+    async with deployed() as there, opened(there) as client:
+        await client.ask("resources/subscribe", {"uri": "memo://a"})
+        third = there.workers[2].cluster
+        third.is_paused = True
+        there.workers[0].server.resource_updated("memo://a")
+        there.pinned = 2
+        stream = client.get()
+        assert await stream.message() == updated("memo://a")
+        third.is_paused = False
+        third.wake()
+        await there.settle()
+        assert b"".join(stream.chunks).count(b"data: {") == 1
+        there.workers[1].server.resource_updated("memo://a")
+        assert await stream.message() == updated("memo://a")
+
+
 # --- resumption ------------------------------------------------------------------------------------------------------
 
 

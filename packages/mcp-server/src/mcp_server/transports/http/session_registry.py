@@ -383,7 +383,7 @@ class SessionRegistry:
     def missed(self) -> None:
         """Read again what other workers may have changed: their messages may have been lost. Does not block."""
         for session in self._table:
-            session.missed()
+            # `Session.missed` does the rest.
             self._outdate(session)
 
     def _outdate(self, session: Session) -> None:
