@@ -232,6 +232,22 @@ async def test_new_standalone_stream_ends_the_one_at_another_worker() -> None:
         assert not streams[-1].complete
 
 
+async def test_replaced_stream_sends_nothing_before_its_worker_knows() -> None:
+    async with deployed() as there, opened(there) as client:
+        await client.ask("resources/subscribe", {"uri": "memo://a"})
+        there.pinned = 0
+        before = client.get()
+        await there.settle()
+        first = there.workers[0].cluster
+        first.is_paused = True
+        there.pinned = 1
+        stream = client.get()
+        await there.settle()
+        there.workers[0].server.resource_updated("memo://a")
+        assert await stream.message() == updated("memo://a")
+        assert await rest_of(before) == []
+
+
 async def test_standalone_streams_opened_at_once_leave_one() -> None:
     async with deployed() as there, opened(there) as client:
         await client.ask("resources/subscribe", {"uri": "memo://a"})
@@ -322,6 +338,24 @@ async def test_message_older_than_the_reading_is_not_notified_again() -> None:
         await there.settle()
         assert b"".join(stream.chunks).count(b"data: {") == 1
         there.workers[1].server.resource_updated("memo://a")
+        assert await stream.message() == updated("memo://a")
+
+
+async def test_change_of_subscription_not_known_yet_is_notified_later() -> None:
+    async with deployed() as there, opened(there) as client:
+        there.pinned = 2
+        stream = client.get()
+        await there.settle()
+        third = there.workers[2].cluster
+        third.is_paused = True
+        there.pinned = 0
+        await client.ask("resources/subscribe", {"uri": "memo://a"})
+        there.workers[0].server.resource_updated("memo://a")
+        # The stream has just been opened, so the worker reads the changes from the store for any change.
+        there.workers[2].server.resource_updated("memo://other")
+        await there.settle()
+        third.is_paused = False
+        third.wake()
         assert await stream.message() == updated("memo://a")
 
 
@@ -432,6 +466,24 @@ async def test_unknown_event_ids_are_rejected_at_each_worker() -> None:
                 refused = client.get(id)
                 assert b"Last-Event-ID" in await refused.body()
                 assert refused.status == 400
+
+
+async def test_event_stored_before_the_worker_knows_of_the_resumption_is_sent() -> None:
+    async with deployed(policy=EndpointPolicy(keep_alive=10_000)) as there, opened(there) as client:
+        there.next = 0
+        reply = client.post(client.call("steps", name="a", token=1))
+        await reply.message()
+        reply.leave()
+        first = there.workers[0].cluster
+        first.is_paused = True
+        again = client.get("1-1")
+        await there.settle()
+        there.workers[0].controlled.let("a1")
+        await there.settle()
+        assert again._events == []
+        first.is_paused = False
+        first.wake()
+        assert as_object((await again.message())["params"])["progress"] == 2
 
 
 # --- loss of a worker ------------------------------------------------------------------------------------------------

@@ -1,20 +1,4 @@
-"""Checks of the contract of `Cluster`, for authors of clusters.
-
-Each check is a coroutine function that accepts a function that opens another worker of the same cluster. Within one
-check, the cluster is empty at first. With pytest and pytest-trio:
-
-    @pytest.mark.parametrize("check", CLUSTER_CHECKS, ids=lambda check: check.__name__)
-    async def test_cluster_follows_contract(check: ClusterCheck) -> None:
-        prefix = random_prefix()
-
-        async def open_worker() -> Cluster:
-            return MyCluster("redis://127.0.0.1:6379/0", prefix=prefix)
-
-        await check(open_worker)
-
-A check closes the workers that it opens. If the cluster breaks a rule, the check raises `AssertionError` with a message.
-The stores of a worker must also pass the checks of `mcp_server.stores.contract`.
-"""
+"""The checks of `mcp_server.cluster.contract`."""
 
 from __future__ import annotations
 
@@ -43,7 +27,23 @@ if TYPE_CHECKING:
 
     from mcp_server.cluster.messages import ClusterMessage
 
-__all__ = ["CLUSTER_CHECKS", "ClusterCheck", "OpenWorker"]
+__all__ = [
+    "ClusterCheck",
+    "OpenWorker",
+    "any_uri_can_be_sent",
+    "changes_are_pending_for_all_workers",
+    "ended_worker_is_lost",
+    "id_can_be_used_once",
+    "message_reaches_its_worker_only",
+    "message_to_ended_worker_is_dropped",
+    "messages_of_a_worker_arrive_in_order",
+    "one_of_two_responses_is_stored",
+    "rate_holds_for_all_workers",
+    "sessions_are_shared",
+    "streams_of_workers_have_different_numbers",
+    "worker_runs_once",
+    "workers_have_the_same_keys",
+]
 
 OpenWorker: TypeAlias = Callable[[], Awaitable[Cluster]]
 """A function that opens another worker of the cluster."""
@@ -365,21 +365,3 @@ async def rate_holds_for_all_workers(open_worker: OpenWorker) -> None:
         same(
             await members[0].cluster.rates.take("Bob", count=5, per_second=0.001, burst=20), 5, "the events of another"
         )
-
-
-CLUSTER_CHECKS: Final[tuple[ClusterCheck, ...]] = (
-    messages_of_a_worker_arrive_in_order,
-    message_reaches_its_worker_only,
-    message_to_ended_worker_is_dropped,
-    any_uri_can_be_sent,
-    ended_worker_is_lost,
-    worker_runs_once,
-    workers_have_the_same_keys,
-    sessions_are_shared,
-    streams_of_workers_have_different_numbers,
-    one_of_two_responses_is_stored,
-    changes_are_pending_for_all_workers,
-    id_can_be_used_once,
-    rate_holds_for_all_workers,
-)
-"""The checks for every cluster of several workers."""
