@@ -104,6 +104,33 @@ def test_session_restored_continues() -> None:
     assert isinstance(level.event, LogLevelSet)
 
 
+def test_shared_session_operates_without_notification_and_assigns_greater_ids() -> None:
+    connection = open_session(template().exchange())
+    connection.share(5_000)
+    assert connection.state is State.OPERATING
+    connection.receive(Request(2, "tools/call", {"name": "a"}))
+    outgoing = connection.request(ROOTS_LIST, ListRootsRequestParams(), for_request=2)
+    assert isinstance(outgoing.message, Request)
+    assert outgoing.message.id == 5_001
+    connection.share(1_000)
+    outgoing = connection.request(ROOTS_LIST, ListRootsRequestParams(), for_request=2)
+    assert isinstance(outgoing.message, Request)
+    assert outgoing.message.id == 5_002
+
+
+def test_session_updated_has_other_level_and_subscriptions() -> None:
+    connection = template().exchange()
+    connection.reopen(CLIENT, R2025_06_18, log_level="error", subscriptions=("a:b", "c:d"))
+    connection.update_session(log_level=None, subscriptions=("c:d", "e:f", "x" * 1_000_000))
+    peer = connection.session
+    assert isinstance(peer, ClientPeer)
+    assert peer.log_level is None
+    assert connection.watched == ("c:d", "e:f")
+    assert connection.listened == {"c:d", "e:f"}
+    with pytest.raises(LocalProtocolError):
+        template().exchange().update_session(log_level=None, subscriptions=())
+
+
 def test_session_restored_twice_or_in_modern_era_raises() -> None:
     connection = template()
     with pytest.raises(LocalProtocolError, match="2026-07-28"):

@@ -45,6 +45,17 @@ def test_session_without_principal_not_found_by_principal() -> None:
 
 
 @pytest.mark.spec("session.terminate-any-time")
+def test_session_got_without_use_still_expires() -> None:
+    sessions = table()
+    sessions.add("a", "anna", "session a", 0)
+    sessions.add("b", None, "session b", 0)
+    sessions.busy("b")
+    assert (sessions.get("a"), sessions.get("b"), sessions.get("c")) == ("session a", "session b", None)
+    assert list(sessions.in_progress()) == ["session b"]
+    assert [each.id for each in sessions.expire(IDLE)] == ["a"]
+    assert (sessions.get("a"), sessions.get("b")) == (None, "session b")
+
+
 def test_session_unused_expires() -> None:
     sessions = table()
     sessions.add("a", None, "one", 0)

@@ -161,6 +161,8 @@ async def deployed(
 ) -> AsyncIterator[Deployment]:
     """Run workers while the block runs."""
     shared = shared or MemoryCluster()
+    # Resumed streams read the store that often. A test must not depend on it.
+    policy = policy or EndpointPolicy(keep_alive=10_000)
     async with trio.open_nursery() as nursery:
 
         async def start() -> Worker:
