@@ -299,6 +299,34 @@ async def test_notified_changes_compacted_above_bound(redis: RedisServer, worker
     assert await cluster.sessions.pending_notifications("a") == (_TOOLS, _updated("test://x/1"))
 
 
+async def test_compacted_change_of_earlier_subscription_is_not_pending(workers: Workers) -> None:
+    cluster = await workers.open(Limits(watched_resources=1))
+    await cluster.sessions.save(_RECORD)
+    await cluster.sessions.subscribe("a", "test://x")
+    for name in ("y", "z"):
+        cluster.sessions.record_notification(_updated(f"test://x/{name}"))
+    # The second change exceeds the limit, so that the session remembers what is pending.
+    remembered = {_updated("test://x/y"), _updated("test://x")}
+    assert set(await cluster.sessions.pending_notifications("a")) == remembered
+    assert set(await cluster.sessions.pending_notifications("a")) == remembered
+    await cluster.sessions.unsubscribe("a", "test://x")
+    assert await cluster.sessions.pending_notifications("a") == ()
+    cluster.sessions.record_notification(_TOOLS)
+    await cluster.sessions.subscribe("a", "test://x")
+    assert await cluster.sessions.pending_notifications("a") == (_TOOLS,)
+
+
+async def test_ended_streams_without_events_are_removed(redis: RedisServer, workers: Workers) -> None:
+    cluster = await workers.open()
+    await cluster.sessions.save(_RECORD)
+    streams = [await cluster.sessions.begin("a", (id,), worker=cluster.worker) for id in range(50)]
+    assert int(redis.command("hlen", "mcp:{session:a}")) > 100
+    for stream in streams:
+        await cluster.sessions.delivered("a", stream)
+    assert [each.stream for each in await cluster.sessions.streams("a")] == streams[-1:]
+    assert int(redis.command("hlen", "mcp:{session:a}")) < 20
+
+
 async def test_change_of_another_worker_is_pending_until_notified(workers: Workers) -> None:
     recorder = Recorder()
     first = await workers.open()
