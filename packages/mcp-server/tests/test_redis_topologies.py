@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from redis_proxy import open_proxy
 from redis_server import NODE, RedisServer, add_replica, open_redis, open_redis_cluster, open_sentinel
 from redis_testbed import Recorder, open_workers
 
+from mcp_core.errors import MissingExtra
 from mcp_core.limits import Limits
 from mcp_server.cluster import Cluster
 from mcp_server.cluster.contract import CLUSTER_CHECKS
@@ -422,3 +424,9 @@ async def test_broken_sentinel_is_tried_before_others(tmp_path: Path) -> None:
         async with open_workers(url) as workers:
             await (await workers.open()).check()
         assert proxy.opened > 0
+
+
+def test_missing_extra_raises_with_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "coredis.parser", None)
+    with pytest.raises(MissingExtra, match=r"coredis is not installed; type: pip install 'trio-mcp-server\[redis\]'"):
+        RedisCluster("redis://127.0.0.1")
