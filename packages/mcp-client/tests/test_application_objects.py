@@ -42,14 +42,13 @@ from mcp_client.auth.stores import FileStore, MemoryStore
 from mcp_client.blocking.proxies import BlockingContextManager
 from mcp_client.guards import Consent, RateLimit, ToolFilter
 from mcp_client.transports.http.authorizer import ApplicationAuthorizer, ConnectionTarget, ObservedResponse
-from mcp_core.errors import AuthorizationRefused
+from mcp_core.errors import AuthorizationRefused, WrongAsyncLibrary
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.methods import NOTIFICATIONS_TOOLS_LIST_CHANGED
 from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.oauth.grants import ClientCredentials
 from mcp_core.oauth.records import ClientRecord, TokenRecord
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
-from mcp_core.trio.async_library import WrongAsyncLibrary
 from mcp_core.trio.owner_task import OwnerTask
 from mcp_core.types import (
     CallToolRequestParams,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import cluster_world
+import cluster_deployment
 import pytest
 import test_cluster_sessions as scenarios
 import trio
@@ -17,11 +17,11 @@ from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import R2025_11_25, R2026_07_28
 
 _SCENARIOS = (
-    scenarios.test_each_worker_answers_requests_of_a_session,
+    scenarios.test_requests_of_session_answered_at_each_worker,
     scenarios.test_client_request_is_answered_at_another_worker,
-    scenarios.test_error_response_reaches_the_worker_that_asked,
+    scenarios.test_error_response_received_by_worker_of_client_request,
     scenarios.test_cancellation_reaches_the_worker_that_runs_the_request,
-    scenarios.test_progress_of_client_request_reaches_the_worker_that_asked,
+    scenarios.test_progress_received_by_worker_of_client_request,
     scenarios.test_log_level_applies_to_running_call_at_another_worker,
     scenarios.test_change_at_one_worker_reaches_stream_at_another,
     scenarios.test_changes_without_stream_are_sent_once_by_the_next_one,
@@ -54,8 +54,8 @@ def shared(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> RedisWorld:
     """Let the workers of the scenarios use Redis."""
 
     shared = RedisWorld(redis.url)
-    monkeypatch.setattr(cluster_world, "MemoryCluster", lambda: shared)
-    monkeypatch.setattr(cluster_world.World, "settle", lambda _: shared.settle())
+    monkeypatch.setattr(cluster_deployment, "MemoryCluster", lambda: shared)
+    monkeypatch.setattr(cluster_deployment.Deployment, "settle", lambda _: shared.settle())
     return shared
 
 
@@ -65,15 +65,15 @@ async def test_session_over_workers_on_redis(scenario: object, shared: RedisWorl
 
 
 async def test_lost_data_reach_subscriptions_at_all_workers_as_changes(redis: RedisServer, shared: RedisWorld) -> None:
-    async with cluster_world.world() as there, trio.open_nursery() as nursery:
-        client = Client(there, nursery, R2026_07_28)
+    async with cluster_deployment.deployed() as deployment, trio.open_nursery() as nursery:
+        client = Client(deployment, nursery, R2026_07_28)
         streams = []
         for _ in range(6):
             params: JsonObject = {"notifications": {"resourceSubscriptions": ["memo://a"], "toolsListChanged": True}}
             streams.append(client.post(client.request("subscriptions/listen", params)))
             await streams[-1].message()
-        await there.settle()
-        there.workers[1].server.resource_updated("memo://a")
+        await deployment.settle()
+        deployment.workers[1].server.resource_updated("memo://a")
         for stream in streams:
             assert (await stream.message())["method"] == "notifications/resources/updated"
         redis.command("flushall")
