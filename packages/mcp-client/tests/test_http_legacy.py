@@ -254,6 +254,54 @@ async def test_standalone_stream_client_request_answered(method: str, revision: 
     assert response.headers["mcp-session-id"] == "s1"
 
 
+@pytest.mark.parametrize("how", ["502", "cut"])
+async def test_response_not_delivered_is_sent_again(how: str, autojump_clock: trio.testing.MockClock) -> None:
+    async def calls(request: ReceivedRequest, reply: Reply) -> None:
+        await reply.stream()
+        await reply.event({"jsonrpc": "2.0", "id": 70, "method": "roots/list"})
+        while not received:
+            await trio.sleep(0.1)
+        await reply.event({"jsonrpc": "2.0", "id": request.message["id"], "result": OK})
+        await reply.end()
+
+    failures = [how, how]
+    received: list[ReceivedRequest] = []
+    answer = legacy(calls)
+
+    async def unavailable(request: ReceivedRequest, reply: Reply) -> None:
+        if request.method != "POST" or request.rpc != "response":
+            await answer(request, reply)
+        elif failures:
+            await (reply.cut() if failures.pop() == "cut" else reply.body(502))
+        else:
+            received.append(request)
+            await answer(request, reply)
+
+    handlers = Handlers(roots=[Root(uri="file:///tmp")])
+    async with serving(unavailable) as server, open_http(server.url, handlers=handlers) as client:
+        with trio.fail_after(60):
+            await client.call_tool("echo")
+    assert [each.message["id"] for each in received] == [70]
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_standalone_stream_unavailable_at_first_opened_later(
+    status: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def get(request: ReceivedRequest, reply: Reply) -> None:
+        if len(server.of("GET")) <= 2:
+            await reply.body(status)
+        else:
+            await reply.stream()
+            opened.set()
+            await reply.hang()
+
+    opened = trio.Event()
+    async with serving(legacy(get=get)) as server, open_http(server.url):
+        with trio.fail_after(60):
+            await opened.wait()
+
+
 @pytest.mark.spec("resume.client-last-event-id", "sse.client-respects-retry", "resume.always-get")
 async def test_standalone_stream_resumed_after_last_event_and_retry(
     autojump_clock: trio.testing.MockClock,

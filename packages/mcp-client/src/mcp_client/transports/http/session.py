@@ -5,6 +5,7 @@ The client recovers from these losses:
 - The stream of a response breaks: the client fetches the rest by GET with the id of the last event. It waits as long as
   the server demands before each attempt, and repeats the attempts within the deadlines of the request.
 - The standalone stream breaks: the client opens it again, after the delay that the server demands.
+- A response to a request of the server is not delivered: the client sends it again.
 - The server loses the session, and responds to a request of the session with 404: one task opens a new session for all
   tasks. The request that received the 404 was not processed, so the client sends it again, once. Other requests in
   flight in the old session may have been processed, and fail with an error.
@@ -59,6 +60,9 @@ doubles."""
 
 _NOT_NOW: Final = frozenset({408, 425, 429})
 """Statuses of 4xx that are temporary."""
+
+_UNAVAILABLE: Final = frozenset({502, 503, 504}) | _NOT_NOW
+"""Statuses with which a gateway or a server says that it is not available now."""
 
 _FORGOTTEN: Final = frozenset({400, 410, 412, 416, 422})
 """Statuses with which servers reject an unknown event id; the protocol does not define one."""
@@ -142,16 +146,33 @@ class Sessions:
     async def post(
         self, message: Message | Batch, headers: Sequence[tuple[str, str]] = (), session: Session | None = None
     ) -> None:
-        """Send a message other than a request, in the given or the current session. Raises `TransportError`."""
+        """Send a message other than a request, in the given or the current session.
+
+        A response is sent again if the server is not available: the server waits for it, and ignores a response that it
+        has received before.
+
+        Raises:
+            TransportError: The message is not delivered.
+        """
         session = session or self._session
-        try:
-            await self._post(message, session, headers)
-        except SessionExpired:
-            if _of_session(message):
-                # The message refers to state that the server has lost.
-                raise
-            await self.replace(session)
-            await self._post(message, self._session, headers)
+        pause = Pause()
+        while True:
+            try:
+                await self._post(message, session, headers)
+            except SessionExpired:
+                if _of_session(message):
+                    # The message refers to state that the server has lost.
+                    raise
+                await self.replace(session)
+                await self._post(message, self._session, headers)
+            except TransportError as failure:
+                is_response = isinstance(message, ResultResponse | ErrorResponse)
+                is_refused = isinstance(failure, HttpFailure) and failure.status not in _UNAVAILABLE
+                if not is_response or is_refused or not pause.more():
+                    raise
+                await trio.sleep(pause.seconds)
+                continue
+            return
 
     async def _post(self, message: Message | Batch, session: Session, headers: Sequence[tuple[str, str]]) -> None:
         exchange = self._exchange(message, session)
@@ -238,7 +259,8 @@ class Sessions:
                 status = refusal.status if isinstance(refusal, HttpFailure) else None
                 if was_open and status == 404 and session.id is not None:
                     raise SessionExpired(refusal.message) from refusal
-                if not was_open and (isinstance(refusal, HttpFailure | AuthorizationError) or not pause.more()):
+                is_refused = isinstance(refusal, HttpFailure | AuthorizationError) and status not in _UNAVAILABLE
+                if not was_open and (is_refused or not pause.more()):
                     # Servers may omit the standalone stream.
                     _log.debug("standalone stream not available: server=%s error=%s", self._wire.shown, refusal)
                     return
