@@ -316,6 +316,23 @@ async def test_missed_messages_do_not_lose_updates(autojump_clock: trio.testing.
 
 
 @BOTH_REVISIONS
+async def test_outcome_of_task_is_stored_after_outage_of_store(
+    revision: Revision, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with deployed(revision) as deployment:
+        first, second = deployment.clients
+        task = await start_task(first, "work", text="late")
+        await trio.testing.wait_all_tasks_blocked()
+        deployment.shared.is_reachable = False
+        deployment.controls[0].go.set()
+        await trio.sleep(3)
+        assert "done" in deployment.controls[0].ran
+        deployment.shared.is_reachable = True
+        await trio.sleep(3)
+        assert (await get_task(second, task))["status"] == "completed"
+
+
+@BOTH_REVISIONS
 async def test_task_methods_without_store_end_with_error(revision: Revision) -> None:
     async with deployed(revision) as deployment:
         first, second = deployment.clients

@@ -69,6 +69,9 @@ __all__ = ["TaskRun"]
 
 _log: Final = logging.getLogger("mcp_server")
 
+_STORE_SECONDS: Final = 0.5
+"""Time after which a worker tries again to store the outcome of a task, in seconds."""
+
 
 @attrs.define(eq=False)
 class _InputRequest:
@@ -191,12 +194,14 @@ class TaskRun:
             return
         if self.scope.cancelled_caught:
             outcome = RequestFailed("the task exceeded its time to live", code=ErrorCode.INTERNAL_ERROR)
-        if not self.record.state.terminal:
+        while not (self.record.state.terminal or self.is_claimed):
             with trio.CancelScope(shield=True):
                 await self._finish(outcome)
+            if not (self.record.state.terminal or self.is_claimed):
+                await trio.sleep(_STORE_SECONDS)
 
     async def _finish(self, outcome: object) -> None:
-        """Store the outcome: a result or an error."""
+        """Store the outcome: a result or an error. If the store of several workers fails, nothing changes."""
         try:
             if not isinstance(outcome, RequestFailed):
                 wire = outcome if isinstance(outcome, dict) else self._wire(outcome)
@@ -216,7 +221,11 @@ class TaskRun:
                 await self._end("failed", error={"code": int(ErrorCode.INTERNAL_ERROR), "message": "Internal error"})
         except TaskClaimed:
             self._lose()
-        except Exception:  # noqa: BLE001  # of the store: the task has ended, and this process reports that
+        except Exception as error:  # noqa: BLE001  # of the store: the task has ended, and this process reports that
+            if self._announce is not None and isinstance(error, StoreError):
+                # The other workers read the store. A failure that only this worker knows would never reach the client.
+                _log.warning("the outcome of a task is not stored yet: task=%s… error=%s", self.id[:8], error)
+                return
             _log.exception("the outcome of a task cannot be stored: task=%s…", self.id[:8])
             if not self.record.state.terminal:
                 self.move("failed", error={"code": int(ErrorCode.INTERNAL_ERROR), "message": "Internal error"})
