@@ -212,6 +212,29 @@ async def test_request_state_of_one_worker_is_accepted_by_other() -> None:
         assert text_of(await second.call("tools/call", await begin(first))) == "True"
 
 
+async def test_started_server_has_keys_of_cluster_before_first_request() -> None:
+    shared = MemoryCluster()
+    async with deployed(shared) as (first, _):
+        again = await begin(first)
+        server = make_server()
+        server.join(shared.worker())
+        async with server.running():
+            keys = server._service.environment.keys
+            assert keys.shared
+            async with connected(server, R2026_07_28) as second:
+                assert text_of(await second.call("tools/call", again)) == "True"
+
+
+async def test_server_starts_without_cluster_after_short_wait(autojump_clock: trio.testing.MockClock) -> None:
+    shared = MemoryCluster()
+    shared.is_reachable = False
+    server = make_server()
+    server.join(shared.worker())
+    with trio.fail_after(10):
+        async with server.running():
+            assert not server._service.environment.keys.shared
+
+
 async def test_request_state_survives_rotation_until_its_key_is_removed() -> None:
     shared = MemoryCluster()
     async with deployed(shared) as (first, second):

@@ -58,6 +58,8 @@ class LifespanRunner:
         """The lifespans of mounted servers, which run within this one."""
         self.jobs: Final[list[Callable[[], Awaitable[None]]]] = []
         """Background tasks that start with the lifespan."""
+        self.starts: Final[list[Callable[[], Awaitable[None]]]] = []
+        """Functions that the start waits for when the background tasks have started. Each ends soon."""
 
     @property
     def needed(self) -> bool:
@@ -139,6 +141,8 @@ class LifespanRunner:
             for job in self.jobs:
                 nursery.start_soon(job)
             try:
+                for start in self.starts:
+                    await start()
                 yield
                 while self._users:
                     self._unused = trio.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakSet
@@ -281,6 +282,7 @@ class ServerService:
             self._has_joined = trio.Event()
             self.life.needed = True
             self.life.jobs.append(self._run_cluster)
+            self.life.starts.append(self._try_join)
 
     async def _run_cluster(self) -> None:
         try:
@@ -293,6 +295,11 @@ class ServerService:
                 await trio.sleep_forever()
         finally:
             self._has_joined = trio.Event()
+
+    async def _try_join(self) -> None:
+        """Wait a short time until this worker has joined: a request state of another one needs the keys of the cluster."""
+        with suppress(StoreError):
+            await self.wait_joined()
 
     async def wait_joined(self) -> None:
         """Wait until this worker receives the messages of others. Raises `StoreError` if that takes too long."""
