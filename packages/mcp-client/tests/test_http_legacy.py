@@ -259,13 +259,13 @@ async def test_response_not_delivered_is_sent_again(how: str, autojump_clock: tr
     async def calls(request: ReceivedRequest, reply: Reply) -> None:
         await reply.stream()
         await reply.event({"jsonrpc": "2.0", "id": 70, "method": "roots/list"})
-        while not received:
-            await trio.sleep(0.1)
+        await delivered.wait()
         await reply.event({"jsonrpc": "2.0", "id": request.message["id"], "result": OK})
         await reply.end()
 
     failures = [how, how]
     received: list[ReceivedRequest] = []
+    delivered = trio.Event()
     answer = legacy(calls)
 
     async def unavailable(request: ReceivedRequest, reply: Reply) -> None:
@@ -276,6 +276,7 @@ async def test_response_not_delivered_is_sent_again(how: str, autojump_clock: tr
         else:
             received.append(request)
             await answer(request, reply)
+            delivered.set()
 
     handlers = Handlers(roots=[Root(uri="file:///tmp")])
     async with serving(unavailable) as server, open_http(server.url, handlers=handlers) as client:
