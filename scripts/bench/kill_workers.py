@@ -343,8 +343,8 @@ async def main(seconds: float, interval: float, programs: Mapping[str, Sequence[
         deployment = Deployment(folder, _PROGRAM, environment={"KILL_TEST_FOLDER": name})
         with deployment.running():
             await _run(deployment, counts, seconds, interval, programs)
-        _check_effects(deployment.folder, counts)
-        statuses = _check_log(deployment.folder / "access.log", counts)
+        check_effects(deployment.folder, counts)
+        statuses = check_log(deployment.folder / "access.log", counts)
     _print(counts)
     print("statuses:", ", ".join(f"{status}: {times}" for status, times in sorted(statuses.items())))
     return 1 if counts.violations else 0
@@ -384,7 +384,8 @@ async def _run(
         background.cancel_scope.cancel()
 
 
-def _check_effects(folder: Path, counts: Counts) -> None:
+def check_effects(folder: Path, counts: Counts) -> None:
+    """Find effects that happened twice, or did not happen although their request or task succeeded."""
     payments = Counter((folder / "payments").read_text().split())
     works = Counter((folder / "works").read_text().split())
     for id, times in (payments + works).items():
@@ -396,7 +397,7 @@ def _check_effects(folder: Path, counts: Counts) -> None:
         counts.violate("missing", f"work {id}")
 
 
-def _check_log(path: Path, counts: Counts) -> Counter[str]:
+def check_log(path: Path, counts: Counts) -> Counter[str]:
     """Count the statuses that nginx logged, and find sessions that were unknown."""
     statuses = Counter[str]()
     for line in path.read_text().splitlines():

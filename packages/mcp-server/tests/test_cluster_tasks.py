@@ -135,6 +135,7 @@ async def test_input_response_at_other_worker_reaches_function() -> None:
             record = await deployment.shared.task_store.load(task_id(task))
             assert record is not None
             assert key in record.answers
+            assert key not in record.input_requests
         completed = await wait_for_status(second, task, "completed")
         assert text_of(as_object(completed["result"])) == "A B"
         assert "inputRequests" not in completed

@@ -259,14 +259,17 @@ class TaskRun:
         state = self.record.state.moved(status, time.time(), message=message, error=error)
         self._become(attrs.evolve(self.record, state=state))
 
-    async def keep(self) -> None:
+    async def keep(self, record: TaskRecord | None = None) -> None:
         """Store the record. Raises the errors of the store.
+
+        Args:
+            record: The record if it differs from the present one.
 
         Raises:
             TaskClaimed: Another worker has claimed the task. The function of this run is cancelled.
         """
         try:
-            await self._store.save(self.record)
+            await self._store.save(record or self.record)
         except TaskClaimed:
             self._lose()
             raise
@@ -377,7 +380,12 @@ class TaskRun:
         if not wanted:
             return
         self.record = attrs.evolve(self.record, answers={**self.record.answers, **wanted})
-        await self.keep()
+        # In one step: other workers read the record as soon as the client knows that its responses are stored.
+        state, rest = self.record.state, self._input_requests.keys() - wanted.keys()
+        if state.status == "input_required" and not rest:
+            state = state.moved("working", time.time())
+        pending = {key: each for key, each in self.record.input_requests.items() if key in rest}
+        await self.keep(attrs.evolve(self.record, state=state, input_requests=pending))
         for key in wanted:
             self._settled(key)
 
