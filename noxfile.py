@@ -138,6 +138,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def kill_workers(session: nox.Session) -> None:
+    """Kill workers of a cluster under load for ten minutes, with the official SDKs. Arguments: `--seconds 60`."""
+    install(session, "test")
+    session.run("python", "scripts/bench/kill_workers.py", "--peers", *session.posargs)
+
+
+@nox.session
 def attacks(session: nox.Session) -> None:
     """Attack a local HTTP server and measure it. Arguments: `nox -s attacks -- --only listen-long --json`."""
     install(session, "test")
@@ -155,6 +162,9 @@ def interop(session: nox.Session) -> None:
 @nox.session
 def official(session: nox.Session) -> None:
     """Run the official conformance framework, installed by npm. Arguments: `nox -s official -- server client-asyncio`."""
+    if "server-workers" in session.posargs:
+        # The other programs create their own environment.
+        install(session, "test")
     session.run("python", "scripts/interop/framework/run.py", *session.posargs)
 
 

@@ -1,5 +1,7 @@
 """Four workers of one server behind nginx, with a Redis that they share, on addresses of this machine.
 
+    python scripts/bench/deployment.py            serve the everything server, print its URL, and wait for a signal
+
 nginx knows nothing of sessions: it sends each request to the next worker. Redis writes each change to its file before it
 responds. Both have to be installed (`scripts/install_redis`, `scripts/install_proxies`).
 """
@@ -11,8 +13,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,7 +25,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["WORKERS", "Deployment"]
+__all__ = ["WORKERS", "Deployment", "everything"]
 
 WORKERS: Final = 4
 """The number of workers."""
@@ -48,6 +51,8 @@ http {{
         listen 127.0.0.1:{port};
         location / {{
             client_max_body_size 0;
+            client_body_buffer_size 8m;
+            proxy_pass_header X-Accel-Buffering;
             proxy_pass http://workers;
             proxy_http_version 1.1;
             proxy_set_header Host $http_host;
@@ -162,6 +167,17 @@ class Deployment:
                 program.wait()
 
 
+def everything(folder: Path) -> Deployment:
+    """Return the deployment of the server with every feature."""
+    root = Path(__file__).resolve().parents[2]
+    return Deployment(
+        folder,
+        root / "scripts" / "bench" / "programs" / "everything_workers.py",
+        options=("--legacy-sse",),
+        environment={"PYTHONPATH": str(root / "conformance" / "fixtures"), "EVERYTHING_FOLDER": str(folder)},
+    )
+
+
 def _is_ready(port: int) -> bool:
     connection = HTTPConnection("127.0.0.1", port, timeout=5)
     try:
@@ -171,3 +187,17 @@ def _is_ready(port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def main() -> None:
+    """Serve until a signal."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory() as name, suppress(KeyboardInterrupt):
+        deployment = everything(Path(name))
+        with deployment.running():
+            print(f"Serving at {deployment.url}", flush=True)
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()

@@ -5,9 +5,11 @@
     nox -s official -- server authorization
     nox -s official -- server-uvloop client-asyncio
     nox -s official -- --leg all server-uvloop client-asyncio       only one leg, with every scenario
+    nox -s official -- server-workers
 
 A side with the name of a loop is the same program on that loop: a server that uvicorn serves on it, mounted in FastAPI, or
-a client in an asyncio task. Without one, the program runs on trio.
+a client in an asyncio task. Without one, the program runs on trio. `server-workers` is the same server in four workers behind nginx,
+which share a Redis; it runs only if it is named.
 
 npm installs the framework and the Node.js that it needs into `.official`, in the versions of `scripts/interop/framework`.
 The lock file in that folder has no registry URLs (`--omit-lockfile-registry-resolved`), so it works with any registry.
@@ -86,9 +88,12 @@ SIDES = {
     "authorization": ("authorization", "trio"),
     "server-asyncio": ("server", "asyncio"),
     "server-uvloop": ("server", "uvloop"),
+    "server-workers": ("server", "workers"),
     "client-asyncio": ("client", "asyncio"),
 }
-"""The role and the loop of each side."""
+"""The role of each side, and its loop, or `workers`."""
+DEFAULT = tuple(side for side in SIDES if side != "server-workers")
+"""The sides that run without arguments. The others need more programs."""
 
 NEVER_RUN = frozenset(
     {
@@ -344,6 +349,23 @@ def serving(side: str, program: str, *options: str) -> Iterator[str]:
             child.terminate()
 
 
+@contextlib.contextmanager
+def serving_workers(side: str) -> Iterator[str]:
+    """Run the server in several workers for the duration of the block, and yield its URL.
+
+    Args:
+        side: The side, which names the folder with the logs.
+    """
+    from bench.deployment import everything  # lazy: the packages of the project are needed only here
+
+    folder = RESULTS / side / "programs"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    deployment = everything(folder)
+    with deployment.running():
+        yield deployment.url
+
+
 def _found(program: str) -> str:
     """Return the path of a program of this checkout. Raise `SystemExit` when it is missing."""
     if not (ROOT / program).exists():
@@ -366,7 +388,7 @@ def run_side(side: str, names: Sequence[str] = ()) -> list[Leg]:
 
 
 def _server_legs(side: str, loop: str, names: Sequence[str]) -> list[Leg]:
-    with serving(side, SERVER, "--loop", loop) as url:
+    with serving_workers(side) if loop == "workers" else serving(side, SERVER, "--loop", loop) as url:
         return [run_leg(name, side, ("--url", url)) for name in names]
 
 
@@ -407,11 +429,11 @@ def _authorization_leg(name: str, issuer: str) -> Leg:
 def main() -> int:
     """Run the framework and return the exit status: 0 if all legs pass."""
     parser = argparse.ArgumentParser(prog="official", description="Run the official conformance framework.")
-    parser.add_argument("sides", nargs="*", help=f"{', '.join(SIDES)}; default: all")
+    parser.add_argument("sides", nargs="*", help=f"{', '.join(SIDES)}; default: {', '.join(DEFAULT)}")
     legs_of_all = dict.fromkeys(name for legs in LEGS.values() for name in legs)
     parser.add_argument("--leg", action="append", choices=legs_of_all, help="run only this leg; can be repeated")
     given = parser.parse_args()
-    sides: list[str] = given.sides or [*SIDES]
+    sides: list[str] = given.sides or [*DEFAULT]
     if unknown := [side for side in sides if side not in SIDES]:
         parser.error(f"no such side: {', '.join(unknown)}; there are: {', '.join(SIDES)}")
     install()

@@ -23,8 +23,8 @@ async def accept(context: object, params: object) -> ElicitResult:
     return ElicitResult(action="accept", content={"value": True})
 
 
-async def attempt(client: Client, tool: str, arguments: dict[str, object]) -> None:
-    """Call a tool and report the outcome. Raise if the connection cannot be used any more."""
+async def attempt(client: Client, tool: str, arguments: dict[str, object]) -> bool:
+    """Call a tool, report the outcome, and return whether it was a success."""
     failure = None
     try:
         result = await client.call_tool(tool, arguments, read_timeout_seconds=SECONDS)
@@ -33,6 +33,7 @@ async def attempt(client: Client, tool: str, arguments: dict[str, object]) -> No
     except MCPError as error:
         failure = f"{type(error).__name__}: {error}"
     print(json.dumps({"tool": tool, "id": arguments.get("id"), "failure": failure}), flush=True)
+    return failure is None
 
 
 async def calls(url: str, mode: str) -> None:
@@ -41,10 +42,12 @@ async def calls(url: str, mode: str) -> None:
     while True:
         try:
             async with Client(url, mode=mode, elicitation_callback=accept) as client:
-                while True:
+                is_usable = True
+                # The SDK does not open a connection again. Two failures in a row mean that it has none.
+                while is_usable:
                     number += 1
-                    await attempt(client, "echo", {"text": "x"})
-                    await attempt(client, "pay", {"id": f"payment-python-{mode}-{number}"})
+                    is_usable = await attempt(client, "echo", {"text": "x"})
+                    is_usable |= await attempt(client, "pay", {"id": f"payment-python-{mode}-{number}"})
                     await anyio.sleep(0.02)
         except Exception as error:  # noqa: BLE001  # any failure of the SDK is an outcome
             print(json.dumps({"tool": "open", "id": None, "failure": f"{type(error).__name__}: {error}"}), flush=True)
