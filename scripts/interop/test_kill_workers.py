@@ -1,0 +1,54 @@
+"""Workers of a cluster that are killed while clients use them, for a short time.
+
+The complete run takes ten minutes, also with the official SDKs: `python scripts/bench/kill_workers.py --peers`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench.kill_workers import Counts, check_effects, check_log
+
+SCRIPT = Path(__file__).resolve().parents[1] / "bench" / "kill_workers.py"
+
+
+def test_killed_workers_lose_and_repeat_nothing() -> None:
+    command = [sys.executable, str(SCRIPT), "--seconds", "15"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "violations: none" in done.stdout
+    assert "Redis restarted" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("payments", "works", "kind"),
+    [
+        ("p1\np2\n", "w1\n", None),
+        ("p1\np1\np2\n", "w1\n", "twice"),
+        ("p1\np2\n", "w1\nw1\n", "twice"),
+        ("p2\n", "w1\n", "missing"),
+        ("p1\np2\n", "", "missing"),
+    ],
+)
+def test_effects_that_are_lost_or_repeated_are_violations(
+    tmp_path: Path, payments: str, works: str, kind: str | None
+) -> None:
+    (tmp_path / "payments").write_text(payments)
+    (tmp_path / "works").write_text(works)
+    # The effect of a request that failed may have happened or not.
+    counts = Counts(paid={"p1": True, "p2": False, "p3": False}, worked={"w1"})
+    check_effects(tmp_path, counts)
+    assert counts.violations == Counter({kind: 1} if kind else {})
+
+
+def test_status_404_for_session_id_is_violation(tmp_path: Path) -> None:
+    log = tmp_path / "access.log"
+    log.write_text("POST 404 -\nPOST 200 0123456789\nGET 404 0123456789\n")
+    counts = Counts()
+    assert check_log(log, counts) == Counter({"POST 404": 1, "POST 200": 1, "GET 404": 1})
+    assert counts.violations == Counter({"session": 1})
