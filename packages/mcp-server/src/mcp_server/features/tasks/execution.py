@@ -194,14 +194,19 @@ class TaskRun:
             return
         if self.scope.cancelled_caught:
             outcome = RequestFailed("the task exceeded its time to live", code=ErrorCode.INTERNAL_ERROR)
-        while not (self.record.state.terminal or self.is_claimed):
+        while not self.record.state.terminal:
             with trio.CancelScope(shield=True):
-                await self._finish(outcome)
-            if not (self.record.state.terminal or self.is_claimed):
-                await trio.sleep(_STORE_SECONDS)
+                has_ended = await self._finish(outcome)
+            if has_ended:
+                return
+            await trio.sleep(_STORE_SECONDS)
 
-    async def _finish(self, outcome: object) -> None:
-        """Store the outcome: a result or an error. If the store of several workers fails, nothing changes."""
+    async def _finish(self, outcome: object) -> bool:
+        """Store the outcome: a result or an error.
+
+        Returns:
+            Whether the run has ended. If the store of several workers fails, it has not, and nothing changes.
+        """
         try:
             if not isinstance(outcome, RequestFailed):
                 wire = outcome if isinstance(outcome, dict) else self._wire(outcome)
@@ -210,7 +215,7 @@ class TaskRun:
                 except LimitExceeded as limit:
                     outcome = RequestFailed(f"the result cannot be stored: {limit.message}")
                 else:
-                    return
+                    return True
             error: JsonObject = {"code": code_for(outcome, self.peer.revision), "message": outcome.message}
             if outcome.data is not None:
                 error["data"] = outcome.data
@@ -225,10 +230,11 @@ class TaskRun:
             if self._announce is not None and isinstance(error, StoreError):
                 # The other workers read the store. A failure that only this worker knows would never reach the client.
                 _log.warning("the outcome of a task is not stored yet: task=%s… error=%s", self.id[:8], error)
-                return
+                return False
             _log.exception("the outcome of a task cannot be stored: task=%s…", self.id[:8])
             if not self.record.state.terminal:
                 self.move("failed", error={"code": int(ErrorCode.INTERNAL_ERROR), "message": "Internal error"})
+        return True
 
     def _wire(self, result: object) -> JsonObject:
         if not isinstance(result, WireObject):
