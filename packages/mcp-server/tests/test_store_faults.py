@@ -45,7 +45,7 @@ import attrs
 
 async def main():
     shared = SqliteStore(sys.argv[1]) if sys.argv[3] == "shared" else None
-    store = SqliteTaskStore(shared or sys.argv[1], limits=Limits(tasks=100_000, task_bytes=10**9))
+    store = SqliteTaskStore(shared or sys.argv[1], limits=Limits(tasks=100_000, running_tasks=100_000, task_bytes=10**9))
     async with trio.open_nursery() as nursery:
         for worker in range(4):
             nursery.start_soon(write, store, f"{sys.argv[2]}-{worker}")
@@ -109,7 +109,7 @@ async def test_acknowledged_tasks_are_intact_after_kill(tmp_path: Path, kind: st
     for attempt in range(3):
         for step, id, *_ in run_and_kill(path, attempt, kind, 150 * (attempt + 1)):
             acknowledged.setdefault(id, []).append(step)
-        store = SqliteTaskStore(path, limits=Limits(tasks=100_000, task_bytes=10**9))
+        store = SqliteTaskStore(path, limits=Limits(tasks=100_000, running_tasks=100_000, task_bytes=10**9))
         stored = {record.state.id: record for record in await store.listed("Ann", None, 100_000)}
         for id, steps in acknowledged.items():
             check(steps, stored.pop(id, None), int(id.rpartition("-")[2]))
