@@ -127,7 +127,8 @@ def differences(ours: type, theirs: type, *, without: frozenset[str] | set[str] 
         without: Names of `ours` that have no blocking form.
     """
     expected = {BLOCKING_NAMES.get(name, name): value for name, value in members(ours).items() if name not in without}
-    found = members(theirs)
+    # These only explain the mistake of writing `async with`.
+    found = {name: value for name, value in members(theirs).items() if name not in {"__aenter__", "__aexit__"}}
     missing = [f"{name} is missing" for name in expected if name not in found]
     extra = [f"{name} is only blocking" for name in found if name not in expected]
     differing = [

@@ -241,6 +241,7 @@ async def test_options_passed_to_serve_http(
         "tls_cert": None,
         "tls_key": None,
         "store": None,
+        "cluster": None,
         "observers": [],
     }
     assert got == ["h:1", {**plain, **expected}]

@@ -295,9 +295,11 @@ REACHING: Final = {
     "auth/jwt.py": {"fetch_json": 2},
     "auth/authorization_server/pages/delegation.py": {"fetch": 2},
     "auth/authorization_server/clients/documents.py": {"fetch": 1},
+    "cli/observability.py": {"getaddrinfo": 1},
+    "cluster/redis/pipeline.py": {"open_tcp_stream": 1},
     "host/listeners.py": {"getaddrinfo": 1, "open_tcp_listeners": 1},
 }
-"""The calls that resolve a name, listen, or make a connection, by module. `auth.fetch` makes all connections. A new
+"""The calls that resolve a name, listen, or make a connection, by module. `auth.fetch` makes all connections to URLs of peers. A new
 call needs a row in `NAMED_BY_PEERS`, unless the author of the server supplies the URL.
 """
 

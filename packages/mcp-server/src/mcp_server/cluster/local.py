@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.cluster.limits import MemoryRates, MemoryReplays
 from mcp_server.stores.memory.sessions import MemoryStore
 from mcp_server.stores.memory.tasks import MemoryTaskStore
@@ -71,6 +72,7 @@ class LocalCluster:
         """The rate limits of principals."""
         return self._rates
 
+    @allow_asyncio
     async def run(
         self,
         receiver: ClusterReceiver,  # noqa: ARG002  # there is nothing to receive
@@ -97,10 +99,12 @@ class LocalCluster:
         """Return whether the id is that of this worker."""
         return worker == self._worker
 
+    @allow_asyncio
     async def check(self) -> None:
         """Return: the memory of this process can be reached."""
         await trio.lowlevel.checkpoint()
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the stores."""
         await self._sessions.aclose()

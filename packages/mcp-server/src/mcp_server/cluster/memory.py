@@ -22,6 +22,7 @@ import trio
 from mcp_core.engine.subscriptions import covering, covers
 from mcp_core.limits import SERVER_LIMITS, Limits
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.cluster.limits import MemoryRates, MemoryReplays
 from mcp_server.cluster.messages import decode_message, encode_message
 from mcp_server.stores.memory.sessions import MemoryStore
@@ -171,6 +172,7 @@ class MemoryWorker:
         self._has_missed = True
         self.wake()
 
+    @allow_asyncio
     async def reach(self) -> None:
         """Wait for the next iteration of the event loop, like a command to a store. Raises `StoreError`."""
         await trio.lowlevel.checkpoint()
@@ -179,6 +181,7 @@ class MemoryWorker:
 
     # --- messages --------------------------------------------------------------------------------------------------
 
+    @allow_asyncio
     async def run(
         self, receiver: ClusterReceiver, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -265,10 +268,12 @@ class MemoryWorker:
         """Return whether a worker takes part."""
         return worker in self.shared.members
 
+    @allow_asyncio
     async def check(self) -> None:
         """Raise `StoreError` unless the cluster can be reached."""
         await self.reach()
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the stores of this worker. The data stays in the cluster."""
         await self.sessions.aclose()

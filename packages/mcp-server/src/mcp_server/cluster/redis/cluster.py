@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_core.limits import SERVER_LIMITS, Limits
+from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.extras import extra
 from mcp_server.cluster.redis.address import RedisAddress
 from mcp_server.cluster.redis.changes import ChangeLog
@@ -115,6 +116,7 @@ class RedisCluster:
         """The rate limits of principals."""
         return self._rates
 
+    @allow_asyncio
     async def run(
         self, receiver: ClusterReceiver, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -209,10 +211,12 @@ class RedisCluster:
         """Return whether a worker is not known to have ended."""
         return self._membership.is_alive(worker)
 
+    @allow_asyncio
     async def check(self) -> None:
         """Raise `StoreError` unless Redis can be reached now."""
         await self._connection.command(self._names.epoch, b"EXISTS", self._names.epoch)
 
+    @allow_asyncio
     async def aclose(self) -> None:
         """Close the stores, and end `run`."""
         await self._sessions.aclose()
