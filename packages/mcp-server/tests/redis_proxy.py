@@ -73,7 +73,8 @@ class RedisProxy:
         try:
             async for data in client:
                 await self._held()
-                self._requests[scope] += 1
+                # A large command arrives in several parts. Only the first begins like a command.
+                self._requests[scope] += data.startswith(b"*")
                 await server.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
