@@ -407,6 +407,9 @@ def _add_tools(server: WalkServer, functions: dict[str, Callable[..., Awaitable[
     @server.tool
     async def cancels(context: Context) -> str:
         """Send a client request, and cancel it when the client has begun to handle it (legacy)."""
+        while record.released.value:
+            # Of an earlier exercise that did not wait.
+            record.released.acquire_nowait()
         async with anyio.create_task_group() as group:
             group.start_soon(context.request, SAMPLING_CREATE_MESSAGE, attrs.evolve(SAMPLING, system_prompt="slow"))
             await record.released.acquire()
