@@ -19,7 +19,7 @@ from mcp_core.limits import Limits
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED, NOTIFICATIONS_TOOLS_LIST_CHANGED
 from mcp_server.cluster import Cluster
 from mcp_server.cluster.contract import CLUSTER_CHECKS, ClusterCheck
-from mcp_server.cluster.messages import ChangeMade, ClientMessageReceived, SessionUpdated, TaskCancelled
+from mcp_server.cluster.messages import ChangeMade, ClientMessageReceived, SessionUpdated, TaskCancelRequested
 from mcp_server.cluster.redis import RedisCluster
 from mcp_server.cluster.redis.address import RedisAddress
 from mcp_server.cluster.redis.connection import RedisConnection
@@ -90,10 +90,10 @@ async def test_message_whose_reply_is_lost_arrives_once(redis: RedisServer, work
         sender = await others.open()
         proxy.faults.lost_replies = 9
         for number in range(100):
-            sender.broadcast(TaskCancelled(str(number)))
+            sender.broadcast(TaskCancelRequested(str(number)))
             if number % 10 == 0:
                 await sender.sessions.load("x")
-        assert await recorder.until_received(100) == [TaskCancelled(str(number)) for number in range(100)]
+        assert await recorder.until_received(100) == [TaskCancelRequested(str(number)) for number in range(100)]
         assert proxy.resets > 2
 
 

@@ -31,7 +31,7 @@ __all__ = [
     "StandaloneStreamOpened",
     "StreamAppended",
     "StreamFollowed",
-    "TaskCancelled",
+    "TaskCancelRequested",
     "TaskInputFailed",
     "TaskInputReceived",
     "TaskUpdated",
@@ -134,7 +134,7 @@ class TaskUpdated:
 
 
 @attrs.frozen
-class TaskCancelled:
+class TaskCancelRequested:
     """The client cancelled a task that the receiver runs."""
 
     task: str
@@ -172,14 +172,14 @@ ClusterMessage: TypeAlias = (
     | StandaloneStreamOpened
     | StreamAppended
     | StreamFollowed
-    | TaskCancelled
+    | TaskCancelRequested
     | TaskInputFailed
     | TaskInputReceived
     | TaskUpdated
 )
 """A message between workers."""
 
-TASK_MESSAGES: Final = (TaskCancelled, TaskInputFailed, TaskInputReceived, TaskUpdated)
+TASK_MESSAGES: Final = (TaskCancelRequested, TaskInputFailed, TaskInputReceived, TaskUpdated)
 """The classes of messages about tasks."""
 
 _KINDS: Final[Mapping[str, type[ClusterMessage]]] = {
@@ -191,7 +191,7 @@ _KINDS: Final[Mapping[str, type[ClusterMessage]]] = {
     "standalone-opened": StandaloneStreamOpened,
     "stream-appended": StreamAppended,
     "stream-followed": StreamFollowed,
-    "task-cancelled": TaskCancelled,
+    "task-cancelled": TaskCancelRequested,
     "task-input": TaskInputReceived,
     "task-input-failed": TaskInputFailed,
     "task-updated": TaskUpdated,

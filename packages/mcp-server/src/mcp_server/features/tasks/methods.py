@@ -60,7 +60,7 @@ from mcp_core.types import (
     UpdateTaskResult,
 )
 from mcp_core.types.meta import RELATED_TASK, TASKS_EXTENSION
-from mcp_server.cluster.messages import TaskCancelled, TaskInputFailed, TaskInputReceived, TaskUpdated
+from mcp_server.cluster.messages import TaskCancelRequested, TaskInputFailed, TaskInputReceived, TaskUpdated
 from mcp_server.features.tasks.execution import TaskRun
 from mcp_server.features.tasks.records import new_record, recalled
 from mcp_server.features.tasks.remote import RemoteTasks, check_input_responses, input_requests_of
@@ -395,7 +395,7 @@ class Tasks:
         """Receive a message of another worker. Does not block."""
         if isinstance(message, TaskUpdated):
             self.remote.update(message.task)
-        elif isinstance(message, TaskCancelled | TaskInputReceived | TaskInputFailed):
+        elif isinstance(message, TaskCancelRequested | TaskInputReceived | TaskInputFailed):
             run = self._running.get(message.task)
             if run is not None:
                 self._environment.life.nursery.start_soon(self._obey, run, message)
@@ -404,7 +404,7 @@ class Tasks:
         """Learn that another worker has ended: its tasks are taken up. Does not block."""
         self._environment.life.nursery.start_soon(self._take_up_all)
 
-    async def _obey(self, run: TaskRun, message: TaskCancelled | TaskInputReceived | TaskInputFailed) -> None:
+    async def _obey(self, run: TaskRun, message: TaskCancelRequested | TaskInputReceived | TaskInputFailed) -> None:
         """Do what a client requested at another worker."""
         try:
             if isinstance(message, TaskInputReceived):
@@ -497,7 +497,7 @@ class Tasks:
             await run.cancel()
             record = run.record
         elif self.remote.has(record):
-            message = TaskCancelled(record.state.id)
+            message = TaskCancelRequested(record.state.id)
             record = await self.remote.request(record, message, lambda found: found.state.terminal) or record
         else:
             # Its worker was lost, and the task is not recovered yet.
