@@ -73,8 +73,7 @@ class RedisProxy:
         try:
             async for data in client:
                 await self._held()
-                # A large command arrives in several parts. Only the first begins like a command.
-                self._requests[scope] += data.startswith(b"*")
+                self._requests[scope] += 1
                 await server.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
