@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ import pytest
 import trio
 
 from mcp_client import open_http
+from mcp_conformance.drivers.server.targets import free_port
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
 from mcp_server.cli import http
 from mcp_server.cli.options import CommandOption, read_config
@@ -56,11 +56,6 @@ async def one() -> str:
 async def change() -> None:
     server.resource_updated("data://one")
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def with_ports(name: str, folder: Path, upstream: str, port: int) -> Path:

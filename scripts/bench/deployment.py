@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
+
+from mcp_conformance.drivers.server.targets import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,12 +64,6 @@ http {{
     }}
 }}
 """
-
-
-def free_port() -> int:
-    """Return a port that no program listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @attrs.define

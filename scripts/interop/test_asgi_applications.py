@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ import pytest
 import trio
 
 from mcp_client import ElicitationAccepted, Handlers, open_http
+from mcp_conformance.drivers.server.targets import free_port
 from mcp_core.revisions import REVISIONS, Era, Revision
 
 SECONDS = 60
@@ -207,8 +207,7 @@ async def hosted(folder: Path, host: str, application: str) -> AsyncIterator[str
         host: The name of the host.
         application: The module and the name of the application.
     """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     program, *options = HOSTS[host]
     command = [str(Path(sys.executable).parent / program), *(each.format(port=port) for each in options), application]
     log = folder / "log"

@@ -6,7 +6,6 @@ A bridge that forwards messages unchanged sends the `initialize` of each client 
 from __future__ import annotations
 
 import shlex
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ import trio
 
 from interop.framework.run import install
 from mcp_client import open_http
+from mcp_conformance.drivers.server.targets import free_port
 from mcp_core.types import TextContent
 
 HERE = Path(__file__).parent
@@ -52,14 +52,6 @@ def mcp_proxy() -> list[str]:
         subprocess.run([*pip, "--constraint", str(versions), MCP_PROXY], check=True)
         stamp.write_text(wanted)
     return [str(PYTHON / "bin" / "mcp-proxy")]
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago; these bridges cannot report a port chosen by the system."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from typing import Final
 import pytest
 
 from documentation.markdown_blocks import INTEROP_PAGES, Block, blocks
+from mcp_conformance.drivers.server.targets import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FILE: Final = re.compile(r"# ([\w/]+\.py)\n")
@@ -39,9 +40,7 @@ CHECKER: Final = doctest.OutputChecker()
 @pytest.fixture
 def ports() -> dict[str, str]:
     """A free port for each port that a page shows."""
-    with ExitStack() as stack:
-        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(10)]
-        return {f"800{number}": str(each.getsockname()[1]) for number, each in enumerate(free)}
+    return {f"800{number}": str(free_port()) for number in range(10)}
 
 
 def write(block: Block, folder: Path, ports: dict[str, str]) -> str:

@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from prometheus_client import CollectorRegistry
 from worker_testbed import COMMAND, META, TIMEOUT, Load, RawConnection, supervised, write_server
 
 from mcp_client import open_http
+from mcp_conformance.drivers.server.targets import free_port
 from mcp_core.errors import RequestFailed
 from mcp_core.http.messages import HttpRequest
 from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
@@ -259,11 +259,6 @@ def test_metrics_are_sums_of_all_workers(tmp_path: Path) -> None:
             pass
         assert count_of(page) == made
         assert 'pid="' not in page
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def test_metrics_at_their_own_address(tmp_path: Path) -> None:
