@@ -26,6 +26,7 @@ from mcp_core.revisions import (
     Revision,
 )
 from mcp_server.cluster.memory import MemoryCluster
+from mcp_server.stores.sessions import SessionRecord
 
 REVISIONS = (R2025_03_26, R2025_06_18, R2025_11_25)
 each_revision = pytest.mark.parametrize("revision", REVISIONS, ids=str)
@@ -158,7 +159,6 @@ async def test_log_level_applies_to_running_call_at_another_worker(revision: Rev
         for step, level in ((2, "debug"), (3, "error")):
             there.next = at + 1
             assert "result" in await client.ask("logging/setLevel", {"level": level})
-            await there.settle()
             tools.let(f"a{step}")
             await there.settle()
         messages = [as_object(each["params"])["data"] for each in await rest_of(reply) if "method" in each]
@@ -305,7 +305,7 @@ async def test_change_reaches_subscriptions_at_all_workers(revision: Revision) -
         nursery.cancel_scope.cancel()
 
 
-async def test_missed_messages_cause_another_reading() -> None:
+async def test_missed_messages_cause_another_reading(autojump_clock: trio.testing.MockClock) -> None:
     async with deployed() as there, opened(there) as client:
         there.pinned = 2
         stream = client.get()
@@ -341,7 +341,7 @@ async def test_message_older_than_the_reading_is_not_notified_again() -> None:
         assert await stream.message() == updated("memo://a")
 
 
-async def test_change_of_subscription_not_known_yet_is_notified_later() -> None:
+async def test_change_of_subscription_not_known_yet_is_notified_later(autojump_clock: trio.testing.MockClock) -> None:
     async with deployed() as there, opened(there) as client:
         there.pinned = 2
         stream = client.get()
@@ -584,6 +584,124 @@ async def test_client_request_returns_if_standalone_stream_has_closed() -> None:
         there.pinned = 0
         reply = client.post(client.call("elicit", name="a"), accept="application/json")
         assert as_object((await reply.json())["result"])["isError"] is True
+
+
+# --- requests that change a session --------------------------------------------------------------------------------
+
+CHANGES: dict[str, JsonObject] = {
+    "logging/setLevel": {"level": "error"},
+    "resources/subscribe": {"uri": "memo://a"},
+    "resources/unsubscribe": {"uri": "memo://b"},
+}
+
+
+@pytest.mark.parametrize("method", [*CHANGES, "DELETE"])
+async def test_response_to_change_follows_when_all_workers_know_of_it(method: str) -> None:
+    async with deployed() as there, opened(there) as client:
+        await client.ask("resources/subscribe", {"uri": "memo://b"})
+        there.pinned = 2
+        await client.ask("ping")
+        there.workers[2].cluster.is_paused = True
+        there.pinned = 0
+        reply = (
+            client.start("DELETE")
+            if method == "DELETE"
+            else client.post({"jsonrpc": "2.0", "id": 5, "method": method, "params": CHANGES[method]})
+        )
+        await there.settle()
+        assert not reply.complete
+        there.workers[2].cluster.is_paused = False
+        there.workers[2].cluster.wake()
+        await reply.body()
+        session = client.session
+        there.pinned = 2
+        if method == "DELETE":
+            reply = client.post({"jsonrpc": "2.0", "id": 6, "method": "ping"}, mcp_session_id=session)
+            await reply.body()
+            assert reply.status == 404
+            return
+        (at_third,) = there.workers[2].endpoint._sessions
+        assert at_third.is_stale  # the next request reads it
+        await client.ask("ping")
+        assert at_third.peer.log_level == ("error" if method == "logging/setLevel" else None)
+        assert (
+            set(at_third.connection.watched)
+            == {
+                "logging/setLevel": {"memo://b"},
+                "resources/subscribe": {"memo://a", "memo://b"},
+                "resources/unsubscribe": set(),
+            }[method]
+        )
+
+
+async def test_response_to_change_follows_when_running_call_knows_of_it() -> None:
+    async with deployed() as there, opened(there) as client:
+        there.pinned = 2
+        call = client.post(client.call("log", name="a"))
+        await there.settle()
+        store = there.workers[2].cluster.sessions
+        is_reading, go_on = trio.Event(), trio.Event()
+        load = store.load
+
+        async def slow(id: str) -> SessionRecord | None:
+            is_reading.set()
+            await go_on.wait()
+            return await load(id)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "load", slow)
+            there.pinned = 0
+            reply = client.post({"jsonrpc": "2.0", "id": 5, "method": "logging/setLevel", "params": {"level": "error"}})
+            await is_reading.wait()
+            await there.settle()
+            assert not reply.complete
+            go_on.set()
+            await reply.body()
+        for step in range(1, 4):
+            there.workers[2].controlled.let(f"a{step}")
+        assert [each for each in await rest_of(call) if "method" in each] == []
+
+
+@pytest.mark.parametrize("failure", ["killed", "silent"])
+async def test_lost_worker_does_not_prevent_a_change(failure: str, autojump_clock: trio.testing.MockClock) -> None:
+    async with deployed() as there, opened(there) as client:
+        there.workers[2].cluster.is_paused = True
+        there.pinned = 0
+        reply = client.post({"jsonrpc": "2.0", "id": 5, "method": "logging/setLevel", "params": {"level": "error"}})
+        if failure == "killed":
+            await there.workers[2].kill()
+        assert "result" in await reply.answer()
+
+
+@pytest.mark.parametrize("method", ["logging/setLevel", "DELETE"])
+async def test_session_changed_while_another_worker_restores_it(method: str) -> None:
+    async with deployed() as there, opened(there) as client:
+        store, sessions = there.workers[2].cluster.sessions, there.workers[2].endpoint._sessions
+        was_read, go_on = trio.Event(), trio.Event()
+        subscriptions = store.subscriptions
+
+        async def slow(session: str) -> frozenset[str]:
+            was_read.set()
+            await go_on.wait()
+            return await subscriptions(session)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store, "subscriptions", slow)
+            there.pinned = 2
+            reply = client.post({"jsonrpc": "2.0", "id": 5, "method": "ping"})
+            await was_read.wait()
+            there.pinned = 0
+            if method == "DELETE":
+                await client.start("DELETE").body()
+            else:
+                await client.ask(method, {"level": "error"})
+            go_on.set()
+            await reply.body()
+        if method == "DELETE":
+            assert reply.status == 404
+            return
+        (restored,) = sessions
+        assert restored.peer.log_level == "error"
 
 
 # --- the end of a session --------------------------------------------------------------------------------------------

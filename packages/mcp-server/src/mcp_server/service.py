@@ -29,6 +29,7 @@ from mcp_core.types import (
     ToolListChangedNotificationParams,
 )
 from mcp_core.types.meta import TASKS_EXTENSION
+from mcp_server.cluster.barrier import ClusterBarrier
 from mcp_server.cluster.local import LocalCluster
 from mcp_server.cluster.messages import TASK_MESSAGES, ChangeMade
 from mcp_server.connection.turns import PART, take_turn
@@ -46,7 +47,7 @@ from mcp_server.uris.length_limit import WITH_URIS, check_uris
 from mcp_server.uris.matcher import check_length
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from mcp_core.engine.events import NotificationReceived
     from mcp_core.engine.server import ServerConnection
@@ -120,6 +121,8 @@ class ServerService:
         """Number of registrations and removals. A change invalidates values that were computed before."""
         self.cluster: Cluster = LocalCluster(limits=environment.limits, budget=environment.budget)
         """Connects the server to the other workers of its deployment."""
+        self.barrier: ClusterBarrier = ClusterBarrier(self.cluster, self._start_job)
+        """Waits until the other workers know what this one has changed."""
         self._has_joined: trio.Event | None = None
         self.session_receivers: Final[WeakSet[ClusterReceiver]] = WeakSet()
         """Receivers of the messages of other workers about sessions."""
@@ -272,8 +275,9 @@ class ServerService:
                 " `server.running()` before"
             )
         self.cluster = cluster
+        self.barrier = ClusterBarrier(cluster, self._start_job)
         if self.tasks is not None:
-            self.tasks.join(cluster)
+            self.tasks.join(cluster, self.barrier)
         if cluster.is_shared:
             for layer in self.environment.middleware.given:
                 if isinstance(layer, RateLimit):
@@ -318,8 +322,13 @@ class ServerService:
             if self.tasks is not None:
                 self.tasks.receive(message)
             return
+        if self.barrier.receive(sender, message):
+            return
         for receiver in tuple(self.session_receivers):
             receiver.receive(sender, message)
+
+    def _start_job(self, job: Callable[[], Awaitable[None]]) -> None:
+        self.life.nursery.start_soon(job)
 
     def missed(self) -> None:
         """Learn that messages of other workers may have been lost. Does not block."""
@@ -333,6 +342,7 @@ class ServerService:
     def lost(self, worker: str) -> None:
         """Learn that another worker has ended. Does not block."""
         _log.info("worker ended: worker=%s", worker)
+        self.barrier.lost(worker)
         if self.tasks is not None:
             self.tasks.lost()
         for receiver in tuple(self.session_receivers):
@@ -365,6 +375,7 @@ class ServerService:
                 spare_connection=self._spare_connection,
                 targets=self.changes.targets,
                 cluster=self.cluster,
+                barrier=self.barrier,
             )
             self.methods.extensions.setdefault(TASKS_EXTENSION, {})
             self.handlers.update(self.tasks.handlers)

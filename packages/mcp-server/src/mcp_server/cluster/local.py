@@ -100,6 +100,12 @@ class LocalCluster:
         return worker == self._worker
 
     @allow_asyncio
+    async def others(self) -> frozenset[str]:
+        """Return no worker: there is no other."""
+        await trio.lowlevel.checkpoint()
+        return frozenset()
+
+    @allow_asyncio
     async def check(self) -> None:
         """Return: the memory of this process can be reached."""
         await trio.lowlevel.checkpoint()

@@ -269,6 +269,12 @@ class MemoryWorker:
         return worker in self.shared.members
 
     @allow_asyncio
+    async def others(self) -> frozenset[str]:
+        """Return the other workers that take part. Raises `StoreError`."""
+        await self.reach()
+        return frozenset(self.shared.members) - {self.worker}
+
+    @allow_asyncio
     async def check(self) -> None:
         """Raise `StoreError` unless the cluster can be reached."""
         await self.reach()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TASK_MESSAGES",
+    "BarrierConfirmed",
+    "BarrierReached",
     "ChangeMade",
     "ClientMessageReceived",
     "ClusterMessage",
@@ -40,6 +42,22 @@ __all__ = [
     "message_of",
     "wire_of",
 ]
+
+
+@attrs.frozen
+class BarrierReached:
+    """The sender waits until the receiver has handled the earlier messages of the sender (`cluster.barrier`)."""
+
+    number: int
+    """The number of the wait, which the receiver sends back."""
+
+
+@attrs.frozen
+class BarrierConfirmed:
+    """The sender has handled the messages that the receiver sent before a `BarrierReached`."""
+
+    number: int
+    """The number of the wait."""
 
 
 @attrs.frozen
@@ -164,7 +182,9 @@ class TaskInputFailed:
 
 
 ClusterMessage: TypeAlias = (
-    ChangeMade
+    BarrierConfirmed
+    | BarrierReached
+    | ChangeMade
     | ClientMessageReceived
     | ServerMessageSent
     | SessionEnded
@@ -183,6 +203,8 @@ TASK_MESSAGES: Final = (TaskCancelRequested, TaskInputFailed, TaskInputReceived,
 """The classes of messages about tasks."""
 
 _KINDS: Final[Mapping[str, type[ClusterMessage]]] = {
+    "barrier-confirmed": BarrierConfirmed,
+    "barrier-reached": BarrierReached,
     "change": ChangeMade,
     "client-message": ClientMessageReceived,
     "server-message": ServerMessageSent,

@@ -8,7 +8,7 @@ sends each request to any of them. The parts of a cluster:
     rates                rate limits of principals
     keys                 the keys that seal request states and cursors
     broadcast, send      messages between workers
-    is_alive             which workers have ended
+    is_alive, others     which workers take part, and which have ended
 
 *Who runs what.* Each worker has a replica of the sessions that it serves, with an engine of its own: it restores the
 session from the store at the first request. A request runs at the worker that received it, and needs nothing from the
@@ -158,6 +158,9 @@ class Cluster(Protocol):
 
     def is_alive(self, worker: str) -> bool:
         """Return whether a worker is not known to have ended. An unknown id belongs to a worker that has ended."""
+
+    async def others(self) -> frozenset[str]:
+        """Return the ids of the other workers that take part now. Raises `StoreError` if they are not known."""
 
     async def check(self) -> None:
         """Raise `StoreError` unless the cluster can be reached now, for readiness probes."""

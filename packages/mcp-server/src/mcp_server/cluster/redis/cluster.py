@@ -212,6 +212,12 @@ class RedisCluster:
         return self._membership.is_alive(worker)
 
     @allow_asyncio
+    async def others(self) -> frozenset[str]:
+        """Return the other workers that take part now. Raises `StoreError`."""
+        await self._membership.renew()
+        return self._membership.others()
+
+    @allow_asyncio
     async def check(self) -> None:
         """Raise `StoreError` unless Redis can be reached now."""
         await self._connection.command(self._names.epoch, b"EXISTS", self._names.epoch)

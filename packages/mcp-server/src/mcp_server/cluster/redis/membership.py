@@ -98,6 +98,12 @@ class Membership:
         entry = self._known.get(worker)
         return worker == self._worker or (entry is not None and not entry.is_lost)
 
+    def others(self) -> frozenset[str]:
+        """Return the other workers that are not known to have ended."""
+        return frozenset(
+            worker for worker, entry in self._known.items() if worker != self._worker and not entry.is_lost
+        )
+
     def heard(self, worker: str) -> None:
         """Add the sender of a message to the known workers."""
         if worker not in self._known:

@@ -100,6 +100,7 @@ class TaskRun:
         identity: The sender of the HTTP request.
         announce: Informs the other workers that the record in the store has changed; `None`: no other worker can read
             the store.
+        settle: Waits until the other workers have received the notifications of the task that they deliver.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class TaskRun:
         notify: Callable[[NotificationTarget | None, NotificationMethod[object], WireObject, str], None],
         *,
         announce: Callable[[], None] | None = None,
+        settle: Callable[[], Awaitable[None]] | None = None,
         target: NotificationTarget | None = None,
         http: HttpRequest | None = None,
         identity: Identity | None = None,
@@ -130,6 +132,7 @@ class TaskRun:
         self._input_requests: Final[dict[str, _InputRequest]] = {}
         self._changed = trio.Event()
         self._announce: Final = announce
+        self._settle: Final = settle
         # Set when the record has changes that the other workers cannot read yet.
         self._unsaved = trio.Event()
         self.is_claimed: bool = False
@@ -250,6 +253,7 @@ class TaskRun:
         error: JsonObject | None = None,
     ) -> None:
         """Store the final status, then notify the client. Raises `LimitExceeded`, and the errors of the store."""
+        await self._settled_notifications()
         state = self.record.state.moved(status, time.time(), message=message, result=result, error=error)
         record = attrs.evolve(self.record, state=state, input_requests={})
         await self._store.save(record)
@@ -274,6 +278,8 @@ class TaskRun:
         Raises:
             TaskClaimed: Another worker has claimed the task. The function of this run is cancelled.
         """
+        if self.record.state.terminal:
+            await self._settled_notifications()
         try:
             await self._store.save(record or self.record)
         except TaskClaimed:
@@ -282,6 +288,11 @@ class TaskRun:
         self.kept = self.record.state.terminal
         if self._announce is not None:
             self._announce()
+
+    async def _settled_notifications(self) -> None:
+        """Wait for the progress that another worker sends to the client: none may follow the final status."""
+        if self._settle is not None and self._target is not None:
+            await self._settle()
 
     async def _save_changes(self, announce: Callable[[], None]) -> None:
         """Store changes of the status, the progress and the input requests, which other workers report to the client."""

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod
     from mcp_core.types import WireObject
     from mcp_server.cluster import Cluster
+    from mcp_server.cluster.barrier import ClusterBarrier
     from mcp_server.cluster.messages import ClusterMessage
     from mcp_server.connection.channel import Handler, NotificationTarget, RequestContext
     from mcp_server.connection.client_requests import RetryClientRequests
@@ -114,6 +115,7 @@ class Tasks:
         spare_connection: Returns an engine without a connection.
         targets: The targets of change notifications of this worker.
         cluster: Connects the server to the workers that share its tasks.
+        barrier: Waits until they have received the messages of this one.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class Tasks:
         spare_connection: Callable[[], ServerConnection],
         targets: Collection[NotificationTarget],
         cluster: Cluster,
+        barrier: ClusterBarrier,
     ) -> None:
         self._environment: Final = environment
         self._policy: Final = policy
@@ -133,6 +136,7 @@ class Tasks:
         self._notify: Final = notify
         self._spare_connection: Final = spare_connection
         self._targets: Final = targets
+        self._barrier = barrier
         self.session_target: Callable[[str], NotificationTarget | None] = _no_session
         """Returns the legacy session with an id if this worker serves it."""
         self._running: Final[dict[str, TaskRun]] = {}
@@ -267,6 +271,7 @@ class Tasks:
             request,
             self._notify,
             announce=self._announcing(record),
+            settle=self._settling,
             target=target,
             http=call.http,
             identity=call.identity,
@@ -290,6 +295,11 @@ class Tasks:
             self._environment.life.nursery.start_soon(self._clean)
         _log.info("task started: task=%s… owner=%s tool=%s", run.id[:8], owner or "anonymous", record.tool)
         return run
+
+    @property
+    def _settling(self) -> Callable[[], Awaitable[None]] | None:
+        """The function that waits until the other workers have received the messages of this one, if there are others."""
+        return self._barrier.wait if self.remote.cluster.is_shared else None
 
     def _announcing(self, record: TaskRecord) -> Callable[[], None] | None:
         """Return the function that informs the other workers of a change of a task; `None` in a cluster of one."""
@@ -367,6 +377,7 @@ class Tasks:
             recalled(record, revision),
             self._notify,
             announce=announce,
+            settle=self._settling,
             target=None if record.session is None else self.session_target(record.session),
         )
         _log.info("task resumed: task=%s… tool=%s", run.id[:8], record.tool)
@@ -387,8 +398,9 @@ class Tasks:
 
     # --- other workers ---------------------------------------------------------------------------------------------
 
-    def join(self, cluster: Cluster) -> None:
+    def join(self, cluster: Cluster, barrier: ClusterBarrier) -> None:
         """Share the tasks with the workers of a cluster. Call this method before the lifespan of the server starts."""
+        self._barrier = barrier
         self.remote = RemoteTasks(cluster, cluster.tasks if self._policy.store is None else self._policy.store)
 
     def receive(self, message: ClusterMessage) -> None:

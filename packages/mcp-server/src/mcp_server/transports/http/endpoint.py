@@ -168,6 +168,7 @@ class HttpEndpoint:
             limits,
             budget=service.budget,
             cluster=service.cluster,
+            barrier=service.barrier,
             joined=service.wait_joined,
             start=self._start_job,
         )

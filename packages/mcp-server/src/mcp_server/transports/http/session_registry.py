@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+import attrs
 import trio
 
 from mcp_core.codec import Batch
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryBudget
     from mcp_core.methods import NotificationMethod
+    from mcp_server.cluster.barrier import ClusterBarrier
     from mcp_server.cluster.messages import ClusterMessage
     from mcp_server.cluster.protocol import Cluster
     from mcp_server.connection.channel import Service
@@ -85,6 +87,24 @@ _SAVED_TIMES: Final = 8
 processes know that the session has not expired."""
 
 
+@attrs.define(eq=False)
+class _Job:
+    """A task that handles messages of other workers with the same effect."""
+
+    following: Callable[[], Awaitable[None]] | None = None
+    """Handles a message that arrived meanwhile."""
+    is_over: trio.Event = attrs.field(factory=trio.Event)
+
+
+@attrs.define(eq=False)
+class _Load:
+    """A session that is being restored from the store."""
+
+    is_over: trio.Event = attrs.field(factory=trio.Event)
+    is_outdated: bool = False
+    """Whether another worker changed or ended the session meanwhile: what was read may be the earlier state."""
+
+
 class SessionRegistry:
     """The sessions of one endpoint.
 
@@ -96,6 +116,7 @@ class SessionRegistry:
         limits: The limits. The registry uses `sessions`.
         budget: The memory budget that the sessions are charged to.
         cluster: Connects this worker to the others.
+        barrier: Waits until the other workers know of a change.
         joined: Waits until this worker receives messages of others. Raises `StoreError`.
         start: Starts a task for a message of another worker.
     """
@@ -110,21 +131,24 @@ class SessionRegistry:
         *,
         budget: MemoryBudget,
         cluster: Cluster,
+        barrier: ClusterBarrier,
         joined: Callable[[], Awaitable[None]],
         start: Callable[[Callable[[], Awaitable[None]]], None],
     ) -> None:
         self.cluster: Final = cluster
         """Connects this worker to the others."""
+        self._barrier: Final = barrier
         self._joined: Final = joined
         self._start: Final = start
-        self._jobs: Final[dict[tuple[str, str], Callable[[], Awaitable[None]] | None]] = {}
+        self._jobs: Final[dict[tuple[str, str], _Job]] = {}
+        barrier.settlers.add(self)
         self._budget: Final = budget
         self._service: Final = service
         self._engine: Final = engine
         self._store: Final = store
         self._policy: Final = policy
         self._table: Final = SessionTable[Session](limits, idle=policy.session_idle)
-        self._loading: Final = dict[str, trio.Event]()
+        self._loading: Final = dict[str, _Load]()
         self._reading: Final = dict[str, trio.Event]()
         self._purged_at = -math.inf
         self._clock: Final = StampClock()
@@ -223,6 +247,7 @@ class SessionRegistry:
             await self._store.delete(session.id)
         await self._end(session)
         self.cluster.broadcast(SessionEnded(session.id))
+        await self._barrier.wait()
         await context.response.complete(exchange.empty_head(200))
         return None
 
@@ -263,11 +288,11 @@ class SessionRegistry:
         """Restore a session that another process opened."""
         # Two requests of a client that reconnects must not restore the session twice.
         while (loading := self._loading.get(id)) is not None:
-            await loading.wait()
+            await loading.is_over.wait()
         session = self._table.find(id, principal, trio.current_time())
         if session is not None:
             return session
-        loading = self._loading[id] = trio.Event()
+        loading = self._loading[id] = _Load()
         try:
             # Before that, it does not know which workers have ended.
             await self._joined()
@@ -276,10 +301,15 @@ class SessionRegistry:
                 return None
             # The session may have been used after its record was stored.
             grace = self._policy.session_idle * (1 + 1 / _SAVED_TIMES)
-            return None if self._clock.age(record.used_at) > grace else await self._reopen(record)
+            if self._clock.age(record.used_at) > grace:
+                return None
+            session = await self._reopen(record)
+            if session is not None and loading.is_outdated:
+                session.is_stale = True
+            return session
         finally:
             del self._loading[id]
-            loading.set()
+            loading.is_over.set()
 
     async def _reopen(self, record: SessionRecord) -> Session | None:
         connection = self._engine()
@@ -340,8 +370,11 @@ class SessionRegistry:
 
     def receive(self, sender: str, message: ClusterMessage) -> None:
         """Receive a message of another worker. Does not block."""
-        session = self._table.get(getattr(message, "session", ""))
+        id: str = getattr(message, "session", "")
+        session = self._table.get(id)
         if session is None:
+            if id in self._loading and isinstance(message, SessionUpdated | SessionEnded):
+                self._loading[id].is_outdated = True
             self._return(sender, message)
             return
         match message:
@@ -353,7 +386,9 @@ class SessionRegistry:
             case SessionUpdated():
                 self._outdate(session)
             case SessionEnded():
-                self._dispatch((session.id, "ended"), partial(self._ended, session.id))
+                # At once: the next request must not find it.
+                self._table.remove(session.id)
+                self._start(partial(self._ended, session))
             case StandaloneStreamOpened() | StreamAppended() | StreamFollowed():
                 self._receive_of_stream(session, sender, message)
             case _:
@@ -403,31 +438,44 @@ class SessionRegistry:
         """Handle a message in a task, after the one with the same key that is being handled. Does not block."""
         if key in self._jobs:
             # One that waits is not needed any more: this one does the same, later.
-            self._jobs[key] = job
+            self._jobs[key].following = job
         elif len(self._jobs) < _JOBS:
-            self._jobs[key] = None
+            self._jobs[key] = _Job()
             self._start(partial(self._work, key, job))
         else:
             _log.warning("message of another worker dropped: class=%s jobs=%d", key[1], len(self._jobs))
 
     async def _work(self, key: tuple[str, str], job: Callable[[], Awaitable[None]]) -> None:
         following: Callable[[], Awaitable[None]] | None = job
+        state = self._jobs[key]
         try:
             while following is not None:
                 with self._survived("a message of another worker has no effect"):
                     await following()
-                following, self._jobs[key] = self._jobs[key], None
+                following, state.following = state.following, None
         finally:
             del self._jobs[key]
+            state.is_over.set()
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a session is read again for its running requests."""
+        return any(what == "refresh" for _, what in self._jobs)
+
+    async def settle(self) -> None:
+        """Wait until the sessions that other workers have changed are read again for their running requests."""
+        for (_, what), job in tuple(self._jobs.items()):
+            if what == "refresh":
+                await job.is_over.wait()
 
     async def _follow(self, session: Session, worker: str, stream: int) -> None:
         if not await session.follow(worker, stream):
             self.cluster.send(worker, StreamAppended(session.id, stream, is_over=True))
 
-    async def _ended(self, id: str) -> None:
+    async def _ended(self, session: Session) -> None:
         """End a session that the store does not have any more."""
-        session = self._table.remove(id)
-        if session is not None:
+        self._table.remove(session.id)
+        if not session.ended:
             _log.info("session ended: reason=it was removed from the store")
             await session.end()
 
@@ -484,9 +532,12 @@ class SessionRegistry:
         if self.cluster.is_shared:
             for id in removed:
                 self.cluster.broadcast(SessionEnded(id))
-                await self._ended(id)
+                evicted = self._table.get(id)
+                if evicted is not None:
+                    await self._ended(evicted)
             if session.updates:
                 self.cluster.broadcast(SessionUpdated(session.id))
+                await self._barrier.wait()
         for uri in session.unsaved:
             await self.keep_subscription(session, uri)
 
@@ -502,7 +553,7 @@ class SessionRegistry:
             if await self._store.touch(session.id, time.time()) or session.ended:
                 return
             if self.cluster.is_shared:
-                await self._ended(session.id)
+                await self._ended(session)
             else:
                 session.unsaved = frozenset(session.connection.watched)
                 await self.save(session)
@@ -535,6 +586,7 @@ class SessionRegistry:
         if session.is_stored:
             session.unsaved -= {uri}
             self.cluster.broadcast(SessionUpdated(session.id))
+            await self._barrier.wait()
 
     async def refresh(self, session: Session) -> None:
         """Read the log level and the subscriptions of a session again if they are stale. Raises `StoreError`."""
@@ -562,7 +614,7 @@ class SessionRegistry:
                 session.is_stale = True
             elif record is None:
                 if session.is_stored:
-                    await self._ended(session.id)
+                    await self._ended(session)
                 return
             else:
                 connection = session.connection
