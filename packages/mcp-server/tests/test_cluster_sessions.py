@@ -25,6 +25,7 @@ from mcp_core.revisions import (
     R2026_07_28,
     Revision,
 )
+from mcp_server import Context
 from mcp_server.cluster.memory import MemoryCluster
 from mcp_server.stores.sessions import SessionRecord
 
@@ -702,6 +703,55 @@ async def test_session_changed_while_another_worker_restores_it(method: str) -> 
             return
         (restored,) = sessions
         assert restored.peer.log_level == "error"
+
+
+class TaskServer(ClusterServer):
+    """A server with a tool that reports progress as a task."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        super().__init__(limits)
+
+        @self.server.tool(task="required")
+        async def work(name: str, context: Context) -> str:
+            """Report progress three times after the release."""
+            self.running.append(name)
+            await self.release_event(name).wait()
+            for step in range(1, 4):
+                await context.progress(step)
+            return name
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_progress_of_task_is_sent_by_other_worker_before_the_task_ends(
+    is_cancelled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with deployed(make=TaskServer) as there, opened(there) as client:
+        there.pinned = 1
+        stream = client.get()
+        await there.settle()
+        there.pinned = 0
+        call = client.call("work", name="a", token="t")
+        as_object(call["params"])["task"] = {}
+        task = as_object(as_object((await client.post(call).answer())["result"])["task"])["taskId"]
+        await there.settle()
+        second = there.workers[1].cluster
+        second.is_paused = True
+        there.workers[0].controlled.let("a")
+        while not second._inbox:
+            await trio.testing.wait_all_tasks_blocked()
+        if is_cancelled:
+            client.post({"jsonrpc": "2.0", "id": 9, "method": "tasks/cancel", "params": {"taskId": task}})
+            await there.settle()
+        there.pinned = 2
+        assert as_object((await client.ask("tasks/get", {"taskId": task}))["result"])["status"] == "working"
+        second.is_paused = False
+        second.wake()
+        received = [await stream.message() for _ in range(3)]
+        assert [as_object(each["params"])["progress"] for each in received] == [1, 2, 3]
+        await there.settle()
+        assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+        wanted = "cancelled" if is_cancelled else "completed"
+        assert as_object((await client.ask("tasks/get", {"taskId": task}))["result"])["status"] == wanted
 
 
 # --- the end of a session --------------------------------------------------------------------------------------------

@@ -199,7 +199,9 @@ class TaskRun:
             outcome = RequestFailed("the task exceeded its time to live", code=ErrorCode.INTERNAL_ERROR)
         while not self.record.state.terminal:
             with trio.CancelScope(shield=True):
-                has_ended = await self._finish(outcome)
+                await self._settled_notifications()
+                # The client may have cancelled the task meanwhile.
+                has_ended = self.record.state.terminal or await self._finish(outcome)
             if has_ended:
                 return
             await trio.sleep(_STORE_SECONDS)
@@ -253,7 +255,6 @@ class TaskRun:
         error: JsonObject | None = None,
     ) -> None:
         """Store the final status, then notify the client. Raises `LimitExceeded`, and the errors of the store."""
-        await self._settled_notifications()
         state = self.record.state.moved(status, time.time(), message=message, result=result, error=error)
         record = attrs.evolve(self.record, state=state, input_requests={})
         await self._store.save(record)

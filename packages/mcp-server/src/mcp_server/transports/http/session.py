@@ -603,6 +603,10 @@ class Session(Channel):
     def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Queue a notification for the standalone stream. Does not block."""
         if definition in _FLEETING and self.standalone.stream is None:
+            # Other workers report the status themselves: it is in the store.
+            if definition is NOTIFICATIONS_PROGRESS and self.standalone.is_elsewhere:
+                for each in self.connection.publish(definition, params):
+                    self.standalone.leave_elsewhere(wire_of(each.message))
             return
         if definition.name in RECORDED and not self.standalone.keeps:
             return

@@ -341,7 +341,9 @@ class SessionRegistry:
         # the table only after both, so that no request runs in between and no change is delivered twice.
         self._service.connected(session)
         try:
-            if not self.cluster.is_shared:
+            if self.cluster.is_shared:
+                await session.standalone.locate()
+            else:
                 await session.take_up(await self.pending_notifications(session.id))
             await self._add(session)
         except BaseException:
@@ -373,7 +375,7 @@ class SessionRegistry:
         id: str = getattr(message, "session", "")
         session = self._table.get(id)
         if session is None:
-            if id in self._loading and isinstance(message, SessionUpdated | SessionEnded):
+            if id in self._loading and isinstance(message, SessionUpdated | SessionEnded | StandaloneStreamOpened):
                 self._loading[id].is_outdated = True
             self._return(sender, message)
             return
@@ -603,6 +605,7 @@ class SessionRegistry:
             try:
                 record = await self._store.load(session.id)
                 stored = await self._store.subscriptions(session.id)
+                await session.standalone.locate()
             except BaseException:
                 session.is_stale = True
                 raise

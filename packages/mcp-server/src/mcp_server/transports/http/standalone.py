@@ -343,6 +343,16 @@ class StandaloneStream:
         self._cluster.send(worker, ServerMessageSent(self._session, message))
         return True
 
+    async def locate(self) -> None:
+        """Read from the store which other worker serves the stream. Raises `StoreError`."""
+        if self._cluster.is_shared and self._log is not None and self._stream is None:
+            worker = await self._log.standalone_worker()
+            self.worker = "" if worker == self._cluster.worker else worker
+
+    def leave_elsewhere(self, message: JsonObject) -> None:
+        """Send a message on the stream that another worker is known to serve. Does not block."""
+        self._cluster.send(self.worker, ServerMessageSent(self._session, message))
+
     @property
     def is_elsewhere(self) -> bool:
         """Whether another worker serves the standalone stream, as far as is known."""
