@@ -199,9 +199,7 @@ class TaskRun:
             outcome = RequestFailed("the task exceeded its time to live", code=ErrorCode.INTERNAL_ERROR)
         while not self.record.state.terminal:
             with trio.CancelScope(shield=True):
-                await self._settled_notifications()
-                # The client may have cancelled the task meanwhile.
-                has_ended = self.record.state.terminal or await self._finish(outcome)
+                has_ended = await self._finish(outcome)
             if has_ended:
                 return
             await trio.sleep(_STORE_SECONDS)
@@ -212,6 +210,9 @@ class TaskRun:
         Returns:
             Whether the run has ended. If the store of several workers fails, it has not, and nothing changes.
         """
+        await self._settled_notifications()
+        if self.record.state.terminal:
+            return True  # the client has cancelled the task meanwhile
         try:
             if not isinstance(outcome, RequestFailed):
                 wire = outcome if isinstance(outcome, dict) else self._wire(outcome)
