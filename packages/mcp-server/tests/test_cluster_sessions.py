@@ -12,6 +12,7 @@ import trio.testing
 from asgi_host import Client, Reply, as_object
 from cluster_deployment import ClusterServer, Deployment, deployed
 from controlled_server import text_of
+from task_server import EXTENSION, WITH_TASKS
 
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.http.messages import HttpRequest
@@ -868,6 +869,40 @@ async def client_echo(client: Client) -> None:
 
 
 # --- an unreachable store --------------------------------------------------------------------------------------------
+
+
+NEED_TASK_STORE = [
+    *((R2025_11_25, method) for method in ("tools/call", "tasks/get", "tasks/result", "tasks/cancel")),
+    *((R2026_07_28, method) for method in ("tools/call", "tasks/get", "tasks/update", "tasks/cancel")),
+]
+
+
+@pytest.mark.parametrize(("revision", "method"), NEED_TASK_STORE, ids=str)
+@pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream"])
+async def test_unreachable_store_rejects_method_that_needs_it(revision: Revision, method: str, accept: str) -> None:
+    shared = MemoryCluster()
+    async with deployed(shared=shared, make=TaskServer) as there, trio.open_nursery() as nursery:
+        client = Client(there, nursery, revision)
+        client.capabilities = WITH_TASKS if revision is R2025_11_25 else {"extensions": {EXTENSION: {}}}
+        call = client.call("work", name="a")
+        there.pinned = 0
+        if revision is R2025_11_25:
+            as_object(call["params"])["task"] = {}
+            await client.open()
+        result = as_object((await client.post(call).answer())["result"])
+        task = as_object(result["task"])["taskId"] if "task" in result else result["taskId"]
+        # Another worker, which knows the session.
+        there.pinned = 1
+        await client_echo(client)
+        shared.is_reachable = False
+        others: dict[str, JsonObject] = {"tasks/update": {"taskId": task, "inputResponses": {}}}
+        request = client.request(method, others.get(method, {"taskId": task}))
+        reply = client.post(call if method == "tools/call" else request, accept=accept)
+        await reply.body()
+        assert (reply.status, reply.headers.get("retry-after")) == (503, "1")
+        error = as_object((await reply.json())["error"])
+        assert (error["code"], error["message"]) == (-32603, "a store of the server cannot be reached: try again later")
+        nursery.cancel_scope.cancel()
 
 
 async def test_unreachable_store_rejects_only_what_needs_it() -> None:

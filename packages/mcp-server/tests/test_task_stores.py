@@ -226,17 +226,18 @@ class _FailingStore(MemoryTaskStore):
 
 
 @pytest.mark.spec("tasks.internal-error", "tasks.internal-32603")
-async def test_task_store_error_is_internal_error_without_details() -> None:
+async def test_task_store_error_is_reported_without_details() -> None:
     store = _FailingStore()
     async with open_client(make_server(ToolControl(), tasks=TaskPolicy(store=store)), R2026_07_28) as client:
         task = await start_task(client, "must")
         await wait_for_status(client, task, "completed")
         store.failing = ("load",)
         error = await client.fail("tasks/get", {"taskId": task["taskId"]})
-        assert error == {"code": -32603, "message": "Internal error"}
+        unavailable = {"code": -32603, "message": "a store of the server cannot be reached: try again later"}
+        assert error == unavailable
         store.failing = ("create",)
         error = await client.fail("tools/call", {"name": "must"})
-        assert error == {"code": -32603, "message": "Internal error"}
+        assert error == unavailable
         assert repr(store) == "<MemoryTaskStore of 1 tasks>"
 
 

@@ -42,6 +42,7 @@ from mcp_server.features.prompts import Prompts
 from mcp_server.features.resources import Resources
 from mcp_server.features.tools import Tools
 from mcp_server.guards import RateLimit
+from mcp_server.stores.failures import StoreFailures
 from mcp_server.stores.sessions import StoreError
 from mcp_server.uris.length_limit import WITH_URIS, check_uris
 from mcp_server.uris.matcher import check_length
@@ -119,6 +120,8 @@ class ServerService:
         """Recorders of changes for clients that are not connected."""
         self.registered: int = 0
         """Number of registrations and removals. A change invalidates values that were computed before."""
+        self.store_failures: Final = StoreFailures()
+        """Logs failures of stores."""
         self.cluster: Cluster = LocalCluster(limits=environment.limits, budget=environment.budget)
         """Connects the server to the other workers of its deployment."""
         self.barrier: ClusterBarrier = ClusterBarrier(self.cluster, self._start_job)

@@ -123,6 +123,9 @@ _STREAM_HEAD: Final = HttpHead(status=200, headers=Headers(_STREAM_HEADERS))
 _RETRY_AFTER: Final = "5"
 """In seconds. Long enough for a call to end, short enough for a waiting user."""
 
+_STORE_RETRY_AFTER: Final = "1"
+"""In seconds. A store that is reached again serves requests at once."""
+
 _UNKNOWN_SESSION: Final = (
     "session not found: it expired, was ended, or exists in another process; open a new session with initialize"
 )
@@ -276,6 +279,17 @@ class Responses:
             code=ErrorCode.INTERNAL_ERROR,
             id=id,
             headers=(("retry-after", _RETRY_AFTER),),
+        )
+
+    def unavailable(self, message: str, *, id: RequestId | None = None) -> Rejection:
+        """Reject a request because a store cannot be reached, with status 503 and `Retry-After`.
+
+        Args:
+            message: What cannot be reached.
+            id: The id of the request.
+        """
+        return self.reject(
+            503, message, code=ErrorCode.INTERNAL_ERROR, id=id, headers=(("retry-after", _STORE_RETRY_AFTER),)
         )
 
     def reject(

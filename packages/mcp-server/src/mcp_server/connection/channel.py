@@ -20,6 +20,7 @@ from mcp_core.codec import encode
 from mcp_core.engine.events import ErrorReceived, RequestReceived, ResultReceived
 from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Request
+from mcp_server.stores.sessions import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     )
     from mcp_server.connection.authenticator import Identity
     from mcp_server.connection.rate_limiter import RateLimiter
+    from mcp_server.stores.failures import StoreFailures
 
 __all__ = [
     "FAILURES",
@@ -65,6 +67,10 @@ FAILURES: Final = (Exception, SystemExit)
 
 class Service(Protocol):
     """The handler of requests and notifications of a channel."""
+
+    @property
+    def store_failures(self) -> StoreFailures:
+        """Logs failures of stores."""
 
     async def answer(self, call: RequestContext) -> object:
         """Return the result of a request. Raises `RequestFailed` for an error that is sent to the client."""
@@ -180,6 +186,8 @@ class RequestContext:
     """Its memory, if the request outlives the HTTP request that contained it."""
     dropped: LimitExceeded | None = None
     """The limit for which the request was evicted after its client had disconnected."""
+    unavailable: str = ""
+    """The message of the error, if a store that the request needs cannot be reached: HTTP has a status for it."""
 
 
 Handler: TypeAlias = "Callable[[RequestContext], Awaitable[object]]"
@@ -292,6 +300,10 @@ class Channel(ABC):
             return await self._service.answer(call)
         except RequestFailed as failure:
             return failure
+        except StoreError as error:
+            self._service.store_failures.failed(f"{call.request.method} fails", error)
+            call.unavailable = "a store of the server cannot be reached: try again later"
+            return RequestFailed(call.unavailable, code=ErrorCode.INTERNAL_ERROR)
         except FAILURES as error:  # the one place where a handler is called: logged, and reported without details
             return self._internal(call, error)
         except BaseExceptionGroup as group:

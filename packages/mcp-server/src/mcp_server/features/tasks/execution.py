@@ -42,6 +42,7 @@ from mcp_server.connection.client_requests import (
     run_once,
 )
 from mcp_server.connection.throttle import ProgressThrottle
+from mcp_server.stores.failures import StoreFailures
 from mcp_server.stores.sessions import StoreError
 from mcp_server.stores.tasks import TaskClaimed
 
@@ -530,6 +531,8 @@ class _Worker:
 
     def __init__(self, work: Callable[[RequestContext], Awaitable[object]]) -> None:
         self._work: Final = work
+        self.store_failures: Final = StoreFailures()
+        """Logs failures of stores."""
 
     async def answer(self, call: RequestContext) -> object:
         """Run the function of the task."""

@@ -79,9 +79,6 @@ _Route: TypeAlias = "Callable[[Scope, Receive, Send], Awaitable[Subscription | N
 
 _TOTAL: Final = "Limits.total_bytes"
 
-_RETRY_AFTER: Final = "1"
-"""Time after which a client is to repeat a request that needed the session store, in seconds."""
-
 _NAMED: Final = {TOOLS_CALL.name: "tool", PROMPTS_GET.name: "prompt"}
 """The kind of the functions that a method calls by their names."""
 
@@ -396,12 +393,8 @@ class HttpEndpoint:
     def _unavailable(self, http: HttpRequest, error: StoreError, responses: Responses | None = None) -> Rejection:
         """Return the rejection of a request that needs the session store, which has failed."""
         self._sessions.failures.failed(f"the request is rejected: {http.method} {shown(http.path)}", error)
-        return (responses or Responses(http, self.policy, self._limits)).reject(
-            503,
-            "session store unavailable",
-            code=ErrorCode.INTERNAL_ERROR,
-            headers=(("retry-after", _RETRY_AFTER),),
-        )
+        responses = responses or Responses(http, self.policy, self._limits)
+        return responses.unavailable("session store unavailable: try again later")
 
     async def _start(self) -> bool:
         """Start the lifespan of the server, if the host runs on asyncio. It then runs as long as the loop.

@@ -184,8 +184,18 @@ class EventStream:
             async with self._joined().alone():
                 pass
 
-    async def answer(self, answer: Answer) -> None:
-        """Send the response to an expected request. The last one completes the response."""
+    async def answer(self, answer: Answer, *, unavailable: str = "") -> None:
+        """Send the response to an expected request. The last one completes the response.
+
+        Args:
+            answer: The response.
+            unavailable: The message of the response if a store cannot be reached. HTTP then has a status for it, unless
+                the response has begun or has several parts.
+        """
+        if unavailable and not (self.committed or self._batch) and self.response is not None:
+            self.over = True
+            await self.response.reject(self._exchange.unavailable(unavailable, id=answer.id))
+            return
         answer, data = encoded(answer)
         if self.committed or self._exchange.prefers_stream:
             await self._joined().put((data, answer.id, None))

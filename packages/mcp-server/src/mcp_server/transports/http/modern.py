@@ -122,7 +122,8 @@ class ModernRequest(Channel):
     async def _answer(self, call: RequestContext) -> None:
         outgoing = await self._run(call)
         if outgoing is not None:
-            await self._stream.answer(outgoing.message)  # type: ignore[arg-type]  # the engine returns a response
+            response = cast("Answer", outgoing.message)  # the engine returns a response
+            await self._stream.answer(response, unavailable=call.unavailable)
         elif self._subscription is None:
             stopping = self._context.exchange.reject(503, "the server is stopping", id=call.request.id)
             await self._stream.drop(call.request.id, stopping)

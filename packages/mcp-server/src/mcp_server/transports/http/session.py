@@ -491,7 +491,8 @@ class Session(Channel):
                 # Use the URI that the client sent, before middleware changed it, because the engine has the same. Store
                 # it before the response, so that the client can rely on it.
                 await self._keeper.keep_subscription(self, cast("str", call.request.raw["uri"]))
-            await stream.answer(outgoing.message)  # type: ignore[arg-type]  # the engine returns a response
+            response = cast("Answer", outgoing.message)  # the engine returns a response
+            await stream.answer(response, unavailable=call.unavailable)
         else:
             gone = context.exchange.unknown_session() if self.ended else None
             await stream.drop(id, gone)
