@@ -21,6 +21,8 @@ class Faults:
     """Whether nothing is passed on, as if the network was cut."""
     lost_replies: int = 0
     """The number of requests after which a connection is reset: the server ran the next command, and its reply is lost."""
+    lost_calls: int = 0
+    """The number of times that the reply to a command about a used id is lost, together with its connection."""
     delay: float = 0.0
     """The delay of each reply, in seconds."""
     piece: int = 65_536
@@ -37,6 +39,7 @@ class RedisProxy:
         self.opened = 0
         self.resets = 0
         self._requests: dict[trio.CancelScope, int] = {}
+        self._losing: set[trio.CancelScope] = set()
 
     @property
     def url(self) -> str:
@@ -73,7 +76,11 @@ class RedisProxy:
         try:
             async for data in client:
                 await self._held()
-                self._requests[scope] += 1
+                # A large command arrives in several parts. Only the first begins like a command.
+                self._requests[scope] += data.startswith(b"*")
+                if self.faults.lost_calls and b"{replay:" in data:
+                    self.faults.lost_calls -= 1
+                    self._losing.add(scope)
                 await server.send_all(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
@@ -82,7 +89,8 @@ class RedisProxy:
     async def _reply(self, server: trio.SocketStream, client: trio.SocketStream, scope: trio.CancelScope) -> None:
         try:
             async for data in server:
-                if 0 < self.faults.lost_replies < self._requests[scope]:
+                if scope in self._losing or 0 < self.faults.lost_replies < self._requests[scope]:
+                    self._losing.discard(scope)
                     self.resets += 1
                     return
                 await self._held()

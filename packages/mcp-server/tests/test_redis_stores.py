@@ -62,7 +62,7 @@ async def test_redis_task_store_fulfills_contract(check: TaskStoreCheck, redis: 
 
 
 _FAULTS = {
-    "lost replies": Faults(lost_replies=29),
+    "lost replies": Faults(lost_replies=9),
     "slow replies in pieces": Faults(delay=0.005, piece=997),
 }
 

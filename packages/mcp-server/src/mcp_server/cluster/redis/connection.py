@@ -9,7 +9,8 @@ after growing pauses with a random part, so that workers do not all come back at
 most one second, so that the service recovers quickly.
 
 *Commands without a reply.* After the connection broke it is unknown whether the server ran a command. Each command is
-sent a second time, in the same order. The scripts are written so that this has no other effect than once.
+sent a second time, in the same order, and more often if the connections break quickly: until the timeout after it was
+first sent. The scripts are written so that this has no other effect than once.
 
 *Errors.* What the operator has to correct is permanent: `run` raises, and does not try again.
 """
@@ -52,7 +53,7 @@ _LONGEST_PAUSE: Final = 1.0
 within two seconds after the server is."""
 
 _TRIES: Final = 2
-"""How often a command is sent. Each try takes at most 1.5 times the timeout."""
+"""How often a command is sent if each try takes as long as possible: 1.5 times the timeout."""
 
 _WAITING: Final = 10_000
 """Commands that may wait for their reply on one connection. Each belongs to a request of a client, whose number is
@@ -345,7 +346,8 @@ class RedisNode:
         for call in pipeline.sent:
             if call.task is None:
                 continue
-            if call.tries < _TRIES and not self.is_removed:
+            is_young = trio.current_time() - call.first_sent_at < self._timeout
+            if (call.tries < _TRIES or is_young) and not self.is_removed:
                 again.append(call)
             else:
                 call.fail(self._unreachable("the connection ended before the reply"))

@@ -51,7 +51,7 @@ def encode_arguments(args: Sequence[bytes]) -> bytes:
 class PendingCommand:
     """A command that waits for its reply."""
 
-    __slots__ = ("_is_done", "data", "failure", "reply", "sent_at", "task", "tries")
+    __slots__ = ("_is_done", "data", "failure", "first_sent_at", "reply", "sent_at", "task", "tries")
 
     def __init__(self, data: bytes) -> None:
         self.data: Final = data
@@ -60,6 +60,8 @@ class PendingCommand:
         """The reply, after the task has been woken."""
         self.failure: McpError | None = None
         """The reason why there is no reply."""
+        self.first_sent_at: float = 0.0
+        """When the command was first written, on the clock of trio."""
         self.sent_at: float = 0.0
         """When the command was last written, on the clock of trio."""
         self._is_done = False
@@ -178,8 +180,10 @@ class RedisPipeline:
 
     def send(self, call: PendingCommand) -> None:
         """Send a command. Does not block."""
-        call.tries += 1
         call.sent_at = trio.current_time()
+        if not call.tries:
+            call.first_sent_at = call.sent_at
+        call.tries += 1
         is_idle = not self.sent
         self.sent.append(call)
         data = call.data
