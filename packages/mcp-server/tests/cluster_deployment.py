@@ -14,7 +14,7 @@ from controlled_server import ControlledServer
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.limits import Limits
 from mcp_server import Context, ElicitationAccepted, Server
-from mcp_server.asgi import Receive, Scope, Send
+from mcp_server.asgi import Message, Receive, Scope, Send
 from mcp_server.cluster.memory import MemoryCluster, MemoryWorker
 from mcp_server.connection.authenticator import Authenticate
 from mcp_server.transports.http.endpoint import HttpEndpoint
@@ -102,10 +102,16 @@ class Worker:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. If the worker is killed, the connection breaks."""
+
+        async def send_while_alive(message: Message) -> None:
+            if self.cluster.is_killed:
+                await trio.sleep_forever()
+            await send(message)
+
         with trio.CancelScope() as request:
             self._requests.add(request)
             try:
-                await self.endpoint(scope, receive, send)
+                await self.endpoint(scope, receive, send_while_alive)
             finally:
                 self._requests.discard(request)
 

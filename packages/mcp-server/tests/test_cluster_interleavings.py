@@ -8,6 +8,10 @@ seed of trio's scheduler the order of the tasks. The model of one server:
   other outcome than these.
 - A client is notified of each change of a subscribed resource, and not more often than it changed.
 - The session exists until the client ends it.
+- While the stores cannot be reached, a request that needs them is rejected with 503 and has no effect. Calls that run
+  continue, and have at most one outcome; their streams may be impossible to resume.
+- A client of 2026-07-28 is served at all times. Its `requestState` is accepted by each worker, and its listen streams
+  are notified of each change.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from hypothesis import strategies as st
 from mcp_core.framing.sse import Event
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.revisions import R2025_11_25
+from mcp_core.revisions import R2025_11_25, R2026_07_28
 
 WORKERS: Final = 3
 STEPS: Final = 3
@@ -55,6 +59,10 @@ OPERATIONS: Final = st.one_of(
     st.tuples(st.just("kill"), _WORKER),
     st.tuples(st.just("discard"), _WORKER),
     st.tuples(st.just("pause"), _WORKER, st.booleans()),
+    st.tuples(st.just("outage"), st.booleans()),
+    st.tuples(st.just("modern call"), _WORKER),
+    st.tuples(st.just("modern elicit"), _WORKER, _WORKER),
+    st.tuples(st.just("modern listen"), _WORKER),
     st.tuples(st.just("settle")),
     st.tuples(st.just("wait"), st.sampled_from((0.2, 20.0, 400.0))),
 )
@@ -103,10 +111,30 @@ class ToolCall(Stream):
     is_cancelled: bool = False
     is_answered: bool = False
     has_lost_worker: bool = False
+    had_outage: bool = False
 
     @property
     def outcomes(self) -> list[JsonObject]:
         return [each for each in self.messages if each.get("id") == self.id and "method" not in each]
+
+
+@attrs.define(eq=False)
+class Listening:
+    """A listen stream of a client of 2026-07-28."""
+
+    reply: Reply
+    worker: int
+    pending: set[str] = attrs.field(factory=set)
+    """The changes since the acknowledgment of which the client was not notified."""
+    read: int = 0
+
+    def receive(self) -> None:
+        """Read what has arrived."""
+        text = b"".join(self.reply.chunks).decode()
+        for uri in URIS:
+            if f'"uri":"{uri}"' in text[self.read :]:
+                self.pending.discard(uri)
+        self.read = len(text)
 
 
 class Run:
@@ -120,6 +148,13 @@ class Run:
         self.subscribed: set[str] = set()
         self.changes: dict[str, int] = dict.fromkeys(URIS, 0)
         self.pending: set[str] = set()
+        self.modern: Final = Client(deployment, client.nursery, R2026_07_28)
+        self.modern.capabilities = {"elicitation": {}}
+        self.listening: list[Listening] = []
+
+    @property
+    def is_reachable(self) -> bool:
+        return self.deployment.shared.is_reachable
 
     # --- steps -----------------------------------------------------------------------------------------------------
 
@@ -154,6 +189,17 @@ class Run:
                 cluster = self.deployment.workers[worker].cluster
                 cluster.is_paused = is_paused
                 cluster.wake()
+            case ("outage", bool(begins)):
+                self.deployment.shared.is_reachable = not begins
+                for each in self.calls:
+                    each.had_outage |= not each.outcomes
+            case ("modern call", int(worker)):
+                self.deployment.pinned = worker
+                assert "result" in await self.modern.post(self.modern.call("echo", text="x")).answer()
+            case ("modern elicit", int(first), int(second)):
+                await self.elicit(first, second)
+            case ("modern listen", int(worker)):
+                await self.listen_modern(worker)
             case ("settle",):
                 await trio.testing.wait_all_tasks_blocked()
             case ("wait", float(seconds)):
@@ -162,6 +208,29 @@ class Run:
     def _picked(self, pick: int, *, is_elicitation: bool | None = None) -> ToolCall | None:
         found = [each for each in self.calls if is_elicitation in (None, each.is_elicitation)]
         return found[pick % len(found)] if found else None
+
+    async def elicit(self, first: int, second: int) -> None:
+        """Respond to an input request at another worker than the one that sent it."""
+        self.deployment.pinned = first
+        call = self.modern.call("elicit", name="modern")
+        result = as_object((await self.modern.post(call).answer())["result"])
+        (key,) = as_object(result["inputRequests"])
+        retry = self.modern.call("elicit", name="modern")
+        as_object(retry["params"]).update(
+            requestState=result["requestState"],
+            inputResponses={key: {"action": "accept", "content": {"name": "Ann"}}},
+        )
+        self.deployment.pinned = second
+        assert "Ann" in json.dumps(await self.modern.post(retry).answer())
+
+    async def listen_modern(self, worker: int) -> None:
+        if len(self.listening) >= 3:
+            return
+        self.deployment.pinned = worker
+        wanted: JsonObject = {"notifications": {"resourceSubscriptions": list(URIS)}}
+        reply = self.modern.post(self.modern.request("subscriptions/listen", wanted))
+        await self.until(lambda: b"acknowledged" in b"".join(reply.chunks))
+        self.listening.append(Listening(reply, worker))
 
     async def call(self, worker: int, *, is_elicitation: bool) -> None:
         if len(self.calls) >= 6:
@@ -172,10 +241,19 @@ class Run:
         self.deployment.pinned = worker
         reply = self.client.post(message, accept="application/json, text/event-stream")
         call = ToolCall(reply, id=int(str(message["id"])), name=name, is_elicitation=is_elicitation, worker=worker)
+        # The client has an id to resume from, unless the stream cannot be stored.
+        await self.until(lambda: bool(reply.chunks) or reply.returned.is_set() or not self.is_reachable)
+        await trio.testing.wait_all_tasks_blocked()
+        if self.is_rejected(reply):
+            return
+        call.had_outage = not self.is_reachable
         self.calls.append(call)
-        # The client has an id to resume from.
-        await self.until(lambda: bool(reply.chunks) or reply.returned.is_set())
         call.read()
+
+    def is_rejected(self, reply: Reply) -> bool:
+        """Return whether a request was rejected because the stores cannot be reached."""
+        assert reply.status != 503 or (not self.is_reachable and reply.headers.get("retry-after"))
+        return reply.status == 503
 
     async def until(self, ready: Callable[[], bool]) -> None:
         with trio.fail_after(10_000):
@@ -201,7 +279,7 @@ class Run:
             self.deployment.pinned = worker
             reply = self.client.post({"jsonrpc": "2.0", "id": request["id"], "result": result})
             await reply.body()
-            assert reply.status == 202
+            assert self.is_rejected(reply) or reply.status == 202
 
     def drop(self, pick: int) -> None:
         call = self._picked(pick)
@@ -218,10 +296,15 @@ class Run:
         self.deployment.pinned = worker
         call.reply = reply = self.client.get(call.last)
         await self.until(lambda: bool(reply.status) or reply.returned.is_set())
+        if self.is_rejected(reply):
+            call.reply = None
+            return
+        if call.had_outage and reply.status == 400:
+            return  # the stream, or its last event, is not stored
         assert reply.status in (0, 200, 405), (reply.status, reply.chunks)
         if reply.status == 405:
             # All was sent and the call has ended.
-            assert call.is_cancelled or call.outcomes
+            assert call.is_cancelled or call.outcomes or call.had_outage
         call.read()
 
     async def cancel(self, pick: int, worker: int) -> None:
@@ -229,9 +312,14 @@ class Run:
         if call is not None and not call.outcomes:
             call.is_cancelled = True
             self.deployment.pinned = worker
-            await self.client.notify("notifications/cancelled", {"requestId": call.id})
+            params: JsonObject = {"requestId": call.id}
+            reply = self.client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+            await reply.body()
+            assert self.is_rejected(reply) or reply.status == 202
 
     async def subscribe(self, method: str, uri: str, worker: int) -> None:
+        if not self.is_reachable:
+            return
         self.deployment.pinned = worker
         answer = await self.client.post(self.client.request(f"resources/{method}", {"uri": uri})).answer()
         assert "result" in answer
@@ -242,7 +330,12 @@ class Run:
             self.pending.discard(uri)
 
     def change(self, uri: str, worker: int) -> None:
+        if not self.is_reachable:
+            return
         self.receive()
+        for each in self.listening:
+            each.receive()
+            each.pending.add(uri)
         self.deployment.workers[worker].server.resource_updated(uri)
         if uri in self.subscribed:
             self.changes[uri] += 1
@@ -262,11 +355,18 @@ class Run:
             stream.reply.leave()
         self.deployment.pinned = worker
         stream.reply = reply = self.client.get(stream.last)
-        await self.until(lambda: bool(reply.chunks) or reply.returned.is_set())
+        await self.until(lambda: bool(reply.chunks) or reply.returned.is_set() or not self.is_reachable)
+        await trio.testing.wait_all_tasks_blocked()
+        if self.is_rejected(reply):
+            stream.reply = None
+            return
         assert reply.status in (0, 200), (reply.status, reply.chunks)
         self.receive()
 
     async def kill(self, worker: int) -> None:
+        if not self.is_reachable:
+            return  # the next worker would not join
+        self.listening = [each for each in self.listening if each.worker != worker]
         for call in self.calls:
             call.has_lost_worker |= call.worker == worker and not call.outcomes
         await self.deployment.restart(worker)
@@ -275,6 +375,7 @@ class Run:
 
     async def finish(self) -> None:
         """Let all calls end, read all streams, and compare with one server."""
+        self.deployment.shared.is_reachable = True
         for worker in self.deployment.workers:
             worker.cluster.is_paused = False
             worker.cluster.wake()
@@ -295,6 +396,10 @@ class Run:
         await trio.sleep(60)
         for call in self.calls:
             self.check(call)
+        for each in self.listening:
+            each.receive()
+            assert not each.pending, "a listen stream misses a change"
+            each.reply.leave()
         await self.listen(0)
         await trio.sleep(60)
         await self.check_changes()
@@ -306,19 +411,21 @@ class Run:
     def check(self, call: ToolCall) -> None:
         call.read()
         note(f"{call}")
-        assert call.ids == sorted(set(call.ids)), "messages are repeated or out of order"
+        # Events that cannot be stored have no id.
+        ids = [each for each in call.ids if each[0] or not call.had_outage]
+        assert ids == sorted(set(ids)), "messages are repeated or out of order"
         steps = [as_object(each["params"])["progress"] for each in call.messages if "progressToken" in str(each)]
         assert steps == list(range(1, len(steps) + 1)), "a message is missing"
         assert len(call.outcomes) <= 1, "a call has two outcomes"
         if not call.outcomes:
-            assert call.is_cancelled, "a call has no outcome"
+            assert call.is_cancelled or call.had_outage, "a call has no outcome"
             return
         assert call.messages[-1] is call.outcomes[0], "a message follows the outcome"
         if "error" in call.outcomes[0]:
-            assert call.has_lost_worker, "a call failed although its worker lives"
-        elif not call.is_elicitation:
+            assert call.has_lost_worker or call.had_outage, "a call failed although its worker lives"
+        elif not (call.is_elicitation or call.had_outage):
             assert len(steps) == STEPS
-        assert len({number for number, _ in call.ids}) <= 1, "messages of several streams"
+        assert len({number for number, _ in call.ids if number}) <= 1, "messages of several streams"
 
     async def check_changes(self) -> None:
         self.receive()
