@@ -1033,6 +1033,27 @@ async def test_post_of_http_sse_reaches_stream_at_another_worker() -> None:
         assert set(there.served[1:]) == {0, 1, 2}
 
 
+@pytest.mark.parametrize("failure", ["discarded", "killed"])
+async def test_lost_message_of_http_sse_is_not_accepted(failure: str, autojump_clock: trio.testing.MockClock) -> None:
+    async with deployed(legacy_sse=True) as there, opened_sse(there) as (client, stream):
+        first = there.workers[0].cluster
+        first.is_paused = True
+        reply = client.post(initialize())
+        await trio.testing.wait_all_tasks_blocked()
+        assert not reply.complete
+        if failure == "killed":
+            await there.workers[0].kill()
+        else:
+            first.discard_messages()
+            first.is_paused = False
+            first.wake()
+        await reply.body()
+        assert (reply.status, reply.headers.get("retry-after")) == (503, "1")
+        if failure == "discarded":
+            assert await posted(client, initialize()) == 202
+            assert "result" in await stream.message()
+
+
 async def test_http_sse_session_ends_with_its_worker() -> None:
     async with deployed(legacy_sse=True) as there, opened_sse(there) as (client, stream):
         await there.workers[0].kill()

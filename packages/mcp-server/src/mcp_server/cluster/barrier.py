@@ -24,7 +24,7 @@ from mcp_server.cluster.messages import BarrierConfirmed, BarrierReached
 from mcp_server.stores.sessions import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from mcp_server.cluster.messages import ClusterMessage
     from mcp_server.cluster.protocol import Cluster
@@ -88,19 +88,29 @@ class ClusterBarrier:
         except StoreError as error:
             _log.debug("other workers receive a change later: error=%s", error)
             return
-        if not others:
-            return
+        if others:
+            missing = await self._wait(others, self._cluster.broadcast)
+            if missing:
+                _log.warning("other workers may receive a change too late: workers=%s", ",".join(sorted(missing)))
+
+    async def wait_for(self, worker: str) -> bool:
+        """Wait until one worker has received all earlier messages.
+
+        Returns:
+            Whether it has confirmed. If not, the messages are lost, or arrive later.
+        """
+        return not await self._wait((worker,), partial(self._cluster.send, worker)) and self._cluster.is_alive(worker)
+
+    async def _wait(self, workers: Iterable[str], send: Callable[[ClusterMessage], None]) -> set[str]:
+        """Ask workers to confirm, and return those that have not."""
         self._number += 1
         number = self._number
-        wait = self._waits[number] = _Wait(set(others))
+        wait = self._waits[number] = _Wait(set(workers))
         try:
-            self._cluster.broadcast(BarrierReached(number))
-            with trio.move_on_after(_SECONDS) as scope:
+            send(BarrierReached(number))
+            with trio.move_on_after(_SECONDS):
                 await wait.is_over.wait()
-            if scope.cancelled_caught:
-                _log.warning(
-                    "other workers may have received a change too late: workers=%s", ",".join(sorted(wait.workers))
-                )
+            return wait.workers
         finally:
             del self._waits[number]
 

@@ -72,6 +72,10 @@ _UNREAD: Final = 64 * 1024
 _RENEWED_TIMES: Final = 8
 """Number of times that the record of an open stream is renewed within `EndpointPolicy.session_idle`."""
 
+_NOT_CONFIRMED: Final = (
+    "the worker that serves the stream of this session does not confirm the message: try again later"
+)
+
 _LAST_COMMAND: Final = 1.0
 """Time to delete the record of a stream that has ended, in seconds."""
 
@@ -243,6 +247,7 @@ class SsePair:
     ) -> None:
         self._budget: Final = service.budget
         self._cluster: Final = service.cluster
+        self._barrier: Final = service.barrier
         self.stream_path: Final = stream_path
         self.post_path: Final = post_path
         self._service: Final = service
@@ -474,7 +479,9 @@ class SsePair:
             return forbidden
         if session is None or channel is None:
             self._send_to(worker, id or "", content)
-            return None
+            # The message can be lost with the connection to the cluster, and no response would ever follow.
+            has_arrived = await self._barrier.wait_for(worker)
+            return None if has_arrived else responses.unavailable(_NOT_CONFIRMED)
         session.prolong(identity.until)
         if session.over.is_set() or not await session.deliver(
             channel, content, len(body), request, identity, memory=size
