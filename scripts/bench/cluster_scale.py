@@ -42,7 +42,7 @@ CONNECTIONS: Final = 8
 """Connections of each driver."""
 CLIENTS: Final = 10_000
 STREAM_WORKERS: Final = 4
-ROUNDS: Final = 3
+REPETITIONS: Final = 3
 """Repetitions, of which the median counts."""
 ECHO: Final[Mapping[str, object]] = {"name": "echo", "arguments": {"text": "x"}}
 
@@ -130,7 +130,7 @@ def _line_of(driver: subprocess.Popen[str]) -> str:
 def calls() -> None:
     """Print the calls per second with 1, 2 and 4 workers."""
     for revision in (MODERN, LEGACY):
-        rates = {count: sorted(rate(count, revision) for _ in range(ROUNDS))[ROUNDS // 2] for count in (1, 2, 4)}
+        rates = {count: sorted(rate(count, revision) for _ in range(REPETITIONS))[REPETITIONS // 2] for count in (1, 2, 4)}
         print(
             f"calls, {revision}: "
             + ", ".join(f"{count} workers {each:,.0f}/s ({each / rates[1]:.2f})" for count, each in rates.items())
@@ -211,7 +211,7 @@ def streams() -> None:
             changer = Connection(there.ports[0])
             change = request("tools/call", {"name": "change", "arguments": {}}, MODERN)
             times = []
-            for _ in range(ROUNDS * 2 + 1):
+            for _ in range(REPETITIONS * 2 + 1):
                 for stream in opened:
                     stream.received.clear()
                 started = time.monotonic()

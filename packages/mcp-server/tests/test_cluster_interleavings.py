@@ -119,7 +119,7 @@ class ToolCall(Stream):
 
 
 @attrs.define(eq=False)
-class Listening:
+class ListenStream:
     """A listen stream of a client of 2026-07-28."""
 
     reply: Reply
@@ -150,7 +150,7 @@ class Run:
         self.pending: set[str] = set()
         self.modern: Final = Client(deployment, client.nursery, R2026_07_28)
         self.modern.capabilities = {"elicitation": {}}
-        self.listening: list[Listening] = []
+        self.listening: list[ListenStream] = []
 
     @property
     def is_reachable(self) -> bool:
@@ -230,7 +230,7 @@ class Run:
         wanted: JsonObject = {"notifications": {"resourceSubscriptions": list(URIS)}}
         reply = self.modern.post(self.modern.request("subscriptions/listen", wanted))
         await self.until(lambda: b"acknowledged" in b"".join(reply.chunks))
-        self.listening.append(Listening(reply, worker))
+        self.listening.append(ListenStream(reply, worker))
 
     async def call(self, worker: int, *, is_elicitation: bool) -> None:
         if len(self.calls) >= 6:
