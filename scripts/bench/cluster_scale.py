@@ -130,7 +130,9 @@ def _line_of(driver: subprocess.Popen[str]) -> str:
 def calls() -> None:
     """Print the calls per second with 1, 2 and 4 workers."""
     for revision in (MODERN, LEGACY):
-        rates = {count: sorted(rate(count, revision) for _ in range(REPETITIONS))[REPETITIONS // 2] for count in (1, 2, 4)}
+        rates = {
+            count: sorted(rate(count, revision) for _ in range(REPETITIONS))[REPETITIONS // 2] for count in (1, 2, 4)
+        }
         print(
             f"calls, {revision}: "
             + ", ".join(f"{count} workers {each:,.0f}/s ({each / rates[1]:.2f})" for count, each in rates.items())
@@ -176,6 +178,21 @@ def _memory(there: Deployment) -> float:
     )
 
 
+def _kernel_memory() -> float:
+    """Return the memory of the kernel for its objects, such as sockets, in KiB."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("Slab:")))
+
+
+def _cpu(there: Deployment) -> float:
+    """Return the CPU time of the workers, in seconds."""
+    ticks = 0
+    for worker in there.workers.values():
+        fields = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _redis_bytes(there: Deployment) -> int:
     with socket.create_connection(("127.0.0.1", there.redis_port), timeout=10) as redis:
         redis.sendall(b"INFO memory\r\n")
@@ -195,7 +212,7 @@ def streams() -> None:
     count = min(CLIENTS, hard - 1_000)
     try:
         with Workers(STREAM_WORKERS) as there, selectors.DefaultSelector() as selector:
-            before = _memory(there)
+            before, kernel = _memory(there), _kernel_memory()
             headers = headers_of(MODERN, "subscriptions/listen")
             opened: list[Connection] = []
             for at in range(count):
@@ -208,9 +225,11 @@ def streams() -> None:
                     _read_all(selector, opened[at - 199 : at + 1], b"acknowledged")
             _read_all(selector, opened[count - count % 200 :], b"acknowledged")
             kib = (_memory(there) - before) / count
+            # A connection on one machine has both ends in this kernel.
+            kernel = (_kernel_memory() - kernel) / count / 2
             changer = Connection(there.ports[0])
             change = request("tools/call", {"name": "change", "arguments": {}}, MODERN)
-            times = []
+            times, cpu = [], _cpu(there)
             for _ in range(REPETITIONS * 2 + 1):
                 for stream in opened:
                     stream.received.clear()
@@ -220,11 +239,12 @@ def streams() -> None:
                 times.append(time.monotonic() - started)
                 while changer.feed() is None:
                     pass
+            cpu = (_cpu(there) - cpu) / len(times) / count * 1e6
             times.sort()
             print(
                 f"{count:,} listen streams over {STREAM_WORKERS} workers: a change reaches all in "
                 f"{times[len(times) // 2] * 1e3:.0f} ms (the slowest of {len(times)}: {times[-1] * 1e3:.0f} ms), "
-                f"{kib:.1f} KiB in a worker for each"
+                f"and costs {cpu:.0f} us of CPU for each; {kib:.1f} KiB in a worker and {kernel:.1f} KiB in the kernel for each"
             )
             for stream in (*opened, changer):
                 stream.close()
