@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mcp_client.client import Client
     from mcp_client.features.tool_result import ToolResult
-    from mcp_client.testing import _Stream
+    from mcp_client.testing.memory import _Stream
     from mcp_client.testing.transport_checks import OpenTransport, ServedStream
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
