@@ -2,7 +2,8 @@
 
 The Python blocks of a page are run in order, as one program. A block that begins with a file name in a comment
 (`# weather.py`) is also written to that file, so that later blocks can start it; a block with `continued` is appended to
-the file. Lines after `$` in a console block are run, and the lines below are the expected output; `...` matches anything.
+the file. A file `test_*.py` contains tests. Lines after `$` in a console block are run, with the tests that are above it,
+and the lines below are the expected output; `...` matches anything.
 
 A command that ends with `&` is a server: it runs until the end of the page, and prints its address on stderr. Pages
 show the address as 127.0.0.1:8000 or another port up to 8009; the system chooses a free port, which replaces it in all
@@ -28,7 +29,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from documentation.markdown_blocks import FENCE, INTEROP_PAGES, LINK, blocks, pages
+from documentation.markdown_blocks import FENCE, INTEROP_PAGES, LINK, Block, blocks, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = pages(ROOT)
@@ -68,11 +69,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def write_files(page: Path, folder: Path) -> None:
-    """Write the files that a page shows."""
+    """Write the files that a page shows, except for tests."""
     for block in blocks(page):
-        if block.language == "python" and (file := FILE.match(block.text)):
-            with (folder / file[1]).open("a" if file[2] else "w") as target:
-                target.write(block.text)
+        if not is_test(block):
+            write_file(block, folder)
+
+
+def write_file(block: Block, folder: Path) -> None:
+    """Write the file that a block shows, if it shows one."""
+    if block.language == "python" and (file := FILE.match(block.text)):
+        with (folder / file[1]).open("a" if file[2] else "w") as target:
+            target.write(block.text)
+
+
+def is_test(block: Block) -> bool:
+    """Return whether a block shows a file with tests, or a part of one."""
+    return block.language == "python" and block.text.startswith("# test_")
 
 
 @pytest.mark.parametrize("page", pages_with("python"), ids=name_of)
@@ -81,12 +93,15 @@ def test_python_blocks_of_page_run(page: Path, folder: Path) -> None:
     module = types.ModuleType("page_" + re.sub(r"\W", "_", name_of(page)))
     # Classes are found by the name of their module.
     sys.modules[module.__name__] = module
+    of_pytest: set[str] = set()
     for block in blocks(page):
         if block.language == "python":
             code = compile("\n" * block.line + block.text, str(page), "exec")
             exec(code, module.__dict__)
+            if is_test(block):
+                of_pytest |= {name for name in vars(module) if name.startswith("test_")}
     for name, function in list(vars(module).items()):
-        if name.startswith("test_"):
+        if name.startswith("test_") and name not in of_pytest:
             run_test(function)
 
 
@@ -123,6 +138,8 @@ def test_console_blocks_of_page_have_shown_output(page: Path, folder: Path) -> N
     addresses: dict[str, str] = {}
     with ExitStack() as servers:
         for block in blocks(page):
+            if is_test(block):
+                write_file(block, folder)
             if block.language == "console":
                 for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
                     command, _, expected = part.partition("\n")
