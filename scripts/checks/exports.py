@@ -67,7 +67,7 @@ PUBLIC: Final[Mapping[str, frozenset[str]]] = {
     ),
     "mcp_client": _modules(
         "mcp_client",
-        "apps asyncio auth blocking blocking.group auth.keys auth.stores auth.stores.contract auth.user_agents group guards handlers skills telemetry testing",
+        "apps asyncio auth blocking blocking.group auth.keys auth.stores auth.stores.contract auth.user_agents group guards handlers recording skills telemetry testing",
         "testing.transport_contract transports",
     ),
     "mcp_server": frozenset(

@@ -91,7 +91,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("features transports"),
         _names("client"),
         _names("connectors"),
-        _names("apps group skills"),
+        _names("apps group recording skills"),
         _names("auth"),
         _names("asyncio blocking cli testing"),
     ),

@@ -6,6 +6,7 @@ until a test uses them, which is why it is not a part of the package `mcp_client
 The fixtures:
 
 - `connect`: connects to a server until the end of the test (`mcp_client.testing.ConnectFixture`);
+- `connect_recorded`: the same with a recording, which is made by the first run of the test, and replayed by later runs;
 - `scripted_user`: a `mcp_client.testing.ScriptedUser` that is checked at the end of the test;
 - `assert_tools_match_snapshot`: compares the tools of a server with a file (`mcp_client.testing.AssertToolsMatchSnapshot`).
 
@@ -25,6 +26,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
 
     from mcp_client.client import Client
     from mcp_client.testing import AssertToolsMatchSnapshot, ConnectFixture, ConnectionsOfTest, ScriptedUser, Serve
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "assert_tools_match_snapshot",
     "connect",
+    "connect_recorded",
     "pytest_addoption",
     "pytest_configure",
     "pytest_runtest_call",
@@ -41,6 +44,9 @@ __all__ = [
 
 _SNAPSHOTS: Final = "snapshots"
 """The folder of snapshots, beside the test module."""
+
+_RECORDINGS: Final = "recordings"
+"""The folder of recordings, likewise."""
 
 
 # --- who runs a test -------------------------------------------------------------------------------------------------
@@ -86,6 +92,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mcp-client", "tests of Model Context Protocol servers and clients")
     group.addoption(
         "--mcp-update-snapshots", action="store_true", help="write the snapshots of tools instead of comparing them"
+    )
+    group.addoption(
+        "--mcp-update-recordings", action="store_true", help="record the servers again instead of replaying recordings"
     )
 
 
@@ -208,13 +217,35 @@ def _serve_in_memory(server: RunnableServer) -> Serve:
     return lambda stream: serve_stream(server, stream)
 
 
+def _file_of(request: pytest.FixtureRequest, kind: str) -> Path:
+    """Return the beginning of the names of the files of a test, which its name and its parameters determine."""
+    return request.path.parent / kind / request.path.stem / re.sub(r"[^\w.-]+", "-", request.node.name)
+
+
 @pytest.fixture
 def connect(request: pytest.FixtureRequest) -> ConnectFixture:
     """A function that connects to a server until the end of the test."""
     from mcp_client.testing import ConnectionsOfTest  # lazy: pytest loads this module in every project
 
     resources = _resources_of(request.node)
+    if resources.connections is not None:
+        raise pytest.UsageError("a test can use `connect` or `connect_recorded`, but not both")
     resources.connections = ConnectionsOfTest(_serve_in_memory)
+    return resources.connections
+
+
+@pytest.fixture
+def connect_recorded(request: pytest.FixtureRequest) -> ConnectFixture:
+    """A function like `connect` that records each connection, or replays it from a file in `recordings`."""
+    from mcp_client.testing import ConnectionsOfTest  # lazy: pytest loads this module in every project
+    from mcp_client.testing.recordings import RecordingsOfTest  # lazy: likewise
+
+    resources = _resources_of(request.node)
+    if resources.connections is not None:
+        raise pytest.UsageError("a test can use `connect` or `connect_recorded`, but not both")
+    update = bool(request.config.getoption("--mcp-update-recordings"))
+    recordings = RecordingsOfTest(_file_of(request, _RECORDINGS), update=update)
+    resources.connections = ConnectionsOfTest(_serve_in_memory, recordings)
     return resources.connections
 
 
@@ -233,12 +264,11 @@ def assert_tools_match_snapshot(request: pytest.FixtureRequest) -> AssertToolsMa
     """A function that compares the tools of a server with a file in `snapshots`, beside the test module."""
     from mcp_client import testing  # lazy: likewise
 
-    folder = request.path.parent / _SNAPSHOTS / request.path.stem
-    test = re.sub(r"[^\w.-]+", "-", request.node.name)
+    file = _file_of(request, _SNAPSHOTS)
     update = bool(request.config.getoption("--mcp-update-snapshots"))
 
     async def compare(client: Client, name: str = "tools") -> None:
         __tracebackhide__ = True
-        await testing.assert_tools_match_snapshot(client, folder / f"{test}.{name}.json", update=update)
+        await testing.assert_tools_match_snapshot(client, file.with_name(f"{file.name}.{name}.json"), update=update)
 
     return compare

@@ -377,3 +377,61 @@ async def test_http(connect):
     )
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout
+
+
+RECORDED: Final = """
+import sys
+
+import pytest
+
+
+async def test_recorded(connect_recorded):
+    first = await connect_recorded([sys.executable, "served.py"])
+    assert (await first.call_tool("greet", {"name": NAME})).text == "Hello, " + NAME
+    from greeter import server
+
+    second = await connect_recorded(server)
+    assert (await second.call_tool("greet", {"name": "Bob"})).text == "Hello, Bob"
+
+
+async def test_url_rejected(connect_recorded):
+    from mcp_client import LocalProtocolError
+
+    with pytest.raises(LocalProtocolError, match="HTTP is not recorded"):
+        await connect_recorded("http://127.0.0.1:9/mcp")
+
+
+NAME = "Ada"
+"""
+
+
+def test_connections_recorded_by_first_run_and_replayed(tmp_path: Path) -> None:
+    (tmp_path / "served.py").write_text(STDIO)
+    test = tmp_path / "test_recorded.py"
+    test.write_text(RECORDED)
+    folder = tmp_path / "recordings" / "test_recorded"
+    # A failed test leaves no recording.
+    test.write_text(RECORDED.replace('"Hello, " + NAME', '"Goodbye"'))
+    assert run_pytest(tmp_path).returncode == 1
+    assert list(folder.iterdir()) == []
+    test.write_text(RECORDED)
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert sorted(path.name for path in folder.iterdir()) == ["test_recorded.1.jsonl", "test_recorded.2.jsonl"]
+    # The server is gone, so only the recording can respond.
+    (tmp_path / "served.py").unlink()
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0, done.stdout
+    test.write_text(RECORDED.replace('NAME = "Ada"', 'NAME = "Eve"'))
+    done = run_pytest(tmp_path)
+    assert done.returncode == 1
+    assert 'tools/call is not recorded with {"arguments": {"name": "Eve"}, "name": "greet"}' in done.stdout
+    (tmp_path / "served.py").write_text(STDIO)
+    done = run_pytest(tmp_path, "--mcp-update-recordings")
+    assert done.returncode == 0, done.stdout
+    (folder / "test_recorded.1.jsonl").write_text('{"mcpRecording": 1}\n{')
+    done = run_pytest(tmp_path)
+    assert "test_recorded.1.jsonl, line 2: not JSON" in done.stdout
+    (tmp_path / "test_both.py").write_text("async def test_both(connect, connect_recorded):\n    pass\n")
+    done = run_pytest(tmp_path, "test_both.py")
+    assert "a test can use `connect` or `connect_recorded`, but not both" in done.stdout

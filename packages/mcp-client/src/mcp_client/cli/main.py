@@ -185,6 +185,9 @@ def _parser() -> _Parser:
     listen = command("listen", "show changes as they happen; by default of all lists")
     command("diagnose-auth", "report what a login at the server would do, without performing it")
     command("logout", "delete the stored credentials for the server, and revoke its tokens")
+    # `run_recording` parses their options.
+    commands.add_parser("record", help="run a server, and record its conversation with a client")
+    commands.add_parser("replay", help="act as the server of a recording, over stdio")
     for what in ("tools", "prompts", "resources"):
         listen.add_argument(f"--{what}", action="store_true", help=f"of the list of {what}")
     listen.add_argument("--uri", action="append", default=[], help="of a resource (several times for several)")
@@ -209,7 +212,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, as described in `--help`.
     """
-    words, server = server_among(list(sys.argv[1:] if arguments is None else arguments))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] in (["record"], ["replay"]):
+        from mcp_client.cli.recording import run_recording  # lazy: only these commands need it
+
+        return run_recording(given)
+    words, server = server_among(given)
     parser = _parser()
     options = parser.parse_args(command_first(words))
     if options.config is not None and server:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcp_client.client import Client
+    from mcp_client.testing.recordings import RecordingsOfTest
     from mcp_core.revisions import Revision
     from mcp_core.types import LoggingLevel
 
@@ -120,10 +121,12 @@ class ConnectionsOfTest:
     Args:
         serve: Returns the function that serves a stream for a server in memory: `serve_stream` of `mcp_server`. The client
             does not depend on the package of the server.
+        recordings: Replays the recordings of the test, or makes them; `None` to connect to the servers only.
     """
 
-    def __init__(self, serve: Callable[[RunnableServer], Serve]) -> None:
+    def __init__(self, serve: Callable[[RunnableServer], Serve], recordings: RecordingsOfTest | None = None) -> None:
         self._serve: Final = serve
+        self._recordings: Final = recordings
         self._open: Final[list[AbstractAsyncContextManager[Client]]] = []
         self.stderr: Final[list[ServerStderr]] = []
         """What the servers wrote to stderr, in the order of the connections."""
@@ -150,6 +153,12 @@ class ConnectionsOfTest:
             raise LocalProtocolError("connect: env requires a command; only a process has an environment")
         if headers is not None and not is_url:
             raise LocalProtocolError("connect: headers require a URL; only requests over HTTP have headers")
+        if isinstance(server, RunnableServer):
+            server = self._serve(server)
+        if self._recordings is not None:
+            stderr = ServerStderr("the recording")
+            self.stderr.append(stderr)
+            server = self._recordings.substitute(server, stderr.lines.append)
         connection: AbstractAsyncContextManager[Client]
         if isinstance(server, str):
             connection = open_http(
@@ -173,7 +182,7 @@ class ConnectionsOfTest:
                 log_level=log_level,
             )
         else:
-            serve = self._serve(server) if isinstance(server, RunnableServer) else server
+            serve = server
 
             def opened() -> AbstractAsyncContextManager[Client]:
                 return open_in_memory(
@@ -188,7 +197,7 @@ class ConnectionsOfTest:
 
     @allow_asyncio
     async def aclose(self, error: BaseException | None = None) -> None:
-        """Close the connections, the last one first.
+        """Close the connections, the last one first. Keep new recordings if the test passed.
 
         Args:
             error: The failure of the test. Failures of closing become notes of it.
@@ -202,6 +211,8 @@ class ConnectionsOfTest:
                 await self._open.pop().__aexit__(None, None, None)
             except Exception as failure:  # noqa: BLE001  raised when all are closed
                 failures.append(failure)
+        if self._recordings is not None:
+            self._recordings.finish(keep=error is None and not failures)
         if error is None and failures:
             first, *others = failures
             for other in others:
