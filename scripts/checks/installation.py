@@ -8,7 +8,8 @@
 2. The sets that must work without the other distributions. All modules are imported, without and with the extras.
 3. The folders of a checkout with pip: `pip install ./packages/mcp-core ./packages/mcp-client ./packages/mcp-server`.
 4. `uv sync` in a checkout, `uvx --from`, and `pipx install`.
-5. `pip install --dry-run` of each distribution: it names our distributions, their declared dependencies and what these
+5. The page `docs/tutorial/testing.md` as a reader follows it: its command to install, its files, and its commands to test.
+6. `pip install --dry-run` of each distribution: it names our distributions, their declared dependencies and what these
    require, and nothing else.
 
 The script stops at the first failure, with the output of the command. The exit status is then 1.
@@ -17,9 +18,11 @@ The script stops at the first failure, with the output of the command. The exit 
 from __future__ import annotations
 
 import argparse
+import doctest
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+from documentation.markdown_blocks import blocks
 from environment import CONSTRAINTS, DISTRIBUTIONS
 
 NAMES: Final[tuple[str, ...]] = ("trio-mcp-core", "trio-mcp-client", "trio-mcp-server", "trio-mcp-conformance")
@@ -187,6 +191,25 @@ class Installations:
         programs = Path(home["PIPX_BIN_DIR"])
         call_a_server(programs / "mcp-client", programs / "mcp-server", "run", self.server)
 
+    def page(self, name: str) -> None:
+        """Follow a page: install in a checkout what it installs, and run its commands in another folder."""
+        programs = self.environment(sys.executable)
+        folder = self.folder / "page"
+        folder.mkdir()
+        path = {"PATH": os.pathsep.join((str(programs), os.environ["PATH"])), "PIP_CONSTRAINT": str(ROOT / CONSTRAINTS)}
+        for block in blocks(ROOT / name):
+            if block.language == "python" and (file := re.match(r"# (\w+\.py)(, continued)?\n", block.text)):
+                with (folder / file[1]).open("a" if file[2] else "w") as target:
+                    target.write(block.text)
+            for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:] if block.language == "console" else ():
+                command, _, expected = part.partition("\n")
+                installs = "pip install" in command
+                words = shlex.split(command)
+                words[0] = str(programs / words[0])
+                printed = run(*words, cwd=self.checkout() if installs else folder, env=path)
+                if not installs and not doctest.OutputChecker().check_output(expected, printed, doctest.ELLIPSIS):
+                    raise InstallationFailed(f"{command} printed {printed!r} instead of {expected!r}")
+
     def dry_run(self, name: str) -> None:
         """Check what `pip install` of a distribution with all extras would install."""
         programs = self.environment(sys.executable)
@@ -258,6 +281,7 @@ def main() -> int:
             *((f"wheels, Python {version}", partial(trial.wheels, python)) for version, python in interpreters()),
             *((title, partial(trial.alone, names)) for title, names in SETS.items()),
             ("folders of a checkout", trial.folders),
+            ("the page about tests", partial(trial.page, "docs/tutorial/testing.md")),
             ("uv sync", trial.uv_sync),
             ("uvx", trial.uvx),
             ("pipx", trial.pipx),
