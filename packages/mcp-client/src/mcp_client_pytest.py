@@ -231,7 +231,7 @@ def connect(request: pytest.FixtureRequest) -> ConnectFixture:
     if resources.connections is not None:
         raise pytest.UsageError("a test can use `connect` or `connect_recorded`, but not both")
     resources.connections = ConnectionsOfTest(_serve_in_memory)
-    return resources.connections
+    return resources.connections.connect
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ def connect_recorded(request: pytest.FixtureRequest) -> ConnectFixture:
     update = bool(request.config.getoption("--mcp-update-recordings"))
     recordings = RecordingsOfTest(_file_of(request, _RECORDINGS), update=update)
     resources.connections = ConnectionsOfTest(_serve_in_memory, recordings)
-    return resources.connections
+    return resources.connections.connect
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ class ServerStderr:
 
 
 class ConnectionsOfTest:
-    """The open connections of a test. An instance is the function `ConnectFixture`.
+    """The open connections of a test. `connect` is the function of `ConnectFixture`.
 
     Args:
         serve: Returns the function that serves a stream for a server in memory: `serve_stream` of `mcp_server`. The client
@@ -132,7 +132,7 @@ class ConnectionsOfTest:
         """What the servers wrote to stderr, in the order of the connections."""
 
     @allow_asyncio
-    async def __call__(
+    async def connect(
         self,
         server: TestedServer,
         *,
