@@ -496,3 +496,24 @@ def test_failure_of_command_reported(tmp_path: Path, words: list[str], code: int
     )
     assert done.returncode == code, done.stderr
     assert message in done.stderr
+
+
+def test_signal_forwarded_to_server() -> None:
+    program = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); print('{}', flush=True); signal.pause()"
+    command = [
+        sys.executable,
+        "-m",
+        "mcp_client",
+        "record",
+        "--output",
+        "/dev/null",
+        "--",
+        sys.executable,
+        "-c",
+        program,
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"{}\n"
+        process.terminate()
+        assert process.wait(timeout=60) == 9
