@@ -20,7 +20,8 @@ extensions = [
     "documentation.site",
 ]
 root_doc = "index"
-exclude_patterns = ["tests", "examples"]
+# A fragment of the changelog has two dots in its name: `+words.feature.md`.
+exclude_patterns = ["tests", "examples", "changelog.d/*.*.md"]
 
 html_theme = "furo"
 html_title = project

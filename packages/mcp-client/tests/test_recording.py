@@ -498,6 +498,7 @@ def test_failure_of_command_reported(tmp_path: Path, words: list[str], code: int
     assert message in done.stderr
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_signal_forwarded_to_server() -> None:
     program = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9)); print('{}', flush=True); signal.pause()"
     command = [
