@@ -821,3 +821,33 @@ async def test_context_misuse_fails_alone(label: str, revision: Revision, caplog
         result = as_object(answer.get("result", {"isError": True}))
         assert result.get("isError") is True or caplog.records or text_of(result) == "survived"
         await check_alive(client)
+
+
+# --- names of decorators ---------------------------------------------------------------------------------------------
+
+
+def test_decorator_takes_name() -> None:
+    server = Server("names", version="1")
+
+    @server.tool("weather", title="Weather")
+    @server.prompt("forecast")
+    def anything() -> str:
+        """Return nothing."""
+        return ""
+
+    assert [*server._service.tools._entries] == ["weather"]
+    assert [*server._service.prompts._entries] == ["forecast"]
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+def test_decorator_with_two_names_raises(kind: str) -> None:
+    decorator = getattr(Server("names", version="1"), kind)
+    with pytest.raises(RegistrationError, match=r"@server\.\w+\('a', name='b'\) has two names: pass one of them"):
+        decorator("a", name="b")
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+def test_decorator_with_wrong_name_raises(kind: str) -> None:
+    decorator = getattr(Server("names", version="1"), kind)
+    with pytest.raises(RegistrationError, match=rf"@server\.{kind} takes the name of the {kind}, .*, not 3"):
+        decorator(3)

@@ -74,6 +74,12 @@ Lifespan: TypeAlias = "Callable[[Server], AbstractAsyncContextManager[object]]"
 """Function that returns the context manager of the server's state, for example a pool of database connections."""
 
 
+def _check_name(kind: str, name: str, option: str | None) -> None:
+    """Raise `RegistrationError` if a decorator has a second name."""
+    if option is not None:
+        raise RegistrationError(f"@server.{kind}({name!r}, name={option!r}) has two names: pass one of them")
+
+
 class Server:
     """A server for all revisions of the protocol.
 
@@ -271,9 +277,18 @@ class Server:
     @overload
     def tool(self, function: F, /) -> F: ...
     @overload
-    def tool(self, function: None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-    def tool(self, function: AnyFunction | None = None, /, **options: Unpack[ToolOptions]) -> object:
-        """Register a function as a tool: `@server.tool` or `@server.tool(...)`, as `add_tool` does."""
+    def tool(self, name: str | None = None, /, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, function: AnyFunction | str | None = None, /, **options: Unpack[ToolOptions]) -> object:
+        """Register a function as a tool, as `add_tool` does.
+
+        Use `@server.tool`, `@server.tool(...)` with options, or `@server.tool("name", ...)`.
+        """
+        if isinstance(function, str):
+            _check_name("tool", function, options.get("name"))
+            options["name"] = function
+            function = None
+        elif not (function is None or callable(function)):
+            raise RegistrationError(f"@server.tool takes the name of the tool, which is a string, not {function!r}")
 
         def register(function: F) -> F:
             self.add_tool(function, **options)
@@ -378,9 +393,18 @@ class Server:
     @overload
     def prompt(self, function: F, /) -> F: ...
     @overload
-    def prompt(self, function: None = None, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-    def prompt(self, function: AnyFunction | None = None, /, **options: Unpack[PromptOptions]) -> object:
-        """Register a function as a prompt: `@server.prompt` or `@server.prompt(...)`, as `add_prompt` does."""
+    def prompt(self, name: str | None = None, /, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    def prompt(self, function: AnyFunction | str | None = None, /, **options: Unpack[PromptOptions]) -> object:
+        """Register a function as a prompt, as `add_prompt` does.
+
+        Use `@server.prompt`, `@server.prompt(...)` with options, or `@server.prompt("name", ...)`.
+        """
+        if isinstance(function, str):
+            _check_name("prompt", function, options.get("name"))
+            options["name"] = function
+            function = None
+        elif not (function is None or callable(function)):
+            raise RegistrationError(f"@server.prompt takes the name of the prompt, which is a string, not {function!r}")
 
         def register(function: F) -> F:
             self.add_prompt(function, **options)
