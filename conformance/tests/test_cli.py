@@ -117,6 +117,13 @@ def test_conforming_server_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert err == ""
 
 
+def test_requested_check_that_does_not_apply_is_no_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run_main(
+        capsys, "server", "--command", SERVER, "--revision", "2025-06-18", "--check", "schema.cancelled"
+    )
+    assert (status, out.splitlines()[-1]) == (3, f"server {SERVER}: not applicable: schema.cancelled")
+
+
 def test_http_server_is_started_and_stopped(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run_main(capsys, "server", "--start", f"{SERVER} --port {{port}}", *ONE)
     assert status == 0

@@ -45,6 +45,17 @@ def test_demanded_revision_not_spoken_returns_3() -> None:
     assert scored(verdict(Outcome.PASSED)).status == 0
 
 
+def test_requested_check_that_applies_nowhere_returns_3() -> None:
+    rules = Rules(today=TODAY, requested=frozenset({IDS[0], IDS[1]}))
+    other = verdict(Outcome.NOT_APPLICABLE, check=IDS[1])
+    run = scored(verdict(Outcome.PASSED, check=IDS[0]), other, rules=rules)
+    assert run.status == 3
+    assert run.summary == f"not applicable: {IDS[1]}"
+    # It applies in another revision.
+    passed = verdict(Outcome.PASSED, check=IDS[1], revision="2025-03-26")
+    assert scored(verdict(Outcome.PASSED, check=IDS[0]), other, passed, rules=rules).status == 0
+
+
 @pytest.mark.parametrize(
     ("used", "refused", "status"), [("http-sse", "http", 0), ("http", "http-sse", 3), ("stdio", "http", 3)]
 )

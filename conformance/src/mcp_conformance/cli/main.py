@@ -30,7 +30,7 @@ exit status:
      does not fail
   2  the command line is invalid, or a file that it names
   3  there was nothing to test: the target could not be reached, does not support a revision of --revision, or
-     supports none; or an error of the suite
+     supports none; a check of --check does not apply to it; or an error of the suite
   128 plus the number of the signal, when SIGINT or SIGTERM stopped the run; its processes have ended
 """
 

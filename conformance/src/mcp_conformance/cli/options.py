@@ -148,6 +148,7 @@ def choice(
             baseline=known_baseline(given.baseline),
             allow_untested=given.allow_untested,
             demanded=frozenset(given.revision or ()),
+            requested=frozenset(given.check or ()),
         ),
         settings=Settings(
             timeout=given.timeout,

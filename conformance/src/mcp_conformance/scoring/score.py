@@ -81,6 +81,8 @@ class Rules:
     """Whether a run passes although checks could not test: right for a server without fixtures."""
     demanded: frozenset[str] = frozenset()
     """The revisions that were requested by name: a run fails if the implementation does not support one."""
+    requested: frozenset[str] = frozenset()
+    """The checks that were requested by name: a run fails if one of them applies nowhere, which is not a pass."""
 
     def counts(self, verdict: Verdict, role: Role) -> bool:
         """Return whether a verdict counts."""
@@ -150,10 +152,16 @@ class ScoredRun:
         )
 
     @property
+    def not_applied(self) -> tuple[str, ...]:
+        """The checks that were requested by name and apply to no leg."""
+        applied = {each.check for each in self.run.verdicts if each.outcome is not Outcome.NOT_APPLICABLE}
+        return tuple(sorted(self.rules.requested - applied))
+
+    @property
     def status(self) -> int:
         """The exit status of the command: 0, 1 or 3, as documented in `--help`."""
         counts = self.counts()
-        if counts[Score.BROKEN] or self.unsupported or not self.run.verdicts:
+        if counts[Score.BROKEN] or self.unsupported or self.not_applied or not self.run.verdicts:
             return 3
         return 0 if self.comparison.good else 1
 
@@ -163,6 +171,8 @@ class ScoredRun:
         counts = self.counts()
         if not self.run.verdicts or self.unsupported:
             return "nothing to test" if not self.run.verdicts else "not supported"
+        if self.not_applied:
+            return f"not applicable: {', '.join(self.not_applied)}"
         parts = [f"{counts[each]} {each.value}" for each in FAILING if counts[each]]
         if self.comparison.stale:
             parts.append(f"{len(self.comparison.stale)} stale in the baseline")
