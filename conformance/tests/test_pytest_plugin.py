@@ -24,7 +24,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     # The options of the outer run do not apply to the inner run.
     environment.pop("PYTEST_ADDOPTS", None)
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments],
+        [sys.executable, "-m", "pytest", "-p", "no:asyncio", *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
