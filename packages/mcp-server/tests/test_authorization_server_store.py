@@ -161,5 +161,5 @@ async def test_file_of_other_format_version_raises(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(StoreError, match="has format 99, but this version of mcp_server supports format 1"):
+    with pytest.raises(StoreError, match="has format 99, but this version of mcp_server supports format 2"):
         SqliteStore(path)

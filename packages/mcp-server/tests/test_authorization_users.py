@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import unicodedata
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_server.auth.authorization_server.model.store import MemoryStore, SqliteStore
+from mcp_server.auth.authorization_server.pages import login_limits
 from mcp_server.auth.authorization_server.pages import users as users_module
 from mcp_server.auth.authorization_server.pages.login_limits import LoginLimits
 from mcp_server.auth.authorization_server.pages.users import PasswordUsers, StoredUsers, hash_password
@@ -140,11 +142,55 @@ async def test_removed_user_is_logged_out() -> None:
     assert "You are not logged in" in (await browser.get("/logout")).words
 
 
-async def test_login_limit_per_address_is_below_limit_per_user(mock_clock: trio.testing.MockClock) -> None:
-    limits = LoginLimits()
-    assert [limits.begin("ada", "10.0.0.1") > 0 for _ in range(200)] == [*[False] * 10, *[True] * 190]
+async def test_login_limit_per_address_is_below_limit_per_user(tmp_path: Path) -> None:
+    now = 1_700_000_000.0
+    # Two processes that share a file.
+    stores = [SqliteStore(tmp_path / "as.sqlite") for _ in range(2)]
+    one, other = (LoginLimits(store, clock=lambda: now) for store in stores)
+    refused = [await each.begin("ada", "10.0.0.1") > 0 for each in [one, other] * 30]
+    assert refused == [*[False] * 10, *[True] * 50]
     for address in range(2, 6):
-        assert [limits.begin("ada", f"10.0.0.{address}") for _ in range(10)] == [0.0] * 10
+        assert [await one.begin("ada", f"10.0.0.{address}") for _ in range(10)] == [0.0] * 10
     # The limit of a user is 50 attempts from all addresses.
-    assert limits.begin("ada", "10.0.0.9") > 0
-    assert limits.begin("eve", "10.0.0.9") == 0
+    assert await other.begin("ada", "10.0.0.9") > 0
+    assert await other.begin("eve", "10.0.0.9") == 0
+    # One attempt of ten in ten minutes is allowed after one minute, and none before that.
+    wait = await one.begin("ada", "10.0.0.1")
+    assert wait == 60
+    now += wait - 1
+    assert 0 < await other.begin("ada", "10.0.0.1") <= 1.001
+    now += 1.001
+    assert await other.begin("ada", "10.0.0.1") == 0
+    # Setting the clock back locks no user out for longer.
+    now -= 1_000_000
+    assert 0 < await one.begin("ada", "10.0.0.1") <= 60
+    now += 60
+    assert await one.begin("ada", "10.0.0.1") == 0
+    for store in stores:
+        await store.aclose()
+
+
+async def test_correct_password_is_not_counted() -> None:
+    store = MemoryStore()
+    limits = LoginLimits(store, clock=lambda: 1_700_000_000.0)
+    for _ in range(300):
+        assert await limits.begin("ada", "10.0.0.1") == 0
+        await limits.succeeded("ada", "10.0.0.1")
+
+
+async def test_counts_of_login_attempts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    now = 1_700_000_000.0
+    limits = LoginLimits(store, clock=lambda: now)
+    monkeypatch.setattr(login_limits, "_KEYS", 30)
+    for number in range(100):
+        now += 0.001
+        await limits.begin(f"user {number}", f"10.0.0.{number}")
+
+    def count(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("SELECT count(*) FROM page_login_attempts").fetchone()[0])
+
+    assert await store.run(count) <= 33
+    now += 601
+    await limits.begin("ada", "10.0.0.1")
+    assert await store.run(count) == 3

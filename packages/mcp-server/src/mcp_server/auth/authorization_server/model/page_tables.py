@@ -1,4 +1,4 @@
-"""The tables of the pages: sessions and bindings of browsers, remembered consent, delegated flows, users."""
+"""The tables of the pages: browsers, remembered consent, delegated flows, login attempts, users."""
 
 from __future__ import annotations
 
@@ -46,6 +46,12 @@ TABLES: Final = """
         expires_at REAL NOT NULL
     ) WITHOUT ROWID;
     CREATE INDEX page_journeys_by_end ON page_journeys (expires_at);
+    CREATE TABLE page_login_attempts (
+        key BLOB PRIMARY KEY,
+        count REAL NOT NULL,
+        used_at REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX page_login_attempts_by_use ON page_login_attempts (used_at);
     CREATE TABLE page_users (
         name TEXT PRIMARY KEY,
         password TEXT NOT NULL

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _APPLICATION: Final = int.from_bytes(b"MCPa")
 """Identifies the files of this store; `PRAGMA application_id`."""
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 """The version of the tables; `PRAGMA user_version`."""
 
 _BUSY: Final = 5.0

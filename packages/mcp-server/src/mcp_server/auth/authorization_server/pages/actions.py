@@ -116,7 +116,7 @@ class Pages:
         self._browser_bindings: Final = BrowserBindings(store, clock=clock)
         self._consents: Final = Consents(store, clock=clock)
         self._flows: Final = AuthorizationFlows(store, clock=clock)
-        self._limits: Final = LoginLimits()
+        self._limits: Final = LoginLimits(store, clock=clock)
 
     # --- requests of browsers --------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class Pages:
         ]
         if problems:
             return self._views.login(pending, session, problems=problems, name=name, status=422)
-        wait = self._limits.begin(name, browser_request.address)
+        wait = await self._limits.begin(name, browser_request.address)
         if wait:
             minutes = math.ceil(wait / 60)
             problem = Problem("", f"Too many attempts. Try again in {minutes} minute{'s' if minutes > 1 else ''}.")
@@ -169,7 +169,7 @@ class Pages:
             # Do not reveal which of the two is wrong.
             problem = Problem("password", "The user name or the password is incorrect")
             return self._views.login(pending, session, problems=[problem], name=name, status=403)
-        self._limits.right(name, browser_request.address)
+        await self._limits.succeeded(name, browser_request.address)
         session = await self._sessions.log_in(session, subject, shown=name, auth_time=self._environment.clock())
         return self._redirect(self._views.path(id), headers=(self._sessions.set_cookie(session),))
 

@@ -2,49 +2,92 @@
 
 The first limit is the strictest. The second stops an attacker with many addresses. It is high, so that an attacker
 cannot easily lock out a user. The third stops an attacker who tries one password with many names.
+
+The counts are in the store, so the limits hold for all processes that share a file, and over a restart.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import hashlib
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-import trio
+from mcp_core.limits.rates import Rate
 
-from mcp_core.limits.rates import Rate, Rates
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator
+
+    from mcp_server.auth.authorization_server.model.store import SqliteStore
 
 __all__ = ["LoginLimits"]
 
 _SECONDS: Final = 600.0
 
+_RATES: Final = (Rate(10, _SECONDS), Rate(50, _SECONDS), Rate(100, _SECONDS))
+"""The limits for a name from one address, for a name, and for an address."""
+
+_KEYS: Final = 30_000
+"""The largest number of counts in the store. Above it, the least recently used one starts again."""
+
 
 class LoginLimits:
     """A counter of failed login attempts.
 
-    It uses the clock of trio, which cannot be set, because setting the system clock back must not lock out users.
+    Args:
+        store: The store with the counts.
+        clock: Returns the time, in seconds since the epoch. If it is set back, the counts stay as they are until the next
+            attempt, and decrease from then on: setting the clock locks out no user.
     """
 
-    def __init__(self) -> None:
-        self._rates: Final = (Rates(Rate(10, _SECONDS)), Rates(Rate(50, _SECONDS)), Rates(Rate(100, _SECONDS)))
+    def __init__(self, store: SqliteStore, *, clock: Callable[[], float]) -> None:
+        self._store: Final = store
+        self._clock: Final = clock
 
-    def begin(self, name: str, address: str) -> float:
+    async def begin(self, name: str, address: str) -> float:
         """Count an attempt before the password is checked.
 
         Returns:
             0 if the password may be checked, otherwise the time to wait, in seconds.
+
+        Raises:
+            StoreError: The store failed.
         """
-        now = trio.current_time()
-        for rates, key in zip(self._rates, _keys(name, address), strict=True):
-            wait = rates.take(key, now)
-            if wait:
-                # Attempts beyond the limit of one address must not count against the name.
-                return wait
-        return 0.0
+        return await self._store.run(partial(_take, tuple(_keys(name, address)), self._clock()))
 
-    def right(self, name: str, address: str) -> None:
-        """Take back the count of an attempt with the correct password."""
-        for rates, key in zip(self._rates, _keys(name, address), strict=True):
-            rates.give_back(key, 1)
+    async def succeeded(self, name: str, address: str) -> None:
+        """Take back the count of an attempt with the correct password. Raises `StoreError`."""
+        await self._store.run(partial(_give_back, tuple(_keys(name, address))))
 
 
-def _keys(name: str, address: str) -> tuple[tuple[str, str], str, str]:
-    return (name, address), name, address
+def _keys(name: str, address: str) -> Iterator[tuple[Rate, bytes]]:
+    """Yield each limit with its key, which is a hash: the store does not reveal which names were tried."""
+    for rate, parts in zip(_RATES, ((name, address), ("name", name, ""), ("address", "", address)), strict=True):
+        yield rate, hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()
+
+
+def _take(keys: tuple[tuple[Rate, bytes], ...], now: float, connection: sqlite3.Connection) -> float:
+    connection.execute("DELETE FROM page_login_attempts WHERE used_at < ?", (now - _SECONDS,))
+    connection.execute(
+        "DELETE FROM page_login_attempts WHERE key IN"
+        " (SELECT key FROM page_login_attempts ORDER BY used_at DESC LIMIT -1 OFFSET ?)",
+        (_KEYS,),
+    )
+    for rate, key in keys:
+        row = connection.execute("SELECT count, used_at FROM page_login_attempts WHERE key = ?", (key,)).fetchone()
+        count, used_at = row or (0.0, now)
+        # The count decreases with time. `Rates` computes the same with the tokens that are left.
+        count = max(0.0, count - max(0.0, now - used_at) * rate.amount / rate.seconds)
+        is_full = count + 1 > rate.amount
+        connection.execute(
+            "INSERT OR REPLACE INTO page_login_attempts VALUES (?, ?, ?)", (key, count if is_full else count + 1, now)
+        )
+        if is_full:
+            # Attempts beyond the limit of one address must not count against the name.
+            return (count + 1 - rate.amount) * rate.seconds / rate.amount
+    return 0.0
+
+
+def _give_back(keys: tuple[tuple[Rate, bytes], ...], connection: sqlite3.Connection) -> None:
+    for _, key in keys:
+        connection.execute("UPDATE page_login_attempts SET count = max(0, count - 1) WHERE key = ?", (key,))
