@@ -11,8 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_client import Change, ChangeKind, Client, ClientOptions, Handlers, open_stream, testing
-from mcp_client.testing import Faults, open_in_memory
+from mcp_client import Change, ChangeKind, Client, ClientOptions, Handlers, open_stream
+from mcp_client.testing import Faults, memory, open_in_memory
 from mcp_core.errors import ConnectionEnded, RequestFailed, ResourceNotFound
 from mcp_core.middleware import Middleware
 from mcp_core.revisions import REVISIONS, Revision
@@ -71,7 +71,7 @@ def make_server() -> Server:
 @pytest.fixture(autouse=True, params=[(), (Middleware(),)], ids=["plain", "middleware"])
 def _with_and_without_middleware(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     # Middleware that changes nothing must have no effect.
-    monkeypatch.setattr(testing, "open_stream", partial(open_stream, middleware=request.param))
+    monkeypatch.setattr(memory, "open_stream", partial(open_stream, middleware=request.param))
 
 
 @asynccontextmanager
