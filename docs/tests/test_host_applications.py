@@ -30,7 +30,7 @@ def weather(folder: Path) -> str:
 
 def test_host_application_has_file() -> None:
     headings = [line.removeprefix("## ") for line in PAGE.read_text().splitlines() if line.startswith("## ")]
-    assert headings[: len(HOSTS)] == HOSTS
+    assert headings[1 : len(HOSTS) + 1] == HOSTS
     assert len(FILES) == len(HOSTS)
 
 

@@ -1,4 +1,4 @@
-"""The command `mcp-server`: runs a server from a module or a file, or lists what it offers."""
+"""The command `mcp-server`: runs a server from a module or a file, lists what it offers, or installs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import mcp_server
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import McpError
 from mcp_core.revisions import LATEST
-from mcp_server.cli import auth_server, http, observability, options
+from mcp_server.cli import auth_server, http, install, observability, options
 from mcp_server.errors import OutputBroken
 from mcp_server.runners.stdio import serve_stdio
 from mcp_server.server import Server
@@ -90,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     observability.configure_log(given.log_level, as_json=bool(getattr(given, "log_json", None)))
     if given.command == "auth-server":
         return _status(lambda: auth_server.serve(given))
+    if given.command == "install":
+        return _install(given)
     if given.command == "run" and given.workers is not None and not http.is_worker():
         command = _same_command() if arguments is None else [sys.executable, "-m", "mcp_server", *arguments]
         return _status(lambda: http.run_workers(given, command))
@@ -108,6 +110,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.http is None:
         return _status(lambda: trio.run(serve_stdio, server))
     return _status(lambda: trio.run(http.serve, server, given))
+
+
+def _install(given: argparse.Namespace) -> int:
+    """Write the entry of a server that can be loaded, or remove an entry, and return the exit status."""
+    place, name = _split(given.target)
+    try:
+        if not given.undo and place.endswith(".py"):
+            # As the host application does: the file may read its variables while it is loaded.
+            os.environ.update(install.parse_variables(given.env))
+            with _stdout_to_stderr():
+                _load(given.target)
+        return install.install(given, place, "" if name == _DEFAULT else name)
+    except (_TargetError, install.InstallError) as error:
+        print(f"mcp-server: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,6 +158,16 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("target", metavar="TARGET", nargs="?", help="the location of the server, see below")
             command.add_argument("--config", metavar="FILE", help="read options from this TOML file, see below")
             options.add_options(command, http.OPTIONS)
+    summary = "add a server to the settings of a host application, or remove it"
+    command = commands.add_parser(
+        "install",
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=install.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    install.add_options(command)
+    _add_log_level(command)
     summary = "run an authorization server, for development and small deployments"
     command = commands.add_parser("auth-server", help=summary, description=summary[0].upper() + summary[1:] + ".")
     auth_server.add_options(command)
