@@ -271,3 +271,19 @@ def test_signal_handlers_restored_after_serving(folder: Path, monkeypatch: pytes
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(["run", "sample_server", "--http", "h:1"]) == 0
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
+@pytest.mark.parametrize("command", ["run", "inspect"])
+def test_interrupt_while_file_loads_returns_130(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "slow.py"
+    file.write_text("import signal, sys\nprint('loading', file=sys.stderr, flush=True)\nsignal.pause()\n")
+    whole = [sys.executable, "-m", "mcp_server", command, str(file)]
+    with subprocess.Popen(
+        whole, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_RESET_SIGINT
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == ""
+    assert process.returncode == 130

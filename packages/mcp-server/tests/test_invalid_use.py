@@ -851,3 +851,14 @@ def test_decorator_with_wrong_name_raises(kind: str) -> None:
     decorator = getattr(Server("names", version="1"), kind)
     with pytest.raises(RegistrationError, match=rf"@server\.{kind} takes the name of the {kind}, .*, not 3"):
         decorator(3)
+
+
+def test_resource_decorator_without_uri_raises() -> None:
+    server = Server("names", version="1")
+
+    def note() -> str:
+        """Return nothing."""
+        return ""
+
+    with pytest.raises(RegistrationError, match=r"@server\.resource takes the URI: .*note"):
+        server.resource(note)  # type: ignore[arg-type]  # invalid on purpose

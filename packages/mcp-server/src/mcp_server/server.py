@@ -319,7 +319,16 @@ class Server:
     # --- resources -------------------------------------------------------------------------------------------------
 
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-        """Register a function as a resource, or as a template if the URI has variables, as `add_resource` does."""
+        """Register a function as a resource, or as a template if the URI has variables, as `add_resource` does.
+
+        Raises:
+            RegistrationError: The URI is missing: `@server.resource` needs it.
+        """
+        if not isinstance(uri, str):
+            # Without the check, `@server.resource` would replace the function and register nothing.
+            raise RegistrationError(
+                f'@server.resource takes the URI: write @server.resource("note://{{id}}"), not {uri!r}'
+            )
 
         def register(function: F) -> F:
             self.add_resource(function, uri, **options)

@@ -101,6 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except _TargetError as error:
         print(f"mcp-server: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     if given.command == "inspect":
         if sys.__stdout__ is None:
             print("mcp-server: stdout is closed: inspect writes its list there", file=sys.stderr)
