@@ -184,3 +184,9 @@ def test_unusable_text_is_reported(text: str, message: str) -> None:
         remove_member(text, "servers", "new")
     assert message in str(set_error.value)
     assert str(remove_error.value) == str(set_error.value)
+
+
+def test_member_after_removed_one_does_not_join_comment() -> None:
+    edited = remove_member('{"servers": {"a": 1, // c\n "new": 2, "b": 3}}', "servers", "new")
+    assert plain(edited) == {"servers": {"a": 1, "b": 3}}
+    assert comments(edited) == ["// c"]
