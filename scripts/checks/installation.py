@@ -196,6 +196,8 @@ class Installations:
         programs = self.environment(sys.executable)
         folder = self.folder / "page"
         folder.mkdir()
+        # Temporary folders can be below a checkout, whose configuration of pytest does not apply to this project.
+        (self.folder / "pytest.ini").touch()
         path = {"PATH": os.pathsep.join((str(programs), os.environ["PATH"])), "PIP_CONSTRAINT": str(ROOT / CONSTRAINTS)}
         for block in blocks(ROOT / name):
             if block.language == "python" and (file := re.match(r"# (\w+\.py)(, continued)?\n", block.text)):
