@@ -664,6 +664,29 @@ async def test_response_to_change_follows_when_running_call_knows_of_it() -> Non
         assert [each for each in await rest_of(call) if "method" in each] == []
 
 
+@pytest.mark.parametrize("method", CHANGES)
+async def test_change_that_cannot_be_stored_is_rejected(method: str) -> None:
+    shared = MemoryCluster()
+    async with deployed(shared=shared) as there, opened(there) as client:
+        there.pinned = 0
+        await client.ask("resources/subscribe", {"uri": "memo://b"})
+        shared.is_reachable = False
+        for accept in ("application/json", "application/json, text/event-stream"):
+            reply = client.post(client.request(method, CHANGES[method]), accept=accept)
+            await reply.body()
+            assert (reply.status, reply.headers.get("retry-after")) == (503, "1")
+            assert as_object((await reply.json())["error"])["code"] == -32603
+        await client_echo(client)
+        shared.is_reachable = True
+        assert "result" in await client.ask(method, CHANGES[method])
+        there.pinned = 1
+        await client_echo(client)
+        (at_second,) = there.workers[1].endpoint._sessions
+        assert at_second.peer.log_level == ("error" if method == "logging/setLevel" else None)
+        assert ("memo://a" in at_second.connection.watched) == (method == "resources/subscribe")
+        assert ("memo://b" in at_second.connection.watched) == (method != "resources/unsubscribe")
+
+
 @pytest.mark.parametrize("failure", ["killed", "silent"])
 async def test_lost_worker_does_not_prevent_a_change(failure: str, autojump_clock: trio.testing.MockClock) -> None:
     async with deployed() as there, opened(there) as client:
@@ -1031,6 +1054,40 @@ async def test_post_of_http_sse_reaches_stream_at_another_worker() -> None:
         request = await stream.message()
         assert "error" in request or request["method"] == "roots/list"
         assert set(there.served[1:]) == {0, 1, 2}
+
+
+async def test_message_of_http_sse_is_accepted_although_its_worker_is_slow(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with deployed(legacy_sse=True) as there, opened_sse(there) as (client, stream):
+        first = there.workers[0].cluster
+        first.is_paused = True
+        reply = client.post(initialize())
+        await trio.sleep(3)
+        assert not reply.complete
+        first.is_paused = False
+        first.wake()
+        await reply.body()
+        assert reply.status == 202
+        assert "result" in await stream.message()
+
+
+async def test_lost_message_before_confirmed_barrier_is_not_accepted(autojump_clock: trio.testing.MockClock) -> None:
+    async with deployed(legacy_sse=True) as there, opened_sse(there) as (client, _):
+        first = there.workers[0].cluster
+        first.is_paused = True
+        reply = client.post(initialize())
+        await trio.testing.wait_all_tasks_blocked()
+        first.discard_messages()
+        # A later barrier of the same sender arrives.
+        for other in there.workers[1:]:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(other.server._service.barrier.wait_for_inboxes)
+                await trio.testing.wait_all_tasks_blocked()
+                first.is_paused = False
+                first.wake()
+        await reply.body()
+        assert reply.status == 503
 
 
 @pytest.mark.parametrize("failure", ["discarded", "killed"])

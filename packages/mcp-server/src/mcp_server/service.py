@@ -31,7 +31,7 @@ from mcp_core.types import (
 from mcp_core.types.meta import TASKS_EXTENSION
 from mcp_server.cluster.barrier import ClusterBarrier
 from mcp_server.cluster.local import LocalCluster
-from mcp_server.cluster.messages import TASK_MESSAGES, ChangeMade
+from mcp_server.cluster.messages import TASK_MESSAGES, ChangeMade, ClientMessageReceived
 from mcp_server.connection.turns import PART, take_turn
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.features.change_notifications import ChangeNotifier
@@ -329,6 +329,8 @@ class ServerService:
             return
         for receiver in tuple(self.session_receivers):
             receiver.receive(sender, message)
+        if isinstance(message, ClientMessageReceived) and message.number:
+            self.barrier.confirm(sender, message.number)
 
     def _start_job(self, job: Callable[[], Awaitable[None]]) -> None:
         self.life.nursery.start_soon(job)

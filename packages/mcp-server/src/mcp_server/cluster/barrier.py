@@ -3,9 +3,14 @@
 A worker answers a request that changes a session when the change is stored and the others know of it. A client that has
 received the response can therefore send its next request to any worker: that worker does not use the earlier state.
 
-Messages of one sender arrive in their order. So it suffices that each worker confirms a message that was sent after the
-change. It does so when it has also read what the running requests of the session need. The alternative, a version of the session that is read from the store for each request, would cost a command for
-requests that change nothing, and a request could not be served while the store cannot be reached.
+Messages of one sender to all workers arrive in their order, and so do those to one worker. So it suffices that each worker
+confirms a message that was sent in the same way after the change. It does so when it has also read what the running
+requests of the session need. The alternative, a version of the session that is read from the store for each request,
+would cost a command for requests that change nothing, and a request could not be served while the store cannot be
+reached.
+
+A message that must not be lost is confirmed itself (`deliver`): a queue that is full loses messages before it loses a
+barrier.
 
 A worker that does not confirm is lost, or too slow. The wait ends when it is known to be lost, and after `_SECONDS`.
 """
@@ -20,7 +25,7 @@ from weakref import WeakSet
 import attrs
 import trio
 
-from mcp_server.cluster.messages import BarrierConfirmed, BarrierReached
+from mcp_server.cluster.messages import BarrierReached, MessageConfirmed
 from mcp_server.stores.sessions import StoreError
 
 if TYPE_CHECKING:
@@ -35,6 +40,10 @@ _log: Final = logging.getLogger("mcp_server")
 
 _SECONDS: Final = 1.0
 """Time to wait for workers that are not known to be lost. They usually confirm within milliseconds."""
+
+_DELIVERY_SECONDS: Final = 4.0
+"""Time to wait for the confirmation of a message. A silent worker is lost after three seconds, so this time passes only if
+the message is lost. It must not pass otherwise: the sender reports a failure, and the client may send the message again."""
 
 
 @attrs.define(eq=False)
@@ -80,7 +89,29 @@ class ClusterBarrier:
         self._waits: Final[dict[int, _Wait]] = {}
 
     async def wait(self) -> None:
-        """Wait until each other worker has received all earlier messages, is lost, or has not confirmed in time."""
+        """Wait until the other workers have received all messages to all, are lost, or have not confirmed in time."""
+        await self._wait_for_others(self._cluster.broadcast)
+
+    async def wait_for_inboxes(self) -> None:
+        """Wait, likewise, until each other worker has received all messages that were sent to it alone."""
+        await self._wait_for_others(None)
+
+    async def deliver(self, worker: str, message_of: Callable[[int], ClusterMessage]) -> bool:
+        """Send a message to one worker, and wait until the worker has confirmed it.
+
+        Args:
+            worker: The id of the worker.
+            message_of: Returns the message with a number, which `MessageConfirmed` sends back.
+
+        Returns:
+            Whether the worker has the message and has not ended.
+        """
+        missing = await self._wait(
+            (worker,), lambda number: self._cluster.send(worker, message_of(number)), _DELIVERY_SECONDS
+        )
+        return not missing and self._cluster.is_alive(worker)
+
+    async def _wait_for_others(self, broadcast: Callable[[ClusterMessage], None] | None) -> None:
         if not self._cluster.is_shared:
             return
         try:
@@ -88,27 +119,26 @@ class ClusterBarrier:
         except StoreError as error:
             _log.debug("other workers receive a change later: error=%s", error)
             return
-        if others:
-            missing = await self._wait(others, self._cluster.broadcast)
-            if missing:
-                _log.warning("other workers may receive a change too late: workers=%s", ",".join(sorted(missing)))
 
-    async def wait_for(self, worker: str) -> bool:
-        """Wait until one worker has received all earlier messages.
+        def send(number: int) -> None:
+            if broadcast is not None:
+                broadcast(BarrierReached(number))
+                return
+            for worker in others:
+                self._cluster.send(worker, BarrierReached(number))
 
-        Returns:
-            Whether it has confirmed. If not, the messages are lost, or arrive later.
-        """
-        return not await self._wait((worker,), partial(self._cluster.send, worker)) and self._cluster.is_alive(worker)
+        missing = await self._wait(others, send, _SECONDS) if others else None
+        if missing:
+            _log.warning("other workers may receive a change too late: workers=%s", ",".join(sorted(missing)))
 
-    async def _wait(self, workers: Iterable[str], send: Callable[[ClusterMessage], None]) -> set[str]:
-        """Ask workers to confirm, and return those that have not."""
+    async def _wait(self, workers: Iterable[str], send: Callable[[int], None], seconds: float) -> set[str]:
+        """Send a message with a number to workers, and return those that have not confirmed in time."""
         self._number += 1
         number = self._number
         wait = self._waits[number] = _Wait(set(workers))
         try:
-            send(BarrierReached(number))
-            with trio.move_on_after(_SECONDS):
+            send(number)
+            with trio.move_on_after(seconds):
                 await wait.is_over.wait()
             return wait.workers
         finally:
@@ -124,8 +154,8 @@ class ClusterBarrier:
             if any(each.is_unsettled for each in self.settlers):
                 self._start(partial(self._confirm_later, sender, message.number))
             else:
-                self._cluster.send(sender, BarrierConfirmed(message.number))
-        elif isinstance(message, BarrierConfirmed):
+                self.confirm(sender, message.number)
+        elif isinstance(message, MessageConfirmed):
             wait = self._waits.get(message.number)
             if wait is not None:
                 wait.discard(sender)
@@ -136,7 +166,11 @@ class ClusterBarrier:
     async def _confirm_later(self, sender: str, number: int) -> None:
         for each in tuple(self.settlers):
             await each.settle()
-        self._cluster.send(sender, BarrierConfirmed(number))
+        self.confirm(sender, number)
+
+    def confirm(self, sender: str, number: int) -> None:
+        """Confirm a message with a number. Does not block."""
+        self._cluster.send(sender, MessageConfirmed(number))
 
     def lost(self, worker: str) -> None:
         """Learn that another worker has ended. Does not block."""

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TASK_MESSAGES",
-    "BarrierConfirmed",
     "BarrierReached",
     "ChangeMade",
     "ClientMessageReceived",
     "ClusterMessage",
+    "MessageConfirmed",
     "ServerMessageSent",
     "SessionEnded",
     "SessionUpdated",
@@ -53,11 +53,11 @@ class BarrierReached:
 
 
 @attrs.frozen
-class BarrierConfirmed:
-    """The sender has handled the messages that the receiver sent before a `BarrierReached`."""
+class MessageConfirmed:
+    """The sender has received a message with a number, and all that was sent in the same way before it."""
 
     number: int
-    """The number of the wait."""
+    """The number of the message."""
 
 
 @attrs.frozen
@@ -78,6 +78,8 @@ class ClientMessageReceived:
     """The session id. The receiver has checked that the sender of the message owns the session."""
     message: JsonObject
     """The JSON-RPC message."""
+    number: int = 0
+    """The number with which the receiver confirms the message; 0: it does not."""
 
 
 @attrs.frozen
@@ -182,10 +184,10 @@ class TaskInputFailed:
 
 
 ClusterMessage: TypeAlias = (
-    BarrierConfirmed
-    | BarrierReached
+    BarrierReached
     | ChangeMade
     | ClientMessageReceived
+    | MessageConfirmed
     | ServerMessageSent
     | SessionEnded
     | SessionUpdated
@@ -203,10 +205,10 @@ TASK_MESSAGES: Final = (TaskCancelRequested, TaskInputFailed, TaskInputReceived,
 """The classes of messages about tasks."""
 
 _KINDS: Final[Mapping[str, type[ClusterMessage]]] = {
-    "barrier-confirmed": BarrierConfirmed,
     "barrier-reached": BarrierReached,
     "change": ChangeMade,
     "client-message": ClientMessageReceived,
+    "message-confirmed": MessageConfirmed,
     "server-message": ServerMessageSent,
     "session-ended": SessionEnded,
     "session-updated": SessionUpdated,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILURES",
+    "UNAVAILABLE",
     "Channel",
     "ClientDisconnected",
     "ClientRequests",
@@ -60,6 +61,9 @@ __all__ = [
 ]
 
 _log: Final = logging.getLogger("mcp_server")
+
+UNAVAILABLE: Final = "a store of the server cannot be reached: try again later"
+"""The message of an error response if a store fails."""
 
 FAILURES: Final = (Exception, SystemExit)
 """Exceptions of a handler that fail only its request. `sys.exit()` ends a handler, not the server."""
@@ -302,8 +306,8 @@ class Channel(ABC):
             return failure
         except StoreError as error:
             self._service.store_failures.failed(f"{call.request.method} fails", error)
-            call.unavailable = "a store of the server cannot be reached: try again later"
-            return RequestFailed(call.unavailable, code=ErrorCode.INTERNAL_ERROR)
+            call.unavailable = UNAVAILABLE
+            return RequestFailed(UNAVAILABLE, code=ErrorCode.INTERNAL_ERROR)
         except FAILURES as error:  # the one place where a handler is called: logged, and reported without details
             return self._internal(call, error)
         except BaseExceptionGroup as group:

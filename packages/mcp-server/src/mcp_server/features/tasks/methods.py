@@ -299,7 +299,7 @@ class Tasks:
     @property
     def _settling(self) -> Callable[[], Awaitable[None]] | None:
         """The function that waits until the other workers have received the messages of this one, if there are others."""
-        return self._barrier.wait if self.remote.cluster.is_shared else None
+        return self._barrier.wait_for_inboxes if self.remote.cluster.is_shared else None
 
     def _announcing(self, record: TaskRecord) -> Callable[[], None] | None:
         """Return the function that informs the other workers of a change of a task; `None` in a cluster of one."""

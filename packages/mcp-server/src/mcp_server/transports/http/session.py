@@ -31,10 +31,10 @@ from mcp_core.engine.events import (
     ResultReceived,
 )
 from mcp_core.engine.subscriptions import subscription_bytes
-from mcp_core.errors import ConnectionEnded, LimitExceeded, LocalProtocolError
+from mcp_core.errors import ConnectionEnded, ErrorCode, LimitExceeded, LocalProtocolError
 from mcp_core.excerpts import shown
 from mcp_core.json_text import write
-from mcp_core.jsonrpc.messages import ErrorResponse, Notification, ResultResponse
+from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, ResultResponse
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.methods import (
     NOTIFICATIONS_CANCELLED,
@@ -47,9 +47,16 @@ from mcp_core.revisions import Era
 from mcp_core.types import SubscribeRequestParams
 from mcp_server.cluster.messages import ClientMessageReceived, message_of, wire_of
 from mcp_server.connection.changes import RECORDED, params_of, pending_notification
-from mcp_server.connection.channel import Channel, ClientDisconnected, PendingClientRequests, RequestContext
+from mcp_server.connection.channel import (
+    UNAVAILABLE,
+    Channel,
+    ClientDisconnected,
+    PendingClientRequests,
+    RequestContext,
+)
 from mcp_server.connection.pending_changes import bounded_change
 from mcp_server.connection.request_queue import RequestQueue
+from mcp_server.stores.sessions import StoreError
 from mcp_server.transports.http.event_stream import DisconnectWatcher, EventStream, run_beside
 from mcp_server.transports.http.standalone import StandaloneStream
 
@@ -492,6 +499,10 @@ class Session(Channel):
                 # it before the response, so that the client can rely on it.
                 await self._keeper.keep_subscription(self, cast("str", call.request.raw["uri"]))
             response = cast("Answer", outgoing.message)  # the engine returns a response
+            if call.request.definition in _SUBSCRIBING and self._keeper.cluster.is_shared and not self.is_stored:
+                # Other workers would not know of the subscription.
+                call.unavailable = UNAVAILABLE
+                response = ErrorResponse(id, ErrorObject(ErrorCode.INTERNAL_ERROR, UNAVAILABLE))
             await stream.answer(response, unavailable=call.unavailable)
         else:
             gone = context.exchange.unknown_session() if self.ended else None
@@ -501,6 +512,8 @@ class Session(Channel):
         """Store the record, before the response confirms the change to the client."""
         self.changed = False
         await self._keeper.save(self)
+        if self._keeper.cluster.is_shared and not self.is_stored:
+            raise StoreError("the change of a session cannot be stored: see the error before")
 
     async def _outcome(self, call: RequestContext) -> object:
         await self._queue.enter(call.size)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -415,10 +416,17 @@ class SsePair:
         worker = streams[-1].worker if streams else ""
         return worker if self._cluster.is_alive(worker) else ""
 
-    def _send_to(self, worker: str, id: str, content: Message | Batch) -> None:
+    async def _deliver(self, worker: str, id: str, content: Message | Batch) -> bool:
+        """Send the messages of a body to the worker with the stream, and return whether it has confirmed them.
+
+        They can be lost with the connection to the cluster, and no response would ever follow.
+        """
         for message in content.members if isinstance(content, Batch) else (content,):
-            if not isinstance(message, MalformedMessage):
-                self._cluster.send(worker, ClientMessageReceived(id, wire_of(message)))
+            if isinstance(message, MalformedMessage):
+                continue
+            if not await self._barrier.deliver(worker, partial(ClientMessageReceived, id, wire_of(message))):
+                return False
+        return True
 
     # --- internal --------------------------------------------------------------------------------------------------
 
@@ -471,16 +479,14 @@ class SsePair:
             if content.answers is not None and channel is not None:
                 channel.deliver(content.answers)
             elif content.answers is not None:
-                self._send_to(worker, id or "", content.answers)
+                await self._deliver(worker, id or "", content.answers)
             null_id = channel is not None and channel.connection.error_ids_are_null
             return attrs.evolve(content, null_id=content.null_id and null_id)
         forbidden = None if check is None else check(identity, responses, content)
         if forbidden is not None:
             return forbidden
         if session is None or channel is None:
-            self._send_to(worker, id or "", content)
-            # The message can be lost with the connection to the cluster, and no response would ever follow.
-            has_arrived = await self._barrier.wait_for(worker)
+            has_arrived = await self._deliver(worker, id or "", content)
             return None if has_arrived else responses.unavailable(_NOT_CONFIRMED)
         session.prolong(identity.until)
         if session.over.is_set() or not await session.deliver(
