@@ -50,5 +50,5 @@ async def test_task_over_workers_on_redis(
     monkeypatch.setattr(scenarios, "MemoryCluster", partial(RedisWorld, redis.url))
     # A worker is lost in real time here.
     await run_scenario(scenario, revision=revision, autojump_clock=None)
-    # The scenario ran on Redis, and not on the cluster in memory.
+    # The scenario ran on Redis.
     assert redis.command("DBSIZE") != "0"

@@ -37,6 +37,19 @@ class Rate:
     def __str__(self) -> str:
         return f"{self.amount:g} in {self.seconds:g} s"
 
+    def refilled(self, left: float, seconds: float) -> float:
+        """Return the tokens of a bucket after some time.
+
+        Args:
+            left: The tokens before.
+            seconds: The time since then. A negative time, of a clock that was set back, counts as 0.
+        """
+        return min(self.amount, left + max(0.0, seconds) * self.amount / self.seconds)
+
+    def wait(self, left: float, amount: float = 1.0) -> float:
+        """Return the time until a bucket with `left` tokens has `amount`, in seconds; 0 if it has."""
+        return max(0.0, amount - left) * self.seconds / self.amount
+
 
 @attrs.define
 class _Bucket:
@@ -81,8 +94,7 @@ class Rates:
         if bucket is None:
             bucket = _Bucket(rate.amount, now)
         else:
-            passed = max(0.0, now - bucket.seen_at)
-            bucket.left = min(rate.amount, bucket.left + passed * rate.amount / rate.seconds)
+            bucket.left = rate.refilled(bucket.left, now - bucket.seen_at)
             bucket.seen_at = max(now, bucket.seen_at)
         # The last key in the dictionary is the most recently used one.
         self._buckets[key] = bucket
@@ -93,7 +105,7 @@ class Rates:
         if amount <= bucket.left:
             bucket.left -= amount
             return 0.0
-        return (amount - bucket.left) * rate.seconds / rate.amount
+        return rate.wait(bucket.left, amount)
 
     def give_back(self, key: Hashable, amount: float) -> None:
         """Put tokens back into the bucket of a key, because the charged event did not happen or was smaller.

@@ -48,7 +48,7 @@ TABLES: Final = """
     CREATE INDEX page_journeys_by_end ON page_journeys (expires_at);
     CREATE TABLE page_login_attempts (
         key BLOB PRIMARY KEY,
-        count REAL NOT NULL,
+        left REAL NOT NULL,
         used_at REAL NOT NULL
     ) WITHOUT ROWID;
     CREATE INDEX page_login_attempts_by_use ON page_login_attempts (used_at);

@@ -3,7 +3,7 @@
 The first limit is the strictest. The second stops an attacker with many addresses. It is high, so that an attacker
 cannot easily lock out a user. The third stops an attacker who tries one password with many names.
 
-The counts are in the store, so the limits hold for all processes that share a file, and over a restart.
+The tokens that are left are in the store, so the limits hold for all processes that share a file, and over a restart.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _RATES: Final = (Rate(10, _SECONDS), Rate(50, _SECONDS), Rate(100, _SECONDS))
 """The limits for a name from one address, for a name, and for an address."""
 
 _KEYS: Final = 30_000
-"""The largest number of counts in the store. Above it, the least recently used one starts again."""
+"""The largest number of keys in the store. Above it, the least recently used one starts again."""
 
 
 class LoginLimits:
     """A counter of failed login attempts.
 
     Args:
-        store: The store with the counts.
-        clock: Returns the time, in seconds since the epoch. If it is set back, the counts stay as they are until the next
-            attempt, and decrease from then on: setting the clock locks out no user.
+        store: The store.
+        clock: Returns the time, in seconds since the epoch. If it is set back, the tokens stay as they are until the next
+            attempt, and are refilled from then on: setting the clock locks out no user.
     """
 
     def __init__(self, store: SqliteStore, *, clock: Callable[[], float]) -> None:
@@ -74,20 +74,19 @@ def _take(keys: tuple[tuple[Rate, bytes], ...], now: float, connection: sqlite3.
         (_KEYS,),
     )
     for rate, key in keys:
-        row = connection.execute("SELECT count, used_at FROM page_login_attempts WHERE key = ?", (key,)).fetchone()
-        count, used_at = row or (0.0, now)
-        # The count decreases with time. `Rates` computes the same with the tokens that are left.
-        count = max(0.0, count - max(0.0, now - used_at) * rate.amount / rate.seconds)
-        is_full = count + 1 > rate.amount
+        row = connection.execute("SELECT left, used_at FROM page_login_attempts WHERE key = ?", (key,)).fetchone()
+        left, used_at = row or (rate.amount, now)
+        left = rate.refilled(left, now - used_at)
+        wait = rate.wait(left)
         connection.execute(
-            "INSERT OR REPLACE INTO page_login_attempts VALUES (?, ?, ?)", (key, count if is_full else count + 1, now)
+            "INSERT OR REPLACE INTO page_login_attempts VALUES (?, ?, ?)", (key, left if wait else left - 1, now)
         )
-        if is_full:
+        if wait:
             # Attempts beyond the limit of one address must not count against the name.
-            return (count + 1 - rate.amount) * rate.seconds / rate.amount
+            return wait
     return 0.0
 
 
 def _give_back(keys: tuple[tuple[Rate, bytes], ...], connection: sqlite3.Connection) -> None:
-    for _, key in keys:
-        connection.execute("UPDATE page_login_attempts SET count = max(0, count - 1) WHERE key = ?", (key,))
+    for rate, key in keys:
+        connection.execute("UPDATE page_login_attempts SET left = min(?, left + 1) WHERE key = ?", (rate.amount, key))
