@@ -125,18 +125,42 @@ def _error_codes() -> list[str]:
     return markdown_table(["code", "name", "meaning"], rows)
 
 
+_SEVERAL_WORKERS: Final[Mapping[str, str]] = {
+    "sessions": "all together",
+    "handshake_bytes": "all together",
+    "watched_resources": "all together",
+    "replay_events": "all together",
+    "replay_bytes": "all together",
+    "tasks": "all together",
+    "running_tasks": "all together",
+    "task_bytes": "all together",
+    "running_requests": "each",
+    "waiting_requests": "each",
+    "waiting_bytes": "each",
+    "log_messages_per_second": "each",
+    "connections": "each",
+    "stored_bytes": "each",
+    "total_bytes": "each",
+}
+"""Whether a limit holds for the workers of a cluster together, or for each. The other limits are about one message,
+request, list or file, which a single worker processes."""
+
+
 def _limits() -> list[str]:
     texts = _field_texts(Limits)
+    if unknown := _SEVERAL_WORKERS.keys() - texts.keys():
+        raise ValueError(f"limits that do not exist: {', '.join(sorted(unknown))}")
     rows = [
         [
             f"`{each.name}`",
             f"{getattr(SERVER_LIMITS, each.name):,}",
             f"{getattr(CLIENT_LIMITS, each.name):,}",
+            _SEVERAL_WORKERS.get(each.name, ""),
             texts.get(each.name, ""),
         ]
         for each in attrs.fields(Limits)
     ]
-    return markdown_table(["setting", "server", "client", "bounds"], rows)
+    return markdown_table(["setting", "server", "client", "several workers", "bounds"], rows)
 
 
 def _repairs() -> list[str]:

@@ -291,6 +291,10 @@ class Run:
         call = self._picked(pick)
         if call is None or call.outcomes:
             return
+        if call.last is None:
+            # A GET without the id of an event would open the standalone stream.
+            assert call.had_outage
+            return
         if call.is_open and call.reply is not None:
             call.reply.leave()
         self.deployment.pinned = worker
@@ -318,11 +322,13 @@ class Run:
             assert self.is_rejected(reply) or reply.status == 202
 
     async def subscribe(self, method: str, uri: str, worker: int) -> None:
-        if not self.is_reachable:
-            return
         self.deployment.pinned = worker
-        answer = await self.client.post(self.client.request(f"resources/{method}", {"uri": uri})).answer()
-        assert "result" in answer
+        reply = self.client.post(self.client.request(f"resources/{method}", {"uri": uri}))
+        body = await reply.body()
+        if self.is_rejected(reply):
+            return
+        assert self.is_reachable, "a change of the session that could not be stored was confirmed"
+        assert b'"result"' in body
         if method == "subscribe":
             self.subscribed.add(uri)
         else:

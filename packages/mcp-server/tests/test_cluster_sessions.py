@@ -687,6 +687,33 @@ async def test_change_that_cannot_be_stored_is_rejected(method: str) -> None:
         assert ("memo://b" in at_second.connection.watched) == (method != "resources/unsubscribe")
 
 
+async def test_rejected_change_has_no_effect(autojump_clock: trio.testing.MockClock) -> None:
+    shared = MemoryCluster()
+    async with deployed(shared=shared) as there, opened(there) as client:
+        there.pinned = 0
+        await client.ask("logging/setLevel", {"level": "info"})
+        await client.ask("resources/subscribe", {"uri": "memo://a"})
+        stream = client.get()
+        await there.settle()
+        shared.is_reachable = False
+        rejected: dict[str, JsonObject] = {
+            "logging/setLevel": {"level": "error"},
+            "resources/unsubscribe": {"uri": "memo://a"},
+        }
+        for method, params in rejected.items():
+            reply = client.post(client.request(method, params))
+            await reply.body()
+            assert reply.status == 503
+        await trio.sleep(3)
+        shared.is_reachable = True
+        # No further request reaches the worker with the stream.
+        await trio.sleep(3)
+        there.workers[1].server.resource_updated("memo://a")
+        assert await stream.message() == updated("memo://a")
+        (session,) = there.workers[0].endpoint._sessions
+        assert session.peer.log_level == "info"
+
+
 @pytest.mark.parametrize("failure", ["killed", "silent"])
 async def test_lost_worker_does_not_prevent_a_change(failure: str, autojump_clock: trio.testing.MockClock) -> None:
     async with deployed() as there, opened(there) as client:

@@ -133,11 +133,11 @@ class Keeper(Protocol):
     def failures(self) -> StoreFailures:
         """Logs failures of the store."""
 
-    async def save(self, session: Session) -> None:
-        """Store the record of a session."""
+    async def save(self, session: Session) -> bool:
+        """Store the record of a session. Return whether it was stored."""
 
-    async def keep_subscription(self, session: Session, uri: str) -> None:
-        """Store whether a session is subscribed to a resource."""
+    async def keep_subscription(self, session: Session, uri: str) -> bool:
+        """Store whether a session is subscribed to a resource. Return whether it was stored."""
 
     async def remove_notifications(self, id: str, notifications: Sequence[PendingNotification]) -> None:
         """Remove pending changes of the session `id` that its client has received, or does not need to receive."""
@@ -494,15 +494,15 @@ class Session(Channel):
         if outgoing is not None:
             if call.request.definition is RESOURCES_UNSUBSCRIBE:
                 self.standalone.unsubscribed(self.connection.watched)
+            response = cast("Answer", outgoing.message)  # the engine returns a response
             if call.request.definition in _SUBSCRIBING:
                 # Use the URI that the client sent, before middleware changed it, because the engine has the same. Store
                 # it before the response, so that the client can rely on it.
-                await self._keeper.keep_subscription(self, cast("str", call.request.raw["uri"]))
-            response = cast("Answer", outgoing.message)  # the engine returns a response
-            if call.request.definition in _SUBSCRIBING and self._keeper.cluster.is_shared and not self.is_stored:
-                # Other workers would not know of the subscription.
-                call.unavailable = UNAVAILABLE
-                response = ErrorResponse(id, ErrorObject(ErrorCode.INTERNAL_ERROR, UNAVAILABLE))
+                uri = cast("str", call.request.raw["uri"])
+                if not await self._keeper.keep_subscription(self, uri) and self._keeper.cluster.is_shared:
+                    # Other workers would not know of the subscription.
+                    call.unavailable = UNAVAILABLE
+                    response = ErrorResponse(id, ErrorObject(ErrorCode.INTERNAL_ERROR, UNAVAILABLE))
             await stream.answer(response, unavailable=call.unavailable)
         else:
             gone = context.exchange.unknown_session() if self.ended else None
@@ -511,8 +511,7 @@ class Session(Channel):
     async def _remember(self) -> None:
         """Store the record, before the response confirms the change to the client."""
         self.changed = False
-        await self._keeper.save(self)
-        if self._keeper.cluster.is_shared and not self.is_stored:
+        if not await self._keeper.save(self) and self._keeper.cluster.is_shared:
             raise StoreError("the change of a session cannot be stored: see the error before")
 
     async def _outcome(self, call: RequestContext) -> object:

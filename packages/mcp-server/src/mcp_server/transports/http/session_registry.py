@@ -186,8 +186,7 @@ class SessionRegistry:
                     session.charge.release()
                 _log.warning("session not opened: %s", excess)
                 return exchange.busy(excess)
-            await self.save(session)
-            if self.cluster.is_shared and not session.is_stored:
+            if not await self.save(session) and self.cluster.is_shared:
                 # No other worker could serve it.
                 self._table.remove(id)
                 await session.end()
@@ -510,8 +509,12 @@ class SessionRegistry:
         if departed is not None:
             await self._dismiss(departed)
 
-    async def save(self, session: Session) -> None:
-        """Store the record of a session and the subscriptions that are missing in the store."""
+    async def save(self, session: Session) -> bool:
+        """Store the record of a session and the subscriptions that are missing in the store.
+
+        Returns:
+            Whether the record was stored.
+        """
         peer = session.peer
         record = SessionRecord(
             id=session.id,
@@ -526,9 +529,9 @@ class SessionRegistry:
         try:
             removed = await self._store.save(record)
         except StoreError as error:
-            session.not_stored()
+            self._not_stored(session)
             self.failures.failed("a session is not stored", error)
-            return
+            return False
         if self.failures.count:
             self.failures.worked()
         if self.cluster.is_shared:
@@ -542,6 +545,18 @@ class SessionRegistry:
                 await self._barrier.wait()
         for uri in session.unsaved:
             await self.keep_subscription(session, uri)
+        return True
+
+    def _not_stored(self, session: Session) -> None:
+        """Handle a change of a session that could not be stored.
+
+        A single worker keeps the change, and stores it with the next request. In a cluster the request is rejected, so
+        the change must have no effect: what the store has is read again.
+        """
+        if self.cluster.is_shared:
+            self._outdate(session)
+        else:
+            session.not_stored()
 
     async def _renew(self, session: Session) -> None:
         """Renew the time of last use of a session in the store.
@@ -572,8 +587,12 @@ class SessionRegistry:
             await trio.sleep(self._policy.session_idle / _SAVED_TIMES)
             await self._renew_all()
 
-    async def keep_subscription(self, session: Session, uri: str) -> None:
-        """Store whether a session is subscribed to a resource."""
+    async def keep_subscription(self, session: Session, uri: str) -> bool:
+        """Store whether a session is subscribed to a resource.
+
+        Returns:
+            Whether it was stored.
+        """
         # Decided in the same step in which the store is called: the later of two calls stores the latest state.
         keep = self._store.subscribe if uri in session.connection.watched else self._store.unsubscribe
         session.unsaved |= {uri}
@@ -581,14 +600,17 @@ class SessionRegistry:
         try:
             await keep(session.id, uri)
         except StoreError as error:
-            session.not_stored()
+            if self.cluster.is_shared:
+                session.unsaved -= {uri}
+            self._not_stored(session)
             self.failures.failed("a subscription is not stored", error)
-            return
+            return False
         session.updates += 1
         if session.is_stored:
             session.unsaved -= {uri}
             self.cluster.broadcast(SessionUpdated(session.id))
             await self._barrier.wait()
+        return True
 
     async def refresh(self, session: Session) -> None:
         """Read the log level and the subscriptions of a session again if they are stale. Raises `StoreError`."""
