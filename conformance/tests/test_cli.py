@@ -142,6 +142,37 @@ def test_failure_prints_command_that_repeats_it(capsys: pytest.CaptureFixture[st
     assert again == out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "workflow", "source"),
+    [
+        (["--command", "sh my/server.sh"], "", "my/server.sh"),
+        (["--command", BROKEN, "--baseline", "known.toml"], "o/r/.github/workflows/ci.yml@main", "known.toml"),
+        (["--command", BROKEN], "o/r/.github/workflows/ci.yml@refs/heads/main", ".github/workflows/ci.yml"),
+        (["--command", BROKEN], "", None),
+    ],
+)
+def test_findings_refer_to_file_of_user(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    workflow: str,
+    source: str | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITHUB_WORKFLOW_REF", workflow)
+    for name in ("my/server.sh", "known.toml", ".github/workflows/ci.yml"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"exec {BROKEN}\n" if path.suffix == ".sh" else "")
+    fault = ("--check", "jsonrpc.notification-not-answered", "--revision", "2025-11-25")
+    assert run_main(capsys, "server", *arguments, *fault, "--sarif", "a.sarif")[0] == 1
+    (log,) = json.loads((tmp_path / "a.sarif").read_text())["runs"]
+    (location,) = log["results"][0]["locations"]
+    file = location.get("physicalLocation")
+    assert (file and file["artifactLocation"]["uri"]) == source
+
+
 def test_reports_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = {"json": "a.json", "junit": "a.xml", "markdown": "a.md", "sarif": "a.sarif", "html": "a.html"}
     arguments = [word for option, name in names.items() for word in (f"--{option}", str(tmp_path / name))]

@@ -165,6 +165,16 @@ def test_junit_counts_match_cases() -> None:
     assert [root.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
 
 
+def test_sarif_has_file_of_user_and_place_in_specification() -> None:
+    failed = attrs.evolve(run_of(verdict(Outcome.FAILED)), source="src/my server.js")
+    (log,) = json.loads(json.dumps(sarif(score(failed, RULES))))["runs"]
+    (location,) = log["results"][0]["locations"]
+    assert location["physicalLocation"]["artifactLocation"]["uri"] == "src/my%20server.js"
+    assert location["physicalLocation"]["region"]["startLine"] == 1
+    (rule,) = log["tool"]["driver"]["rules"]
+    assert rule["helpUri"].startswith("https://modelcontextprotocol.io/specification/2026-07-28/")
+
+
 def test_sarif_suppresses_known_failure() -> None:
     (result,) = json.loads(json.dumps(sarif(scored(verdict(Outcome.FAILED), rules=RULES_WITH_BASELINE))))["runs"][0][
         "results"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -78,7 +80,7 @@ def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
     Returns:
         The exit status.
     """
-    scored = score(run, chosen.rules)
+    scored = score(attrs.evolve(run, source=_source(given)), chosen.rules)
     if given.write_baseline is not None:
         scored = _with_new_baseline(given.write_baseline, scored)
     for name, (_, make) in _REPORTS.items():
@@ -91,6 +93,21 @@ def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
     for line in summary_lines(scored):
         print(line.encode(encoding, "backslashreplace").decode(encoding))
     return scored.status
+
+
+def _source(given: argparse.Namespace) -> str | None:
+    """Return the file to which findings refer: one that the command names, the baseline, or the workflow of the job."""
+    commands = [getattr(given, name, None) for name in ("command_line", "start", "stdio_command")]
+    names = [word for command in commands if command is not None for word in shlex.split(command)]
+    names += [str(each) for each in (given.baseline, getattr(given, "fixtures", None)) if each is not None]
+    # OWNER/REPOSITORY/.github/workflows/NAME@REF
+    workflow = os.environ.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)
+    here = Path.cwd()
+    for name in (*names, *workflow[2:]):
+        path = here / name
+        if path.is_file() and path.resolve().is_relative_to(here.resolve()):
+            return path.resolve().relative_to(here.resolve()).as_posix()
+    return None
 
 
 def _with_new_baseline(path: Path, scored: ScoredRun) -> ScoredRun:

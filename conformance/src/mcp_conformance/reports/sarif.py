@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import mcp_conformance
 from mcp_conformance.catalogue.requirements import Level
@@ -13,7 +14,7 @@ from mcp_conformance.suite.checks import find
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_conformance.model.verdict import Verdict
+    from mcp_conformance.model.verdict import Run, Verdict
     from mcp_conformance.scoring.score import ScoredRun
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -37,13 +38,32 @@ def sarif(scored: ScoredRun) -> JsonObject:
 
 def _rule(scored: ScoredRun, id: str) -> JsonObject:
     check = find(id, scored.run.role)
+    proved = [(row, revision) for revision in sorted(check.revisions) for row in check.requirements(revision)]
     # A requirement may have the same words in several revisions.
-    requirements = dict.fromkeys(
-        f"{row.level.value} {row.id}: {row.text} ({row.place})"
-        for revision in sorted(check.revisions)
-        for row in check.requirements(revision)
-    )
-    return {"id": id, "shortDescription": {"text": check.title}, "help": {"text": "\n".join(requirements)}}
+    requirements = dict.fromkeys(f"{row.level.value} {row.id}: {row.text} ({row.place})" for row, _ in proved)
+    rule: JsonObject = {
+        "id": id,
+        "shortDescription": {"text": check.title},
+        "help": {"text": "\n".join(requirements) or check.title},
+    }
+    if proved:
+        row, revision = proved[-1]
+        rule["helpUri"] = row.url(revision)
+    return rule
+
+
+def _location(run: Run) -> JsonObject:
+    """Return the location of a finding: the target, and the file of the user that names it.
+
+    A service that shows findings beside the source, such as GitHub, requires a file and a line.
+    """
+    location: JsonObject = {"logicalLocations": [{"fullyQualifiedName": run.target}]}
+    if run.source is not None:
+        location["physicalLocation"] = {
+            "artifactLocation": {"uri": quote(run.source), "uriBaseId": "%SRCROOT%"},
+            "region": {"startLine": 1},
+        }
+    return location
 
 
 def _result(scored: ScoredRun, verdict: Verdict) -> JsonObject:
@@ -55,8 +75,7 @@ def _result(scored: ScoredRun, verdict: Verdict) -> JsonObject:
             "text": f"{verdict.revision} over {verdict.transport}: expected {verdict.expected}; "
             f"observed {verdict.observed}\n{again(scored.run, verdict)}"
         },
-        # There is no source location: the target is what was tested.
-        "locations": [{"logicalLocations": [{"fullyQualifiedName": scored.run.target}]}],
+        "locations": [_location(scored.run)],
         "partialFingerprints": {"check/v1": f"{verdict.check} {verdict.revision} {verdict.transport}"},
     }
     if entry is not None:
