@@ -1,4 +1,4 @@
-"""The command `mcp-server`: runs a server from a module or a file, lists what it offers, or installs it."""
+"""The command `mcp-server`: runs a server from a module or a file, lists what it offers, installs or packs it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from mcp_core.conversion.converter import converter
 from mcp_core.errors import McpError
 from mcp_core.revisions import LATEST
 from mcp_server.cli import auth_server, http, install, observability, options
+from mcp_server.cli.pack import command as pack_command
+from mcp_server.cli.pack.errors import PackError
 from mcp_server.errors import OutputBroken
 from mcp_server.runners.stdio import serve_stdio
 from mcp_server.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from mcp_core.jsonrpc.messages import JsonObject
@@ -88,10 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(problem)
     given.log_level = given.log_level or "warning"
     observability.configure_log(given.log_level, as_json=bool(getattr(given, "log_json", None)))
-    if given.command == "auth-server":
-        return _status(lambda: auth_server.serve(given))
-    if given.command == "install":
-        return _install(given)
+    if given.command in _OTHER_COMMANDS:
+        return _OTHER_COMMANDS[given.command](given)
     if given.command == "run" and given.workers is not None and not http.is_worker():
         command = _same_command() if arguments is None else [sys.executable, "-m", "mcp_server", *arguments]
         return _status(lambda: http.run_workers(given, command))
@@ -114,6 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _status(lambda: trio.run(http.serve, server, given))
 
 
+def _serve_authorization(given: argparse.Namespace) -> int:
+    """Run the authorization server, and return the exit status."""
+    return _status(lambda: auth_server.serve(given))
+
+
 def _install(given: argparse.Namespace) -> int:
     """Write the entry of a server that can be loaded, or remove an entry, and return the exit status."""
     place, name = _split(given.target)
@@ -129,6 +134,33 @@ def _install(given: argparse.Namespace) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _pack(given: argparse.Namespace) -> int:
+    """Write the bundle of a server that can be loaded, and return the exit status."""
+    place, name = _split(given.target)
+    try:
+        pack_command.check_options(given)
+        secrets = {variable: os.environ.get(variable, "") for variable in given.env}
+        for variable in given.env:
+            # The file may read its variables while it is loaded, and the author may not have the values.
+            os.environ.setdefault(variable, "")
+        with _stdout_to_stderr():
+            server = _load(given.target)
+        return pack_command.pack(given, server, place, name, secrets)
+    except (_TargetError, PackError) as error:
+        print(f"mcp-server: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+_OTHER_COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
+    "auth-server": _serve_authorization,
+    "install": _install,
+    "pack": _pack,
+}
+"""The commands that do more or less than loading a server to run it."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -169,6 +201,16 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     install.add_options(command)
+    _add_log_level(command)
+    summary = "pack a server into a bundle that host applications install"
+    command = commands.add_parser(
+        "pack",
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=pack_command.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    pack_command.add_options(command)
     _add_log_level(command)
     summary = "run an authorization server, for development and small deployments"
     command = commands.add_parser("auth-server", help=summary, description=summary[0].upper() + summary[1:] + ".")

@@ -1,0 +1,1 @@
+"""The command `mcp-server pack`: builds a bundle of a server, and its entry for a registry."""
