@@ -153,6 +153,9 @@ class _Process:
     async def wait(self) -> None:
         await trio.lowlevel.checkpoint()
 
+    async def wait_for_log(self) -> None:
+        await trio.lowlevel.checkpoint()
+
 
 class _TwoLegs:
     """Two legs with one process."""
@@ -160,7 +163,7 @@ class _TwoLegs:
     def __init__(self) -> None:
         self.target = UrlTarget("http://127.0.0.1:1/mcp", _SETTINGS)
         self.target.start = self._start
-        self.target.process = cast("LineProcess", _Process())  # only these two members are read
+        self.target.process = cast("LineProcess", _Process())  # only these members are read
         self.monitor = ServerMonitor(self.target)
         self.starts = 0
         self.reset_legs: list[str] = []

@@ -96,11 +96,16 @@ async def server_judged(
         check.id,
         subject,
         recorded,
-        lambda: ([str(entry) for part in parts for entry in part.entries], subject.target.log),
+        lambda: ([str(entry) for part in parts for entry in part.entries], _log(parts)),
     )
     if verdict.outcome is not Outcome.FAILED:
         return verdict
     return attrs.evolve(verdict, broken_basics=await _broken_basics(check, subject, parts))
+
+
+def _log(parts: Sequence[Part]) -> str:
+    """Return the last lines of standard error of the process that a check used last; empty if none is known."""
+    return next((log for part in reversed(parts) if (log := part.transcript.log())), "")
 
 
 async def _broken_basics(

@@ -26,6 +26,7 @@ from mcp_conformance.runners.check_run import judged
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 from mcp_conformance.scenarios.scenario import ScenarioSetup
 from mcp_conformance.scenarios.table import SCENARIOS
+from mcp_conformance.wire.excerpt import last_lines
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
 from mcp_conformance.wire.transcript import Transcript
@@ -165,7 +166,7 @@ class _ClientLeg:
         refusal = _refusal(self.runs[_FIRST])
         leg = Leg(revision=self.revision.name, transport=self.transport.value, refusal=refusal)
         if refusal is not None:
-            return leg, []
+            return attrs.evolve(leg, log=last_lines(self.runs[_FIRST].log)), []
         needed = [each for each in _needed(matching, self.looked_at) if each.name != _FIRST]
         async with open_nursery() as nursery:
             for scenario in needed:
@@ -356,6 +357,6 @@ async def _verdict(check: Check[ClientUnderTest], client: ClientUnderTest) -> Ve
         shown = client.looked_at
         if shown is None:
             return [], ""
-        return [f"in the scenario {shown.scenario.name}:", *shown.transcript.lines()[-_SHOWN:]], shown.log
+        return [f"in the scenario {shown.scenario.name}:", *shown.transcript.lines()[-_SHOWN:]], last_lines(shown.log)
 
     return await judged(check.id, client, partial(check.run, client), evidence)

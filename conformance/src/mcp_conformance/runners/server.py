@@ -22,6 +22,7 @@ from mcp_conformance.model.verdict import Deviation, Leg, NotApplicable, NotTest
 from mcp_conformance.runners.check_run import FAILING, server_judged
 from mcp_conformance.runners.server_exit import ServerMonitor
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from mcp_conformance.model.check import Check
     from mcp_conformance.model.fixtures_manifest import Manifest
     from mcp_conformance.model.verdict import Verdict
-    from mcp_conformance.wire.transcript import Transcript
     from mcp_core.revisions import Revision
 
 __all__ = ["run_server"]
@@ -81,9 +81,7 @@ async def run_server(
     async def run(number: int, revision: Revision, transport: Transport) -> None:
         async with places:
             leg = _ServerLeg(target, settings, manifest, monitor, revision=revision, transport=transport, show=show)
-            refusal = await leg.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
-            log = "" if refusal is None else target.log
-            found[number] = Leg(revision=revision.name, transport=transport.value, refusal=refusal, log=log)
+            found[number] = await leg.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
             verdicts[number] = leg.verdicts
 
     async with open_nursery() as nursery:
@@ -122,18 +120,19 @@ class _ServerLeg:
         self._evidence: Final[list[Transcript]] = []
         self.verdicts: Final[list[Verdict]] = []
 
-    async def run(self, checks: Sequence[Check[ServerUnderTest]]) -> str | None:
-        """Run all checks of the leg. Return the reason when nothing could be tested."""
+    async def run(self, checks: Sequence[Check[ServerUnderTest]]) -> Leg:
+        """Run all checks of the leg."""
         matching = [
             check
             for subject in _ORDER
             for check in checks
             if check.scope is subject and self._revision.name in check.revisions and self._transport in check.transports
         ]
+        leg = Leg(revision=self._revision.name, transport=self._transport.value, refusal=None)
         try:
             inventory = await self._monitor.reached(self._read_inventory)
         except (Deviation, NotTestable) as why:
-            return str(why)
+            return attrs.evolve(leg, refusal=str(why), log=self._evidence[-1].log() if self._evidence else "")
         async with open_nursery() as nursery:
             connections = ConnectionPool(nursery)
             watch = self._monitor.watch(f"{self._revision} over {self._transport.value}", connections.close)
@@ -155,11 +154,12 @@ class _ServerLeg:
                 self.verdicts.append(verdict)
                 self._show(verdict)
             await connections.close()
-        return None
+        return leg
 
     async def _read_inventory(self) -> ServerInventory:
-        async with self._target.open(self._revision, self._transport) as peer:
-            self._evidence.append(peer.transcript)
+        transcript = Transcript()
+        self._evidence.append(transcript)
+        async with self._target.open(self._revision, self._transport, transcript=transcript) as peer:
             return await read_inventory(peer)
         raise AssertionError("the block returns")
 

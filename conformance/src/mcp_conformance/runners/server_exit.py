@@ -35,7 +35,7 @@ _LOOKS: Final = 2
 """Maximum number of server exits while its inventory is taken, caused by another leg."""
 
 _TO_END: Final = 0.2
-"""Seconds from the end of a process's connections to the end of its listeners."""
+"""Seconds from the end of a process's connections to the end of its listeners, and of its standard error."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -275,6 +275,9 @@ class LegMonitor:
                     raise
             if process.status is None:
                 return None
+            with trio.move_on_after(_TO_END):
+                # The last lines of its standard error are part of the verdict.
+                await process.wait_for_log()
             return self._monitor._end(process)  # noqa: SLF001  a class of this module
         finally:
             del running[name]

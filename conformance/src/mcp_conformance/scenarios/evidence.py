@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_conformance.model.verdict import NotApplicable, NotTestable
+from mcp_conformance.wire.excerpt import last_lines
 from mcp_core.revisions import MODERN, Era
 from mcp_core.types.meta import PROTOCOL_VERSION
 
@@ -130,8 +131,8 @@ class Evidence:
         """How the run ended, for use in a sentence."""
         if self.status is None:
             return "it did not end, and was ended"
-        lines = self.log.strip().splitlines()
-        return f"it ended with status {self.status}{f': {lines[-1]}' if lines else ''}"
+        line = last_lines(self.log).rpartition("\n")[2]
+        return f"it ended with status {self.status}{f': {line}' if line else ''}"
 
 
 def _is_modern(message: JsonValue) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_conformance.wire.excerpt import last_lines
 from mcp_conformance.wire.nursery import open_nursery
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class LineProcess:
         """The last part of standard error."""
         return bytes(self._errors).decode("utf-8", "backslashreplace")
 
+    def last_lines(self) -> str:
+        """Return the last 20 lines of standard error, with control characters made visible."""
+        return last_lines(self.log)
+
     @property
     def unfinished(self) -> bytes:
         """The output after the last line feed."""
@@ -97,6 +102,10 @@ class LineProcess:
     async def wait(self) -> int:
         """Wait until the process has exited, and return its exit status."""
         return await self._process.wait()
+
+    async def wait_for_log(self) -> None:
+        """Wait until standard error is read to its end. It may last longer than the process: wait with a timeout."""
+        await self._errors_ended.wait()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_conformance.wire.excerpt import visible
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mcp_core.jsonrpc.messages import JsonValue
 
@@ -79,10 +81,14 @@ class Entry:
             shown = self.text
         else:
             shown = self.raw[: _SHOWN * 4].decode("utf-8", "backslashreplace")
-        shown = "".join(character if character.isprintable() else repr(character)[1:-1] for character in shown)
+        shown = visible(shown)
         more = f" [{len(self.raw)} bytes]" if len(shown) > _SHOWN else ""
         purpose = f"  (on purpose: {self.deviant})" if self.deviant else ""
         return f"{way} {shown[:_SHOWN]}{more}{purpose}"
+
+
+def _empty() -> str:
+    return ""
 
 
 def _masked(line: str) -> str:
@@ -95,6 +101,8 @@ class Transcript:
     def __init__(self) -> None:
         self.entries: Final[list[Entry]] = []
         """All entries, in order."""
+        self.log: Callable[[], str] = _empty
+        """Returns the last lines of standard error of the process at the other end; empty if it is not known."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)

@@ -48,6 +48,7 @@ class HttpConnection(SuiteConnection):
         capabilities: The capabilities that the client declares.
         nursery: Runs the standalone stream.
         by_tool: The header parameters of tools, see `param_headers.annotated`.
+        transcript: The transcript that records everything.
     """
 
     def __init__(
@@ -59,8 +60,9 @@ class HttpConnection(SuiteConnection):
         *,
         nursery: trio.Nursery,
         by_tool: Mapping[str, Mapping[str, str]],
+        transcript: Transcript,
     ) -> None:
-        super().__init__(revision, Transport.HTTP, Transcript(), settings, capabilities)
+        super().__init__(revision, Transport.HTTP, transcript, settings, capabilities)
         self.endpoint: Final = endpoint
         self.by_tool = by_tool
         self.session_id: str | None = None
@@ -312,6 +314,7 @@ async def open_http(
     capabilities: JsonObject | None = None,
     handshake: bool = True,
     by_tool: Mapping[str, Mapping[str, str]] | None = None,
+    transcript: Transcript | None = None,
 ) -> AsyncIterator[HttpConnection]:
     """Connect to a server at a URL while the block runs.
 
@@ -322,12 +325,21 @@ async def open_http(
         capabilities: The capabilities that the client declares; `None`: those that the revision has.
         handshake: Whether to perform the handshake of the revision and open the standalone stream.
         by_tool: The header parameters of tools.
+        transcript: The transcript that records everything; `None`: a new one.
 
     Raises:
         Deviation: The connection cannot be opened.
     """
     async with open_nursery() as nursery:
-        peer = HttpConnection(endpoint, revision, settings, capabilities, nursery=nursery, by_tool=by_tool or {})
+        peer = HttpConnection(
+            endpoint,
+            revision,
+            settings,
+            capabilities,
+            nursery=nursery,
+            by_tool=by_tool or {},
+            transcript=Transcript() if transcript is None else transcript,
+        )
         if handshake:
             await peer.shake_hands()
             await peer.open_standalone_stream()

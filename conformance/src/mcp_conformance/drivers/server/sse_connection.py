@@ -39,12 +39,18 @@ class SseConnection(SuiteConnection):
         revision: The revision.
         settings: The settings.
         capabilities: The capabilities that the client declares.
+        transcript: The transcript that records everything.
     """
 
     def __init__(
-        self, endpoint: Endpoint, revision: Revision, settings: Settings, capabilities: JsonObject | None
+        self,
+        endpoint: Endpoint,
+        revision: Revision,
+        settings: Settings,
+        capabilities: JsonObject | None,
+        transcript: Transcript,
     ) -> None:
-        super().__init__(revision, Transport.HTTP_SSE, Transcript(), settings, capabilities)
+        super().__init__(revision, Transport.HTTP_SSE, transcript, settings, capabilities)
         self.endpoint: Final = endpoint
         self.events: Final[list[Event]] = []
         """All events of the stream, in order."""
@@ -186,6 +192,7 @@ async def open_sse(
     *,
     capabilities: JsonObject | None = None,
     handshake: bool = True,
+    transcript: Transcript | None = None,
 ) -> AsyncIterator[SseConnection]:
     """Connect to a server over HTTP+SSE while the block runs.
 
@@ -195,12 +202,15 @@ async def open_sse(
         settings: The settings.
         capabilities: The capabilities that the client declares; `None`: those that the revision has.
         handshake: Whether to perform the handshake of the revision.
+        transcript: The transcript that records everything; `None`: a new one.
 
     Raises:
         Deviation: The connection cannot be opened.
     """
     async with open_nursery() as nursery:
-        peer = SseConnection(endpoint, revision, settings, capabilities)
+        peer = SseConnection(
+            endpoint, revision, settings, capabilities, Transcript() if transcript is None else transcript
+        )
         nursery.start_soon(peer.read)
         try:
             if handshake:

@@ -41,12 +41,18 @@ class StdioConnection(SuiteConnection):
         revision: The revision.
         settings: The settings.
         capabilities: The capabilities that the client declares.
+        transcript: The transcript that records everything.
     """
 
     def __init__(
-        self, process: LineProcess, revision: Revision, settings: Settings, capabilities: JsonObject | None
+        self,
+        process: LineProcess,
+        revision: Revision,
+        settings: Settings,
+        capabilities: JsonObject | None,
+        transcript: Transcript,
     ) -> None:
-        super().__init__(revision, Transport.STDIO, Transcript(), settings, capabilities)
+        super().__init__(revision, Transport.STDIO, transcript, settings, capabilities)
         self.process: Final = process
         self._waiting: Final[dict[str, tuple[trio.Event, list[JsonObject]]]] = {}
         self.ended: bool = False
@@ -141,6 +147,7 @@ class StdioConnection(SuiteConnection):
                 await self._one(each)
         with trio.move_on_after(_TO_END):
             await self.process.wait()
+            await self.process.wait_for_log()
         self.ended = True
         self.transcript.note(self._end())
         for arrived, _ in self._waiting.values():
@@ -174,6 +181,7 @@ async def open_stdio(
     *,
     capabilities: JsonObject | None = None,
     handshake: bool = True,
+    transcript: Transcript | None = None,
 ) -> AsyncIterator[StdioConnection]:
     """Start a server and connect to it while the block runs.
 
@@ -183,12 +191,15 @@ async def open_stdio(
         settings: The settings.
         capabilities: The capabilities that the client declares; `None`: those that the revision has.
         handshake: Whether to perform the handshake of the revision.
+        transcript: The transcript that records everything; `None`: a new one.
 
     Raises:
         Deviation: The connection cannot be opened.
     """
     async with run_process(command) as process, open_nursery() as nursery:
-        peer = StdioConnection(process, revision, settings, capabilities)
+        record = Transcript() if transcript is None else transcript
+        record.log = process.last_lines
+        peer = StdioConnection(process, revision, settings, capabilities, record)
         nursery.start_soon(peer.pump)
         try:
             if handshake:

@@ -19,6 +19,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.wire.http_client import Endpoint, IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import run_process
+from mcp_conformance.wire.transcript import Transcript
 
 if TYPE_CHECKING:
     import ssl
@@ -42,6 +43,9 @@ _LOOPBACK: Final = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 _PAUSE: Final = 0.05
 """Seconds between two attempts to reach a server that is starting."""
 
+_TO_END: Final = 1.0
+"""Seconds from the exit of a process to the end of its standard error, which a child process may keep open."""
+
 
 class NotStarted(Exception):
     """The server under test did not start. The only argument is the cause."""
@@ -55,11 +59,6 @@ class ServerTarget(Protocol):
         """The transports of the server."""
         ...
 
-    @property
-    def log(self) -> str:
-        """The last part of standard error, if it is known."""
-        ...
-
     def open(
         self,
         revision: Revision,
@@ -68,6 +67,7 @@ class ServerTarget(Protocol):
         capabilities: JsonObject | None = None,
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
+        transcript: Transcript | None = None,
     ) -> AbstractAsyncContextManager[SuiteConnection]:
         """Connect while the block runs. The arguments are those of `open_stdio` and `open_http`."""
         ...
@@ -84,8 +84,6 @@ class CommandTarget:
     def __init__(self, command: str | Sequence[str], settings: Settings) -> None:
         self.command: Final = tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
         self._settings: Final = settings
-        self.log: str = ""
-        """The standard error of the process of the last connection."""
 
     def __str__(self) -> str:
         return shlex.join(self.command)
@@ -104,15 +102,18 @@ class CommandTarget:
         capabilities: JsonObject | None = None,
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,  # noqa: ARG002  stdio has no headers
+        transcript: Transcript | None = None,
     ) -> AsyncIterator[SuiteConnection]:
         """Start the server and connect while the block runs."""
         async with open_stdio(
-            self.command, revision, self._settings, capabilities=capabilities, handshake=handshake
+            self.command,
+            revision,
+            self._settings,
+            capabilities=capabilities,
+            handshake=handshake,
+            transcript=transcript,
         ) as peer:
-            try:
-                yield peer
-            finally:
-                self.log = peer.process.log
+            yield peer
 
 
 class UrlTarget:
@@ -152,11 +153,6 @@ class UrlTarget:
         return UrlTarget(self.endpoint.url, settings, self._context)
 
     @property
-    def log(self) -> str:
-        """The last part of standard error; empty if the suite did not start the server."""
-        return "" if self.process is None else self.process.log
-
-    @property
     def transports(self) -> frozenset[Transport]:
         """The transports of the server: HTTP, and HTTP+SSE if offered."""
         return frozenset({Transport.HTTP} if self.sse is None else {Transport.HTTP, Transport.HTTP_SSE})
@@ -169,12 +165,29 @@ class UrlTarget:
         capabilities: JsonObject | None = None,
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
+        transcript: Transcript | None = None,
     ) -> AbstractAsyncContextManager[SuiteConnection]:
         """Connect while the block runs."""
+        record = Transcript() if transcript is None else transcript
+        if self.process is not None:
+            record.log = self.process.last_lines
         if transport is Transport.HTTP_SSE and self.sse is not None:
-            return open_sse(self.sse, revision, self._settings, capabilities=capabilities, handshake=handshake)
+            return open_sse(
+                self.sse,
+                revision,
+                self._settings,
+                capabilities=capabilities,
+                handshake=handshake,
+                transcript=record,
+            )
         return open_http(
-            self.endpoint, revision, self._settings, capabilities=capabilities, handshake=handshake, by_tool=by_tool
+            self.endpoint,
+            revision,
+            self._settings,
+            capabilities=capabilities,
+            handshake=handshake,
+            by_tool=by_tool,
+            transcript=record,
         )
 
 
@@ -221,7 +234,7 @@ async def _keep(
         with trio.move_on_after(seconds) as scope:
             await _reached(target, process, words[0])
         if scope.cancelled_caught:
-            raise NotStarted(f"nothing listens at {target.endpoint.url} after {seconds:g} seconds\n{process.log}")
+            raise NotStarted(f"nothing listens at {target.endpoint.url} after {seconds:g} seconds{_log(process)}")
         task_status.started()
         await over.wait()
 
@@ -232,10 +245,17 @@ async def _reached(target: UrlTarget, process: LineProcess, name: str) -> None:
             await trio.aclose_forcefully(await target.endpoint.connect())
         except IncompleteResponse as ended:
             if process.status is not None:
-                raise NotStarted(f"{name} ended with status {process.status}\n{process.log}") from ended
+                with trio.move_on_after(_TO_END):
+                    await process.wait_for_log()
+                raise NotStarted(f"{name} ended with status {process.status}{_log(process)}") from ended
             await trio.sleep(_PAUSE)
         else:
             return
+
+
+def _log(process: LineProcess) -> str:
+    lines = process.last_lines()
+    return f"; end of its standard error:\n{lines}" if lines else ", without any standard error"
 
 
 def free_port() -> int:

@@ -9,7 +9,7 @@ import attrs
 
 from mcp_conformance.drivers.server.connection_pool import ConnectionPool, kind_of
 from mcp_conformance.model.check import CheckScope
-from mcp_conformance.model.verdict import NotTestable
+from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.param_headers import annotated
 from mcp_conformance.wire.transcript import Part, Transcript
 
@@ -81,14 +81,17 @@ class ServerUnderTest:
             handshake: Whether to perform the handshake of the revision.
             revision: The revision in place of the one under test.
         """
+        # Before the connection is open: the transcript also shows why it cannot be opened.
+        transcript = Transcript()
+        self.opened.append(Part(transcript=transcript, since=0))
         async with self.target.open(
             revision or self.revision,
             self.transport,
             capabilities=capabilities,
             handshake=handshake,
             by_tool=annotated(self.inventory.lists.get("tools", ())),
+            transcript=transcript,
         ) as peer:
-            self.opened.append(Part(transcript=peer.transcript, since=0))
             yield peer
 
     @asynccontextmanager
@@ -106,10 +109,15 @@ class ServerUnderTest:
         @asynccontextmanager
         async def open_connection() -> AsyncIterator[SuiteConnection]:
             opened = attrs.evolve(self, opened=[])
-            async with opened.open(capabilities=capabilities) as peer:
-                if evident:
-                    self.evidence.append(peer.transcript)
-                yield peer
+            try:
+                async with opened.open(capabilities=capabilities) as peer:
+                    if evident:
+                        self.evidence.append(peer.transcript)
+                    yield peer
+            except Deviation:
+                # The transcript of a connection that cannot be opened belongs to the check that needs it.
+                self.opened.extend(opened.opened)
+                raise
 
         async with self.connections.borrow(kind_of(subject, capabilities), open_connection) as peer:
             self.opened.append(Part(transcript=peer.transcript, since=len(peer.transcript.entries)))
