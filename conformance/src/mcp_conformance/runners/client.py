@@ -28,6 +28,7 @@ from mcp_conformance.scenarios.scenario import ScenarioSetup
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.excerpt import last_lines
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.patience import Patience, WaitKind
 from mcp_conformance.wire.process import run_process
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import REVISIONS, Era
@@ -114,6 +115,7 @@ async def run_client(
         looked_at: The scenarios for checks that judge all messages; `None`: all scenarios.
     """
     checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
+    settings = attrs.evolve(settings, patience=Patience())
     legs = legs_of(command, revisions)
     places = trio.CapacityLimiter(settings.jobs)
     found: dict[int, tuple[Leg, list[Verdict]]] = {}
@@ -339,11 +341,15 @@ async def _run(
     host: Host | None = None,
 ) -> tuple[int | None, str]:
     """Run a command to its end, and return the exit status, if it exited, and the end of its standard error."""
-    async with run_process(words, environment=environment) as process:
-        with trio.move_on_after(settings.timeout * _RUNS):
+    async with run_process(words, environment=environment, patience=settings.patience) as process:
+        with settings.patience.wait(settings.timeout * _RUNS, ("run",), WaitKind.RUN) as wait:
             await process.wait()
         status = process.status
-        transcript.note("the client did not exit" if status is None else f"the client exited with status {status}")
+        if status is None:
+            note = f" ({wait.note})" if wait.note else ""
+            transcript.note(f"the client did not exit within {wait.seconds:g} seconds{note}")
+        else:
+            transcript.note(f"the client exited with status {status}")
         if isinstance(host, StdioHost) and status is not None:
             # Before the remaining processes are stopped.
             await host.settled(settings.timeout)

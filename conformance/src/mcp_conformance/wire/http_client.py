@@ -6,6 +6,7 @@ requests.
 
 from __future__ import annotations
 
+import re
 import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ import h11
 import trio
 
 from mcp_conformance.wire.transcript import exchanging
+from mcp_conformance.wire.unframed import UNFRAMED_BYTES, unframed
 from mcp_core.framing.sse import Event, SseParser
 from mcp_core.limits import CLIENT_LIMITS
 
@@ -29,6 +31,8 @@ __all__ = ["ClientExchange", "Endpoint", "Headers", "HttpResponse", "IncompleteR
 _PORTION: Final = 64 * 1024
 _MOST: Final = 64 * 1024 * 1024
 """The limit of a body, in bytes."""
+
+_BLANK_LINE: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -61,7 +65,10 @@ class HttpResponse:
 class ClientExchange:
     """A sent request, and its response as it arrives. Created by `Endpoint.exchange`."""
 
-    def __init__(self, stream: trio.abc.Stream, connection: h11.Connection) -> None:
+    def __init__(self, stream: trio.abc.Stream, connection: h11.Connection, transcript: Transcript) -> None:
+        self._transcript: Final = transcript
+        self._unread: Final = bytearray()
+        """The start of what arrived and is not the whole of anything yet: a head, a body or an event."""
         self._stream: Final = stream
         self._connection: Final = connection
         self._events: Final = SseParser(CLIENT_LIMITS)
@@ -87,7 +94,7 @@ class ClientExchange:
             try:
                 event = self._connection.next_event()
             except h11.RemoteProtocolError as error:
-                raise IncompleteResponse(f"the response is not valid HTTP: {error}") from error
+                raise IncompleteResponse(f"the response is not valid HTTP: {error}: {self._take_unread()}") from error
             if isinstance(event, h11.Event):
                 return event
             if event is h11.PAUSED:
@@ -96,6 +103,8 @@ class ClientExchange:
                 data = await self._stream.receive_some(_PORTION)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 raise IncompleteResponse("the connection broke") from error
+            if not self.status:
+                self._keep(data)
             self._connection.receive_data(bytes(data))
 
     async def _read_head(self) -> None:
@@ -103,6 +112,7 @@ class ClientExchange:
             event = await self._next()
             if isinstance(event, h11.Response):
                 self.status = event.status_code
+                self._unread.clear()
                 self.headers = tuple((name.decode("ascii"), value.decode("latin-1")) for name, value in event.headers)
                 return
             if not isinstance(event, h11.InformationalResponse):
@@ -113,6 +123,7 @@ class ClientExchange:
         while not self.ended:
             event = await self._next()
             if isinstance(event, h11.Data):
+                self._keep(event.data)
                 return bytes(event.data)
             self.ended = True
         return b""
@@ -124,14 +135,30 @@ class ClientExchange:
             body += data
             if len(body) > _MOST:
                 raise IncompleteResponse(f"the body has more than {_MOST} bytes")
+        self._unread.clear()
         return bytes(body)
+
+    def _keep(self, data: bytes | bytearray | memoryview) -> None:
+        self._unread.extend(data[: UNFRAMED_BYTES - len(self._unread)])
+
+    def _take_unread(self) -> str:
+        """Enter what is not the whole of anything into the transcript, and return its description."""
+        data = bytes(self._unread)
+        self._unread.clear()
+        self._transcript.unframed(data)
+        return unframed(data)
 
     async def next_event(self) -> Event | None:
         """Return the next event of a stream; `None` at its end. Raises `IncompleteResponse` if the stream is cut off."""
         while not self._queue:
+            before = bytes(self._unread)
             data = await self.receive()
             if not data:
+                self._take_unread()
                 return None
+            # The start of the next event follows the last blank line.
+            self._unread.clear()
+            self._keep(_BLANK_LINE.split(before + data)[-1])
             self._queue += [event for event in self._events.receive_data(data) if isinstance(event, Event)]
         return self._queue.pop(0)
 
@@ -241,11 +268,15 @@ class Endpoint:
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     # The server may reject the request before it has read all of it.
                     transcript.note("the connection was closed before the request was read")
-                exchange = ClientExchange(stream, connection)
-                await exchange._read_head()  # noqa: SLF001  the exchange is not complete without this private method
-                lines_back = [f"HTTP {exchange.status}", *(f"{name}: {value}" for name, value in exchange.headers)]
-                transcript.head("\n".join(lines_back), sent=False)
-                yield exchange
+                exchange = ClientExchange(stream, connection, transcript)
+                try:
+                    await exchange._read_head()  # noqa: SLF001  the exchange is not complete without this private method
+                    lines_back = [f"HTTP {exchange.status}", *(f"{name}: {value}" for name, value in exchange.headers)]
+                    transcript.head("\n".join(lines_back), sent=False)
+                    yield exchange
+                except trio.Cancelled:
+                    exchange._take_unread()  # noqa: SLF001  likewise
+                    raise
             finally:
                 if over is None:
                     await trio.aclose_forcefully(stream)

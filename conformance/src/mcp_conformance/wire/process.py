@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import trio
 
 from mcp_conformance.wire.excerpt import last_lines
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.patience import Patience, WaitKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -160,6 +160,7 @@ async def run_process(
     environment: Mapping[str, str] | None = None,
     folder: str | None = None,
     by_input: bool = True,
+    patience: Patience | None = None,
 ) -> AsyncIterator[LineProcess]:
     """Run a command while the block runs. Then the process is asked to stop, and killed if it does not.
 
@@ -168,6 +169,7 @@ async def run_process(
         environment: Variables to add to the environment of the suite.
         folder: The working directory; `None`: that of the suite.
         by_input: Whether the end of input asks the process to stop. Otherwise SIGTERM does.
+        patience: The waits for the exits of processes of the same implementation; `None`: none but this.
 
     Raises:
         OSError: The process cannot be started.
@@ -192,8 +194,9 @@ async def run_process(
                 await lines.close_input()
                 if not by_input:
                     lines.signal(signal.SIGTERM)
-                with trio.move_on_after(_GRACE if process.poll() is None else math.inf):
-                    await process.wait()
+                if process.poll() is None:
+                    with (patience or Patience()).wait(_GRACE, ("exit",), WaitKind.EXIT):
+                        await process.wait()
                 lines.kill()
                 await process.wait()
                 with trio.move_on_after(_LINGER):

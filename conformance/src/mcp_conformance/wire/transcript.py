@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_conformance.wire.excerpt import visible
+from mcp_conformance.wire.unframed import UNFRAMED_BYTES, unframed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ __all__ = ["Entry", "Kind", "Part", "Transcript", "exchanging", "strict_json"]
 
 _SHOWN: Final = 400
 """Characters of an entry that are shown."""
+_UNFRAMED: Final = 20
+"""Entries without a message that are described together."""
 _SECRET: Final = re.compile(r"(?i)^(dpop|[^:]*(authorization|cookie|key|secret|token)[^:]*):")
 """Headers whose values are masked: those of the standards, and any that a server may use for an API key."""
 
@@ -124,6 +127,26 @@ class Transcript:
     def note(self, text: str) -> None:
         """Enter an incident that is not a message."""
         self.entries.append(Entry(sent=False, kind=Kind.NOTE, text=text))
+
+    def unframed(self, data: bytes) -> None:
+        """Enter bytes that were received and form no message. Only their start is kept."""
+        if data.strip():
+            kept = data[:UNFRAMED_BYTES]
+            self.entries.append(Entry(sent=False, kind=Kind.NOTE, raw=kept, text=f"no message: {unframed(data)}"))
+
+    def unframed_since(self, mark: int) -> str:
+        """Return a description of the received bytes that form no message; empty if there are none.
+
+        Args:
+            mark: The number of entries before them.
+        """
+        found = [
+            entry
+            for entry in self.entries[mark:]
+            if not entry.sent and entry.raw and entry.kind in (Kind.BYTES, Kind.NOTE)
+        ]
+        data = b"\n".join(entry.raw[:UNFRAMED_BYTES] for entry in found[:_UNFRAMED])
+        return unframed(data) if found else ""
 
     def messages(self, *, sent: bool) -> list[JsonValue]:
         """Return the messages of one direction; those of a batch one by one."""

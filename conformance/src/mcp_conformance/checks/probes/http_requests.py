@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from mcp_conformance.drivers.server.http_connection import HttpConnection
-from mcp_conformance.drivers.server.suite_connection import encoded, within
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.http_client import IncompleteResponse
@@ -176,7 +176,7 @@ async def on_one_connection(
     try:
         stream = await peer.endpoint.connect()
         try:
-            async with within(peer.settings.timeout, "responses to two requests"):
+            async with peer.within("responses to two requests"):
                 for message, rule in ((first, ""), (then, deviant)):
                     async with peer.endpoint.exchange(
                         peer.transcript, "POST", peer.headers(message), encoded(message), deviant=rule, over=stream
@@ -249,8 +249,9 @@ async def read_stream(
         headers.append(("Last-Event-ID", last_event_id))
     body = None if message is None else encoded(message)
     method = "GET" if message is None else "POST"
+    called = method if message is None else str(message.get("method"))
     found: tuple[tuple[str, str], ...] = ()
-    with trio.move_on_after(peer.settings.timeout):
+    with peer.patient(f"the end of the stream of {called}") as wait:
         try:
             async with peer.endpoint.exchange(peer.transcript, method, headers, body, deviant=deviant) as exchange:
                 found = exchange.headers
@@ -266,7 +267,7 @@ async def read_stream(
             if not found:
                 raise Deviation(f"a response to {method}", str(broken)) from broken
     if not found:
-        raise Deviation(f"a response to {method}", f"no response within {peer.settings.timeout:g} seconds")
+        raise Deviation(f"a response to {method}", f"nothing within {wait.seconds:g} seconds")
     return RecordedStream(headers=found, events=tuple(events), ended=ended)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.checks.probes.recorded_values import member
-from mcp_conformance.drivers.server.suite_connection import within
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
@@ -91,7 +90,7 @@ async def until(server: ServerUnderTest, task: str, *statuses: str) -> JsonObjec
         Deviation: The task does not reach the status.
     """
     shown: JsonObject = {}
-    async with within(server.settings.timeout, f"a task with the status {' or '.join(statuses)}"):
+    async with server.peer.within(f"a task with the status {' or '.join(statuses)}"):
         while True:
             shown = (await ask(server, "tasks/get", {"taskId": task})).result()
             if shown.get("status") in statuses:

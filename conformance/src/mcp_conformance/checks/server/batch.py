@@ -8,7 +8,7 @@ from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
-from mcp_conformance.drivers.server.suite_connection import encoded, within
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
@@ -37,7 +37,7 @@ async def _send_batch(
         known = len(peer.strays)
         await peer.post(batch, deviant=deviant)
         found = []
-        async with within(peer.settings.timeout, f"{answers} responses to a batch"):
+        async with peer.within(f"{answers} responses to a batch"):
             while len(peer.strays) - known < answers and not _ended(peer):
                 await peer.fence()
         # All responses to the batch precede this one.

@@ -8,7 +8,7 @@ from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
-from mcp_conformance.drivers.server.suite_connection import encoded, within
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
@@ -53,7 +53,7 @@ async def exits(server: ServerUnderTest) -> None:
     async with server.open() as peer:
         process = _pipes(peer).process
         await process.close_input()
-        async with within(server.settings.timeout, "the process to exit at the end of its input"):
+        async with peer.within("the process to exit at the end of its input"):
             await process.wait()
 
 
@@ -63,7 +63,7 @@ async def exits_early(server: ServerUnderTest) -> None:
     async with server.open(handshake=False) as peer:
         process = _pipes(peer).process
         await process.close_input()
-        async with within(server.settings.timeout, "the process to exit at the end of its input"):
+        async with peer.within("the process to exit at the end of its input"):
             await process.wait()
 
 

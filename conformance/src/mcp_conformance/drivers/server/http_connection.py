@@ -5,19 +5,21 @@ Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-htt
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded, within
+from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.param_headers import modern_headers
 from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.http_client import HttpResponse, IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.patience import WaitKind
 from mcp_conformance.wire.transcript import Transcript, strict_json
+from mcp_conformance.wire.unframed import unframed
 from mcp_core.framing.sse import Event, SseParser
 from mcp_core.limits import CLIENT_LIMITS
 from mcp_core.revisions import Era
@@ -98,7 +100,7 @@ class HttpConnection(SuiteConnection):
         lines = self.headers(message) if headers is None else headers
         try:
             async with (
-                within(self.settings.timeout, f"a response to {method}"),
+                self.within(f"a response to {method}", kind=WaitKind.RESPONSE),
                 self.endpoint.exchange(self.transcript, "POST", lines, encoded(message), deviant=deviant) as exchange,
             ):
                 if method == "initialize":
@@ -123,7 +125,7 @@ class HttpConnection(SuiteConnection):
             if not isinstance(value, dict) or "method" in value:
                 raise Deviation(
                     f"a JSON-RPC response to {message.get('method')} in the body",
-                    f"HTTP {exchange.status}, {exchange.media_type or 'no content type'}, {body[:200]!r}",
+                    f"HTTP {exchange.status}, {exchange.media_type or 'no content type'}, {unframed(body)}",
                 )
             return value, []
         return await self._follow(exchange, message)
@@ -131,6 +133,7 @@ class HttpConnection(SuiteConnection):
     async def _follow(self, exchange: ClientExchange, message: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
         """Return the response from a stream. A stream that ends too early is resumed if possible."""
         before: list[JsonObject] = []
+        mark = len(self.transcript.entries)
         last_id: str | None = None
         pause = 0.0
         while (event := await exchange.next_event()) is not None:
@@ -152,7 +155,11 @@ class HttpConnection(SuiteConnection):
                     found = await self._event(event.data, message, before) if event.data else None
                     if found is not None:
                         return found, before
-        raise Deviation(f"a response to {message.get('method')} in the stream", "the end of the stream without it")
+        seen = self.transcript.unframed_since(mark)
+        raise Deviation(
+            f"a response to {message.get('method')} in the stream",
+            f"the end of the stream without it{f', after {seen}' if seen else ''}",
+        )
 
     async def _event(self, data: bytes, message: JsonObject, before: list[JsonObject]) -> JsonObject | None:
         value = self.transcript.message(data, sent=False)
@@ -190,7 +197,7 @@ class HttpConnection(SuiteConnection):
         """
         try:
             async with (
-                within(self.settings.timeout, f"a response to {method}"),
+                self.within(f"a response to {_called(method, body)}", kind=WaitKind.RESPONSE),
                 self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
             ):
                 answer = await exchange.answer()
@@ -209,7 +216,7 @@ class HttpConnection(SuiteConnection):
                 if isinstance(event, Event) and event.data:
                     self.transcript.message(event.data, sent=False)
         elif answer.body:
-            self.transcript.note(f"a body of {answer.media_type or 'no content type'}: {answer.body[:200]!r}")
+            self.transcript.note(f"a body of {answer.media_type or 'no content type'}: {unframed(answer.body)}")
 
     async def look(
         self,
@@ -227,7 +234,7 @@ class HttpConnection(SuiteConnection):
         """
         try:
             async with (
-                within(self.settings.timeout, f"a response to {method}"),
+                self.within(f"a response to {_called(method, body)}", kind=WaitKind.RESPONSE),
                 self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant, host=host) as exchange,
             ):
                 if exchange.media_type == "text/event-stream" or (method == "GET" and exchange.status == 200):
@@ -259,9 +266,10 @@ class HttpConnection(SuiteConnection):
         headers = [*self.settings.headers, ("Accept", "text/event-stream"), *self.session_headers()]
         started = False
         try:
-            with trio.move_on_after(self.settings.timeout) as scope:
-                async with self.endpoint.exchange(self.transcript, "GET", headers) as exchange:
-                    scope.deadline = float("inf")
+            async with AsyncExitStack() as stack:
+                with self.patient("a response to GET", kind=WaitKind.RESPONSE) as wait:
+                    exchange = await stack.enter_async_context(self.endpoint.exchange(self.transcript, "GET", headers))
+                if not wait.in_vain:
                     if exchange.media_type == "text/event-stream" and exchange.status == 200:
                         self.standalone_stream = exchange
                     started = True
@@ -279,13 +287,20 @@ class HttpConnection(SuiteConnection):
         """End the session, if there is one."""
         if self.session_id is None:
             return
-        with trio.move_on_after(self.settings.timeout):
+        with self.patient("a response to DELETE", kind=WaitKind.RESPONSE):
             try:
                 headers = [*self.settings.headers, *self.session_headers()]
                 async with self.endpoint.exchange(self.transcript, "DELETE", headers):
                     pass
             except IncompleteResponse:
                 self.transcript.note("the session could not be ended")
+
+
+def _called(method: str, body: bytes | None) -> str:
+    """Return what a request calls, for a wait: the method of its message, or that of HTTP if it has none."""
+    message = next(iter(_messages(body or b"")), {})
+    called = message.get("method")
+    return called if isinstance(called, str) else method
 
 
 def _messages(body: bytes) -> list[JsonObject]:

@@ -11,13 +11,15 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
-from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded, within
+from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.patience import WaitKind
 from mcp_conformance.wire.transcript import Transcript
+from mcp_conformance.wire.unframed import unframed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -101,7 +103,7 @@ class SseConnection(SuiteConnection):
 
     async def opened(self) -> str:
         """Wait for the event `endpoint`. Raises `Deviation` if it does not arrive."""
-        async with within(self.settings.timeout, "an event `endpoint`"):
+        async with self.within("an event `endpoint`"):
             await self._opened.wait()
         if self.target is None:
             raise Deviation("an event `endpoint`", self.ended)
@@ -120,7 +122,7 @@ class SseConnection(SuiteConnection):
         lines = [*self.settings.headers, ("Content-Type", "application/json"), *headers]
         try:
             async with (
-                within(self.settings.timeout, "a response to POST"),
+                self.within("a response to POST", kind=WaitKind.RESPONSE),
                 self.endpoint.exchange(
                     self.transcript, "POST", lines, body, target=target, host=host, deviant=deviant
                 ) as exchange,
@@ -144,8 +146,8 @@ class SseConnection(SuiteConnection):
         try:
             posted = await self.send(encoded(message), headers=headers or (), deviant=deviant)
             if not 200 <= posted.status < 300:
-                raise Deviation(f"HTTP 2xx for {method}", f"HTTP {posted.status}: {posted.body[:200]!r}")
-            async with within(self.settings.timeout, f"a response to {method} in the stream"):
+                raise Deviation(f"HTTP 2xx for {method}", f"HTTP {posted.status}: {unframed(posted.body)}")
+            async with self.within(f"a response to {method} in the stream", kind=WaitKind.RESPONSE):
                 await arrived.wait()
         finally:
             del self._waiting[_key(message["id"])]
@@ -157,7 +159,7 @@ class SseConnection(SuiteConnection):
         """Post a message that has no response."""
         answer = await self.send(encoded(message), deviant=deviant)
         if not 200 <= answer.status < 300 and not deviant:
-            raise Deviation("HTTP 2xx for a notification or response", f"HTTP {answer.status}: {answer.body[:200]!r}")
+            raise Deviation("HTTP 2xx for a notification or response", f"HTTP {answer.status}: {unframed(answer.body)}")
 
     async def malformed(self, data: bytes, *, deviant: str) -> JsonRpcResponse | None:
         """Post an invalid message, and wait for an error in the HTTP response or in the stream.
@@ -172,7 +174,7 @@ class SseConnection(SuiteConnection):
         if not 200 <= answer.status < 300:
             bare = JsonRpcResponse(method="", message={}, status=answer.status, headers=answer.headers)
             return bare if bare.is_bare_refusal else None
-        with trio.move_on_after(self.settings.timeout):
+        with trio.move_on_after(self.limit("an error for an invalid message")):
             while len(self.strays) == known and not self.ended:
                 self._arrived = trio.Event()
                 await self._arrived.wait()

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded, within
+from mcp_conformance.drivers.server.suite_connection import SuiteConnection, encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.patience import WaitKind
 from mcp_conformance.wire.process import run_process
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import Era
@@ -82,23 +83,26 @@ class StdioConnection(SuiteConnection):
         self._settled = self._settled or message.get("method") != "server/discover"
         key = _key(message["id"])
         arrived, answers = self._waiting[key] = (trio.Event(), [])
-        since = len(self.inbox)
+        since, mark = len(self.inbox), len(self.transcript.entries)
         try:
             await self.send_line(encoded(message), deviant=deviant)
             if self.ended:
                 arrived.set()
-            async with within(self._bound, f"a response to {message.get('method')}"):
-                await arrived.wait()
+            expected = f"a response to {message.get('method')}"
+            if self._spoke:
+                async with self.within(expected, kind=WaitKind.RESPONSE):
+                    await arrived.wait()
+            else:
+                # The process may still be starting.
+                longest = max(self.settings.timeout, self.settings.starting)
+                async with self.within(expected, seconds=longest, kind=WaitKind.START):
+                    await arrived.wait()
         finally:
             del self._waiting[key]
         if not answers:
-            raise Deviation(f"a response to {message.get('method')}", self._end())
+            seen = self.transcript.unframed_since(mark)
+            raise Deviation(expected, f"{self._end()}{f', after bytes that form no message: {seen}' if seen else ''}")
         return JsonRpcResponse(method=str(message.get("method")), message=answers[0], before=tuple(self.inbox[since:]))
-
-    @property
-    def _bound(self) -> float:
-        """The time limit of a response: longer while the process may still be starting."""
-        return self.settings.timeout if self._spoke else max(self.settings.timeout, self.settings.starting)
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         """Send a message that has no response."""
@@ -119,7 +123,7 @@ class StdioConnection(SuiteConnection):
         await self._settle()
         known = len(self.strays)
         await self.send_line(data, deviant=deviant)
-        with trio.move_on_after(self.settings.timeout) as scope:
+        with trio.move_on_after(self.limit("an error for an invalid message")) as scope:
             async with open_nursery() as nursery:
                 nursery.start_soon(
                     self._hurry, scope
@@ -145,6 +149,7 @@ class StdioConnection(SuiteConnection):
             value = self.transcript.message(line, sent=False)
             for each in value if isinstance(value, list) else [value]:
                 await self._one(each)
+        self.transcript.unframed(self.unread)
         with trio.move_on_after(_TO_END):
             await self.process.wait()
             await self.process.wait_for_log()
@@ -153,6 +158,11 @@ class StdioConnection(SuiteConnection):
         for arrived, _ in self._waiting.values():
             arrived.set()
         self._arrived.set()
+
+    @property
+    def unread(self) -> bytes:
+        """The output after the last line feed."""
+        return self.process.unfinished
 
     async def _one(self, value: JsonValue) -> None:
         if isinstance(value, dict) and "method" not in value:
@@ -196,7 +206,7 @@ async def open_stdio(
     Raises:
         Deviation: The connection cannot be opened.
     """
-    async with run_process(command) as process, open_nursery() as nursery:
+    async with run_process(command, patience=settings.patience) as process, open_nursery() as nursery:
         record = Transcript() if transcript is None else transcript
         record.log = process.last_lines
         peer = StdioConnection(process, revision, settings, capabilities, record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
@@ -18,15 +18,17 @@ from mcp_conformance.drivers.settings import CLIENT_INFO, capabilities_in
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import JsonRpcResponse, brief
+from mcp_conformance.wire.patience import WaitKind
 from mcp_core.revisions import Era
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Transport
+    from mcp_conformance.wire.patience import Wait
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
@@ -58,6 +60,10 @@ async def within(seconds: float, expected: str) -> AsyncIterator[None]:
         yield
     if scope.cancelled_caught:
         raise Deviation(expected, f"nothing within {seconds:g} seconds")
+
+
+def _aside(note: str) -> str:
+    return f" ({note})" if note else ""
 
 
 class SuiteConnection(abc.ABC):
@@ -126,6 +132,11 @@ class SuiteConnection(abc.ABC):
     def ending(self) -> str:
         """How the server ended; empty while it runs, and if the transport does not show its end."""
         return ""
+
+    @property
+    def unread(self) -> bytes:
+        """The received bytes that are not the whole of a message yet; empty if the transport records them itself."""
+        return b""
 
     # --- used by checks --------------------------------------------------------------------------------------------
 
@@ -236,7 +247,7 @@ class SuiteConnection(abc.ABC):
         Raises:
             Deviation: It did not arrive in time.
         """
-        async with within(self.settings.timeout, what):
+        async with self.within(what):
             while True:
                 found = next((each for each in self.inbox if each.get("method") == method), None)
                 if found is not None:
@@ -252,7 +263,7 @@ class SuiteConnection(abc.ABC):
         Raises:
             Deviation: The condition is not true in time.
         """
-        async with within(self.settings.timeout, what):
+        async with self.within(what):
             while not true():
                 if self._arrived.is_set():
                     self._arrived = trio.Event()
@@ -270,6 +281,55 @@ class SuiteConnection(abc.ABC):
         self.replies.update(_REPLIES)
         self.deviance = ""
         self.unanswered.clear()
+
+    def limit(self, what: str) -> float:
+        """Return the time limit of a wait in seconds, for a wait that is not counted, because it may rightly be in vain.
+
+        Args:
+            what: What is waited for.
+        """
+        return self.settings.patience.limit(self.settings.timeout, self._subjects(what))
+
+    @contextmanager
+    def patient(
+        self, expected: str, *, times: float = 1.0, seconds: float | None = None, kind: WaitKind = WaitKind.CONDITION
+    ) -> Iterator[Wait]:
+        """Limit the time of a block that waits for the server, and end the block then. The arguments are as in `within`."""
+        longest = self.settings.timeout * times if seconds is None else seconds
+        with self.settings.patience.wait(longest, self._subjects(expected), kind) as wait:
+            yield wait
+
+    @asynccontextmanager
+    async def within(
+        self, expected: str, *, times: float = 1.0, seconds: float | None = None, kind: WaitKind = WaitKind.CONDITION
+    ) -> AsyncIterator[Wait]:
+        """Limit the time of a block that waits for the server.
+
+        Args:
+            expected: What is waited for.
+            times: The longest wait, as a multiple of the timeout.
+            seconds: The longest wait in seconds, in place of the timeout.
+            kind: What is waited for.
+
+        Raises:
+            Deviation: The block did not end in time.
+        """
+        mark = len(self.transcript.entries)
+        with self.patient(expected, times=times, seconds=seconds, kind=kind) as wait:
+            yield wait
+        if wait.in_vain:
+            self.transcript.unframed(self.unread)
+            seen = self.transcript.unframed_since(mark)
+            self.transcript.note(f"waited {wait.seconds:g} seconds for {expected}{_aside(wait.note)}")
+            raise Deviation(
+                expected,
+                f"{'only bytes that form no message' if seen else 'nothing'} within {wait.seconds:g} seconds"
+                f"{_aside(wait.note)}{f': {seen}' if seen else ''}",
+            )
+
+    def _subjects(self, what: str) -> tuple[str, str, str]:
+        leg = f"{self.revision} {self.transport.value}"
+        return "", leg, f"{leg} {what}"
 
     # --- used by transports ----------------------------------------------------------------------------------------
 

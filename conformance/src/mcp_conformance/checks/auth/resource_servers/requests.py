@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from mcp_conformance.drivers.server.http_connection import HttpConnection
-from mcp_conformance.drivers.server.suite_connection import encoded, within
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object
@@ -143,7 +143,7 @@ async def _exchanged(
     what = f"a response to {method} {target or peer.endpoint.target}"
     try:
         async with (
-            within(peer.settings.timeout, what),
+            peer.within(what),
             peer.endpoint.exchange(peer.transcript, method, lines, body, target=target, deviant=deviant) as exchange,
         ):
             return await exchange.answer()

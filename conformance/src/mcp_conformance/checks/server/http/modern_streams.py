@@ -15,7 +15,7 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
 )
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.suite_connection import encoded, within
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import LOG_LEVEL
@@ -175,7 +175,7 @@ async def cancel_silent(server: ServerUnderTest) -> None:
     name, arguments = server.tool("test_trigger_tool_change")
     listen = peer.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     async with (
-        within(peer.settings.timeout * 2, "notifications/tools/list_changed on the stream"),
+        peer.within("notifications/tools/list_changed on the stream", times=2),
         peer.endpoint.exchange(peer.transcript, "POST", peer.headers(listen), encoded(listen)) as exchange,
     ):
         await exchange.next_event()

@@ -9,7 +9,6 @@ from mcp_conformance.checks.probes.schema_check import look
 from mcp_conformance.checks.probes.task_calls import DECLARED, ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
-from mcp_conformance.drivers.server.suite_connection import within
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
@@ -206,7 +205,7 @@ async def inputs(server: ServerUnderTest) -> None:
     """Each tasks/get returns all open input requests, and none that has a response."""
     task = id_of(server, await begin(server, "multi_input"))
     first = _requests(await until(server, task, "input_required"))
-    async with within(server.settings.timeout, "two open input requests"):
+    async with server.peer.within("two open input requests"):
         while len(first) < 2:
             first = _requests(await until(server, task, "input_required"))
     again = _requests(await until(server, task, "input_required"))
@@ -216,7 +215,7 @@ async def inputs(server: ServerUnderTest) -> None:
     declined: JsonObject = {"action": "decline"}
     await ask(server, "tasks/update", {"taskId": task, "inputResponses": {key: declined}})
     left = _requests(await until(server, task, "input_required"))
-    async with within(server.settings.timeout, f"only the open input request {other}"):
+    async with server.peer.within(f"only the open input request {other}"):
         while key in left and len(left) == 2:
             left = _requests(await until(server, task, "input_required"))
     if set(left) != {other}:

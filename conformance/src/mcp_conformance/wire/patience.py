@@ -1,0 +1,122 @@
+"""How long the suite waits for an implementation that leaves requests without a response.
+
+A timeout detects a hang; no rule is judged by it. An implementation that hangs once would otherwise cost the whole
+timeout in each check that needs the same response, and a run would last hours. After two waits in a row in vain, the
+next ones are shorter, but still several times as long as the slowest response so far, so that a slow response is not
+taken for a hang. One response restores the timeout.
+"""
+
+from __future__ import annotations
+
+import enum
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["Patience", "Wait", "WaitKind"]
+
+_IN_VAIN: Final = 2
+"""Waits in a row that end without anything before the next ones are shorter: the first may be a coincidence."""
+
+
+class WaitKind(enum.Enum):
+    """What is waited for."""
+
+    RESPONSE = "response"
+    """The response to one request."""
+    CONDITION = "condition"
+    """Anything else that messages bring about, in any number of them."""
+    START = "start"
+    """The first message of a process, which has to start first."""
+    EXIT = "exit"
+    """The exit of a process after the end of its input."""
+    RUN = "run"
+    """The exit of a client after its scenario."""
+
+
+@attrs.frozen(kw_only=True)
+class _Floor:
+    """The shortest wait of a kind."""
+
+    times: float
+    """The shortest wait, as a multiple of the slowest response of the same kind."""
+    seconds: float
+    """The lower limit of that in seconds."""
+    share: float
+    """The shortest wait as a part of the timeout when none is known."""
+
+
+_FLOORS: Final[Mapping[WaitKind, _Floor]] = {
+    WaitKind.RESPONSE: _Floor(times=3.0, seconds=0.25, share=0.25),
+    WaitKind.CONDITION: _Floor(times=3.0, seconds=0.25, share=0.25),
+    WaitKind.START: _Floor(times=3.0, seconds=1.0, share=0.2),
+    WaitKind.EXIT: _Floor(times=3.0, seconds=0.25, share=0.1),
+    WaitKind.RUN: _Floor(times=5.0, seconds=3.0, share=0.2),
+}
+
+
+@attrs.define(eq=False)
+class Wait:
+    """One wait, in the block of `Patience.wait`."""
+
+    scope: trio.CancelScope
+    """The scope that limits it."""
+    seconds: float
+    """The time limit in seconds."""
+    note: str = ""
+    """Why the limit is shorter than the timeout; empty if it is not."""
+    in_vain: bool = False
+    """Whether the limit was reached."""
+
+
+class Patience:
+    """The waits for one implementation."""
+
+    def __init__(self) -> None:
+        self._in_vain: Final[dict[str, int]] = {}
+        self._slowest: Final[dict[WaitKind, float]] = {}
+
+    def limit(self, longest: float, subjects: Sequence[str], kind: WaitKind = WaitKind.RESPONSE) -> float:
+        """Return the time limit of a wait in seconds.
+
+        Args:
+            longest: The timeout in seconds.
+            subjects: What a response is awaited from, for instance a revision, and a method in that revision. The
+                limit is shorter if the last waits for any of them were in vain.
+            kind: What is waited for.
+        """
+        if self._row(subjects) < _IN_VAIN:
+            return longest
+        floor = _FLOORS[kind]
+        slowest = self._slowest.get(kind)
+        return min(longest, longest * floor.share if slowest is None else max(floor.seconds, floor.times * slowest))
+
+    @contextmanager
+    def wait(self, longest: float, subjects: Sequence[str], kind: WaitKind = WaitKind.RESPONSE) -> Iterator[Wait]:
+        """Limit the time of a block, and count it: as in vain if the time ends, as a response if the block ends.
+
+        Args:
+            longest: The timeout in seconds.
+            subjects: As in `limit`.
+            kind: What is waited for.
+        """
+        seconds = self.limit(longest, subjects, kind)
+        since = trio.current_time()
+        with trio.move_on_after(seconds) as scope:
+            wait = Wait(scope, seconds)
+            if seconds < longest:
+                wait.note = f"shortened from {longest:g} seconds after {self._row(subjects)} waits in a row in vain"
+            yield wait
+        wait.in_vain = scope.cancelled_caught
+        for subject in subjects:
+            self._in_vain[subject] = self._in_vain.get(subject, 0) + 1 if wait.in_vain else 0
+        if not wait.in_vain:
+            self._slowest[kind] = max(self._slowest.get(kind, 0.0), trio.current_time() - since)
+
+    def _row(self, subjects: Sequence[str]) -> int:
+        return max(self._in_vain.get(subject, 0) for subject in subjects)

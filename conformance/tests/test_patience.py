@@ -1,0 +1,174 @@
+"""Waits for a server that leaves requests without a response become shorter."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Final
+
+import pytest
+import trio
+
+from mcp_conformance.drivers.server.targets import UrlTarget
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.fixtures_manifest import Manifest
+from mcp_conformance.model.verdict import Outcome
+from mcp_conformance.runners.server import run_server
+from mcp_conformance.wire.http_server import open_http_server
+from mcp_conformance.wire.patience import Patience, WaitKind
+from mcp_conformance.wire.transcript import strict_json
+from mcp_core.revisions import REVISIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from mcp_conformance.model.verdict import Run
+    from mcp_conformance.wire.http_server import ServerExchange
+    from mcp_core.jsonrpc.messages import JsonObject
+
+_SETTINGS: Final = Settings(timeout=10.0)
+_KEY: Final = ("run", "run tools/call")
+
+
+async def _wait(patience: Patience, seconds: float, subjects: tuple[str, ...] = _KEY) -> float:
+    """Wait for a response after some seconds, and return the limit."""
+    with patience.wait(10.0, subjects) as wait:
+        await trio.sleep(seconds)
+    return wait.seconds
+
+
+async def test_third_wait_in_vain_is_shorter(autojump_clock: trio.testing.MockClock) -> None:
+    patience = Patience()
+    assert [await _wait(patience, math.inf) for _ in range(4)] == [10.0, 10.0, 2.5, 2.5]
+
+
+async def test_short_wait_is_several_times_slowest_response(autojump_clock: trio.testing.MockClock) -> None:
+    patience = Patience()
+    await _wait(patience, 0.5, ("run", "run ping"))
+    await _wait(patience, 0.1, ("run", "run ping"))
+    assert [await _wait(patience, math.inf) for _ in range(3)] == [10.0, 10.0, 1.5]
+
+
+async def test_short_wait_is_not_longer_than_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    patience = Patience()
+    await _wait(patience, 9.0)
+    assert [await _wait(patience, math.inf) for _ in range(3)] == [10.0, 10.0, 10.0]
+
+
+async def test_other_kinds_have_own_slowest_response(autojump_clock: trio.testing.MockClock) -> None:
+    patience = Patience()
+    with patience.wait(30.0, _KEY, WaitKind.START):
+        await trio.sleep(3.0)
+    await _wait(patience, 0.001)
+    assert [await _wait(patience, math.inf) for _ in range(3)] == [10.0, 10.0, 0.25]
+
+
+async def test_response_restores_timeout_of_its_subject_only(autojump_clock: trio.testing.MockClock) -> None:
+    patience = Patience()
+    for _ in range(3):
+        await _wait(patience, math.inf)
+    assert patience.limit(10.0, ("run", "run ping")) == 2.5
+    await _wait(patience, 0.1, ("run", "run ping"))
+    assert patience.limit(10.0, ("run", "run ping")) == 10.0
+    assert patience.limit(10.0, ("run", "run resources/list")) == 10.0
+    assert patience.limit(10.0, _KEY) == pytest.approx(0.3)
+    await _wait(patience, 0.1)
+    assert patience.limit(10.0, _KEY) == 10.0
+
+
+async def test_wait_ended_by_another_error_is_not_counted(autojump_clock: trio.testing.MockClock) -> None:
+    patience = Patience()
+    for _ in range(5):
+        with pytest.raises(ConnectionError), patience.wait(10.0, _KEY):
+            raise ConnectionError
+    assert patience.limit(10.0, _KEY) == 10.0
+
+
+# --- whole runs, with a server in this process -----------------------------------------------------------------------
+
+
+class _Server:
+    """A server that does not answer some methods."""
+
+    def __init__(self, hangs: Callable[[str], bool]) -> None:
+        self._hangs: Final = hangs
+
+    async def handle(self, exchange: ServerExchange) -> None:
+        message = _read(exchange.body)
+        method = str(message.get("method"))
+        if self._hangs(method):
+            await exchange.gone.wait()
+        elif exchange.method != "POST":
+            await exchange.respond(405)
+        elif "id" not in message:
+            await exchange.respond(202 if "method" in message else 400)
+        else:
+            body: JsonObject = {"jsonrpc": "2.0", "id": message["id"]}
+            params = message.get("params")
+            if method == "initialize" and isinstance(params, dict):
+                body["result"] = {**_INITIALIZED, "protocolVersion": params.get("protocolVersion")}
+            elif method in _RESULTS:
+                body["result"] = _RESULTS[method]
+            else:
+                body["error"] = {"code": -32601, "message": "unknown method"}
+            await exchange.respond(200, [("Content-Type", "application/json")], json.dumps(body).encode())
+
+
+def _read(body: bytes) -> JsonObject:
+    try:
+        message = strict_json(body)
+    except ValueError:
+        return {}
+    return message if isinstance(message, dict) else {}
+
+
+_INITIALIZED: Final[JsonObject] = {"capabilities": {"tools": {}}, "serverInfo": {"name": "mute", "version": "1"}}
+_TOOL: Final[JsonObject] = {"name": "test_simple_text", "inputSchema": {"type": "object"}}
+_RESULTS: Final[JsonObject] = {"tools/list": {"tools": [_TOOL]}, "tools/call": {"content": []}, "ping": {}}
+
+
+async def _run(hangs: Callable[[str], bool], revisions: Collection[str] = ("2025-11-25",)) -> tuple[Run, float]:
+    """Return a run with a server, and its seconds on the mock clock."""
+    since = trio.current_time()
+    async with open_http_server(_Server(hangs).handle) as port:
+        target = UrlTarget(f"http://127.0.0.1:{port}/mcp", _SETTINGS)
+        run = await run_server(target, _SETTINGS, Manifest(), revisions=[REVISIONS[each] for each in revisions])
+    return run, trio.current_time() - since
+
+
+def _waits(run: Run) -> list[str]:
+    """Return the observations of the checks that waited in vain."""
+    failed = [each.observed for each in run.verdicts if each.outcome is Outcome.FAILED]
+    return [each for each in failed if each.startswith("nothing within")]
+
+
+async def test_server_without_any_response_costs_two_timeouts(autojump_clock: trio.testing.MockClock) -> None:
+    run, seconds = await _run(lambda _: True, list(REVISIONS))
+
+    assert all("nothing within" in (leg.refusal or "") for leg in run.legs)
+    # Two revisions at a time. The third begins when the first has ended, which is before or after the second has.
+    assert 15.0 <= seconds <= 20.0
+
+
+@pytest.mark.parametrize("method", ["tools/call", "ping"])
+async def test_server_that_hangs_in_one_method_costs_few_timeouts(
+    autojump_clock: trio.testing.MockClock, method: str
+) -> None:
+    healthy, shortest = await _run(lambda _: False)
+    hanging, seconds = await _run(lambda called: called == method)
+
+    assert not _waits(healthy)
+    waits = _waits(hanging)
+    assert len(waits) > 2
+    # The whole timeout twice at most, since a wait that is not that of a check counts too.
+    assert sum(each == "nothing within 10 seconds" for each in waits) <= 2
+    assert all("(shortened from 10 seconds after " in each for each in waits if each != "nothing within 10 seconds")
+    assert seconds < shortest + 60.0
+
+
+async def test_server_that_only_initializes_costs_few_timeouts(autojump_clock: trio.testing.MockClock) -> None:
+    run, seconds = await _run(lambda method: method not in ("initialize", "notifications/initialized"))
+
+    (leg,) = run.legs
+    assert leg.refusal == "expected a response to tools/list; observed nothing within 10 seconds"
+    assert seconds < 30.0
