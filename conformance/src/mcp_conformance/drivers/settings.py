@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.wire.patience import Patience
+from mcp_conformance.wire.timeouts import AdaptiveTimeouts
 from mcp_core.revisions import R2025_06_18, between
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Settings:
 
     timeout: float = 10.0
     """Seconds that a response may take. No rule is judged by it; it only detects a hang."""
-    patience: Patience = attrs.field(factory=Patience, eq=False)
-    """The waits for the target, which shorten the timeout after some in vain. A target replaces it by its own."""
+    timeouts: AdaptiveTimeouts = attrs.field(factory=AdaptiveTimeouts, eq=False)
+    """The time limits of the waits for the target. Each target replaces them by its own."""
     starting: float = 30.0
     """Seconds that a process may take to its first message, because an interpreter or a package runner must start
     first.

@@ -43,7 +43,7 @@ async def judged(
     check: str,
     subject: _UnderTest,
     run: Callable[[], Awaitable[None]],
-    evidence: Callable[[], tuple[Sequence[str], str]],
+    evidence: Callable[[Exception], tuple[Sequence[str], str]],
 ) -> Verdict:
     """Run a check and return its verdict.
 
@@ -51,7 +51,7 @@ async def judged(
         check: The id of the check.
         subject: The implementation under test.
         run: Runs the check: returns when it passes, raises otherwise.
-        evidence: Returns the transcript and the log for a failed verdict.
+        evidence: Returns the transcript and the log for a failed verdict, from the exception of the check.
     """
     clean = Verdict(
         check=check,
@@ -62,16 +62,18 @@ async def judged(
     try:
         await run()
     except Deviation as deviation:
+        failure: Exception = deviation
         found = attrs.evolve(clean, outcome=Outcome.FAILED, expected=deviation.expected, observed=deviation.observed)
     except NotApplicable as why:
         return attrs.evolve(clean, outcome=Outcome.NOT_APPLICABLE, reason=str(why))
     except NotTestable as why:
         return attrs.evolve(clean, outcome=Outcome.NOT_TESTABLE, reason=str(why))
-    except Exception:  # noqa: BLE001  an error of a check is reported, and the others continue
+    except Exception as error:  # noqa: BLE001  an error of a check is reported, and the others continue
+        failure = error
         found = attrs.evolve(clean, outcome=Outcome.BROKEN, reason=traceback.format_exc())
     else:
         return clean
-    lines, log = evidence()
+    lines, log = evidence(failure)
     return attrs.evolve(found, transcript=tuple(lines), log=log)
 
 
@@ -96,7 +98,7 @@ async def server_judged(
         check.id,
         subject,
         recorded,
-        lambda: ([str(entry) for part in parts for entry in part.entries], _log(parts)),
+        lambda _: ([str(entry) for part in parts for entry in part.entries], _log(parts)),
     )
     if verdict.outcome is not Outcome.FAILED:
         return verdict

@@ -23,13 +23,14 @@ from mcp_conformance.model.check import Role, Transport
 from mcp_conformance.model.verdict import Leg, Run, Verdict
 from mcp_conformance.oauth_testbed.loopback import open_testbed
 from mcp_conformance.runners.check_run import judged
+from mcp_conformance.runners.judged_messages import judged_lines
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 from mcp_conformance.scenarios.scenario import ScenarioSetup
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.excerpt import last_lines
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_conformance.wire.patience import Patience, WaitKind
 from mcp_conformance.wire.process import run_process
+from mcp_conformance.wire.timeouts import AdaptiveTimeouts, WaitKind
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types.meta import PROTOCOL_VERSION
@@ -50,8 +51,6 @@ _FIRST: Final = "initialize"
 """The scenario that shows whether the client supports a revision."""
 _RUNS: Final = 3.0
 """Time limit of a client in one scenario, as a multiple of the timeout."""
-_SHOWN: Final = 60
-"""Maximum number of transcript entries that are shown for a failure: the last ones."""
 
 
 @attrs.frozen(kw_only=True)
@@ -115,7 +114,7 @@ async def run_client(
         looked_at: The scenarios for checks that judge all messages; `None`: all scenarios.
     """
     checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
-    settings = attrs.evolve(settings, patience=Patience())
+    settings = attrs.evolve(settings, timeouts=AdaptiveTimeouts())
     legs = legs_of(command, revisions)
     places = trio.CapacityLimiter(settings.jobs)
     found: dict[int, tuple[Leg, list[Verdict]]] = {}
@@ -341,8 +340,8 @@ async def _run(
     host: Host | None = None,
 ) -> tuple[int | None, str]:
     """Run a command to its end, and return the exit status, if it exited, and the end of its standard error."""
-    async with run_process(words, environment=environment, patience=settings.patience) as process:
-        with settings.patience.wait(settings.timeout * _RUNS, ("run",), WaitKind.RUN) as wait:
+    async with run_process(words, environment=environment, timeouts=settings.timeouts) as process:
+        with settings.timeouts.wait(settings.timeout * _RUNS, ("run",), WaitKind.RUN) as wait:
             await process.wait()
         status = process.status
         if status is None:
@@ -359,10 +358,8 @@ async def _run(
 async def _verdict(check: Check[ClientUnderTest], client: ClientUnderTest) -> Verdict:
     """Judge the runs by one check."""
 
-    def evidence() -> tuple[list[str], str]:
-        shown = client.looked_at
-        if shown is None:
-            return [], ""
-        return [f"in the scenario {shown.scenario.name}:", *shown.transcript.lines()[-_SHOWN:]], last_lines(shown.log)
+    def evidence(failure: Exception) -> tuple[list[str], str]:
+        log = "" if client.looked_at is None else last_lines(client.looked_at.log)
+        return list(judged_lines(client, failure)), log
 
     return await judged(check.id, client, partial(check.run, client), evidence)

@@ -13,7 +13,7 @@ import trio
 
 from mcp_conformance.wire.excerpt import last_lines
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_conformance.wire.patience import Patience, WaitKind
+from mcp_conformance.wire.timeouts import AdaptiveTimeouts, WaitKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -160,7 +160,7 @@ async def run_process(
     environment: Mapping[str, str] | None = None,
     folder: str | None = None,
     by_input: bool = True,
-    patience: Patience | None = None,
+    timeouts: AdaptiveTimeouts | None = None,
 ) -> AsyncIterator[LineProcess]:
     """Run a command while the block runs. Then the process is asked to stop, and killed if it does not.
 
@@ -169,7 +169,7 @@ async def run_process(
         environment: Variables to add to the environment of the suite.
         folder: The working directory; `None`: that of the suite.
         by_input: Whether the end of input asks the process to stop. Otherwise SIGTERM does.
-        patience: The waits for the exits of processes of the same implementation; `None`: none but this.
+        timeouts: The time limits of the waits for the same implementation; `None`: this wait is the only one.
 
     Raises:
         OSError: The process cannot be started.
@@ -195,7 +195,7 @@ async def run_process(
                 if not by_input:
                     lines.signal(signal.SIGTERM)
                 if process.poll() is None:
-                    with (patience or Patience()).wait(_GRACE, ("exit",), WaitKind.EXIT):
+                    with (timeouts or AdaptiveTimeouts()).wait(_GRACE, ("exit",), WaitKind.EXIT):
                         await process.wait()
                 lines.kill()
                 await process.wait()

@@ -105,7 +105,7 @@ class Transcript:
         self.entries: Final[list[Entry]] = []
         """All entries, in order."""
         self.log: Callable[[], str] = _empty
-        """Returns the last lines of standard error of the process at the other end; empty if it is not known."""
+        """Returns the last lines of standard error of the process of the peer; empty if it is not known."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -135,7 +135,7 @@ class Transcript:
             self.entries.append(Entry(sent=False, kind=Kind.NOTE, raw=kept, text=f"no message: {unframed(data)}"))
 
     def unframed_since(self, mark: int) -> str:
-        """Return a description of the received bytes that form no message; empty if there are none.
+        """Return a description of the received bytes that form no message; empty without any.
 
         Args:
             mark: The number of entries before them.

@@ -251,7 +251,7 @@ async def read_stream(
     method = "GET" if message is None else "POST"
     called = method if message is None else str(message.get("method"))
     found: tuple[tuple[str, str], ...] = ()
-    with peer.patient(f"the end of the stream of {called}") as wait:
+    with peer.limited(f"the end of the stream of {called}") as wait:
         try:
             async with peer.endpoint.exchange(peer.transcript, method, headers, body, deviant=deviant) as exchange:
                 found = exchange.headers

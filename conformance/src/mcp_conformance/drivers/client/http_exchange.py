@@ -52,6 +52,8 @@ class HttpExchange:
         self.answered: str = ""
         """The session id in the response; empty without one."""
         head = [f"{self.method} {self.target}", *(f"{name}: {value}" for name, value in self.headers)]
+        self.entry: Final = len(transcript.entries)
+        """The position of the request in the transcript."""
         transcript.head("\n".join(head), sent=False)
         self.value: Final[JsonValue] = transcript.message(self.body, sent=False) if self.body else None
         """The JSON value of the body; `None` without one."""

@@ -17,7 +17,7 @@ from mcp_conformance.protocol.param_headers import modern_headers
 from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.http_client import HttpResponse, IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_conformance.wire.patience import WaitKind
+from mcp_conformance.wire.timeouts import WaitKind
 from mcp_conformance.wire.transcript import Transcript, strict_json
 from mcp_conformance.wire.unframed import unframed
 from mcp_core.framing.sse import Event, SseParser
@@ -267,7 +267,7 @@ class HttpConnection(SuiteConnection):
         started = False
         try:
             async with AsyncExitStack() as stack:
-                with self.patient("a response to GET", kind=WaitKind.RESPONSE) as wait:
+                with self.limited("a response to GET", kind=WaitKind.RESPONSE) as wait:
                     exchange = await stack.enter_async_context(self.endpoint.exchange(self.transcript, "GET", headers))
                 if not wait.in_vain:
                     if exchange.media_type == "text/event-stream" and exchange.status == 200:
@@ -287,7 +287,7 @@ class HttpConnection(SuiteConnection):
         """End the session, if there is one."""
         if self.session_id is None:
             return
-        with self.patient("a response to DELETE", kind=WaitKind.RESPONSE):
+        with self.limited("a response to DELETE", kind=WaitKind.RESPONSE):
             try:
                 headers = [*self.settings.headers, *self.session_headers()]
                 async with self.endpoint.exchange(self.transcript, "DELETE", headers):

@@ -17,7 +17,7 @@ from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_conformance.wire.patience import WaitKind
+from mcp_conformance.wire.timeouts import WaitKind
 from mcp_conformance.wire.transcript import Transcript
 from mcp_conformance.wire.unframed import unframed
 

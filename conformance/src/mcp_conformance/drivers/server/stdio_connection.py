@@ -12,8 +12,8 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_conformance.wire.patience import WaitKind
 from mcp_conformance.wire.process import run_process
+from mcp_conformance.wire.timeouts import WaitKind
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import Era
 
@@ -206,7 +206,7 @@ async def open_stdio(
     Raises:
         Deviation: The connection cannot be opened.
     """
-    async with run_process(command, patience=settings.patience) as process, open_nursery() as nursery:
+    async with run_process(command, timeouts=settings.timeouts) as process, open_nursery() as nursery:
         record = Transcript() if transcript is None else transcript
         record.log = process.last_lines
         peer = StdioConnection(process, revision, settings, capabilities, record)

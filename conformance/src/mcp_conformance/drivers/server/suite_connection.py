@@ -18,7 +18,7 @@ from mcp_conformance.drivers.settings import CLIENT_INFO, capabilities_in
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import JsonRpcResponse, brief
-from mcp_conformance.wire.patience import WaitKind
+from mcp_conformance.wire.timeouts import WaitKind
 from mcp_core.revisions import Era
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Transport
-    from mcp_conformance.wire.patience import Wait
+    from mcp_conformance.wire.timeouts import Wait
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
@@ -288,15 +288,15 @@ class SuiteConnection(abc.ABC):
         Args:
             what: What is waited for.
         """
-        return self.settings.patience.limit(self.settings.timeout, self._subjects(what))
+        return self.settings.timeouts.limit(self.settings.timeout, self._subjects(what))
 
     @contextmanager
-    def patient(
+    def limited(
         self, expected: str, *, times: float = 1.0, seconds: float | None = None, kind: WaitKind = WaitKind.CONDITION
     ) -> Iterator[Wait]:
         """Limit the time of a block that waits for the server, and end the block then. The arguments are as in `within`."""
         longest = self.settings.timeout * times if seconds is None else seconds
-        with self.settings.patience.wait(longest, self._subjects(expected), kind) as wait:
+        with self.settings.timeouts.wait(longest, self._subjects(expected), kind) as wait:
             yield wait
 
     @asynccontextmanager
@@ -315,7 +315,7 @@ class SuiteConnection(abc.ABC):
             Deviation: The block did not end in time.
         """
         mark = len(self.transcript.entries)
-        with self.patient(expected, times=times, seconds=seconds, kind=kind) as wait:
+        with self.limited(expected, times=times, seconds=seconds, kind=kind) as wait:
             yield wait
         if wait.in_vain:
             self.transcript.unframed(self.unread)

@@ -18,8 +18,8 @@ from mcp_conformance.drivers.server.stdio_connection import open_stdio
 from mcp_conformance.model.check import Transport
 from mcp_conformance.wire.http_client import Endpoint, IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_conformance.wire.patience import Patience
 from mcp_conformance.wire.process import run_process
+from mcp_conformance.wire.timeouts import AdaptiveTimeouts
 from mcp_conformance.wire.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class CommandTarget:
 
     def __init__(self, command: str | Sequence[str], settings: Settings) -> None:
         self.command: Final = tuple(shlex.split(command)) if isinstance(command, str) else tuple(command)
-        self._settings: Final = attrs.evolve(settings, patience=Patience())
+        self._settings: Final = attrs.evolve(settings, timeouts=AdaptiveTimeouts())
 
     def __str__(self) -> str:
         return shlex.join(self.command)
@@ -132,7 +132,7 @@ class UrlTarget:
     ) -> None:
         self.endpoint: Final = Endpoint(url, context)
         self.sse: Final = None if sse_url is None else Endpoint(sse_url, context)
-        self._settings: Final = attrs.evolve(settings, patience=Patience())
+        self._settings: Final = attrs.evolve(settings, timeouts=AdaptiveTimeouts())
         self._context: Final = context
         self.timeout: Final = settings.timeout
         """Seconds that a response may take."""

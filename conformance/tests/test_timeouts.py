@@ -15,7 +15,7 @@ from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.model.verdict import Outcome
 from mcp_conformance.runners.server import run_server
 from mcp_conformance.wire.http_server import open_http_server
-from mcp_conformance.wire.patience import Patience, WaitKind
+from mcp_conformance.wire.timeouts import AdaptiveTimeouts, WaitKind
 from mcp_conformance.wire.transcript import strict_json
 from mcp_core.revisions import REVISIONS
 
@@ -30,58 +30,58 @@ _SETTINGS: Final = Settings(timeout=10.0)
 _KEY: Final = ("run", "run tools/call")
 
 
-async def _wait(patience: Patience, seconds: float, subjects: tuple[str, ...] = _KEY) -> float:
+async def _wait(timeouts: AdaptiveTimeouts, seconds: float, subjects: tuple[str, ...] = _KEY) -> float:
     """Wait for a response after some seconds, and return the limit."""
-    with patience.wait(10.0, subjects) as wait:
+    with timeouts.wait(10.0, subjects) as wait:
         await trio.sleep(seconds)
     return wait.seconds
 
 
 async def test_third_wait_in_vain_is_shorter(autojump_clock: trio.testing.MockClock) -> None:
-    patience = Patience()
-    assert [await _wait(patience, math.inf) for _ in range(4)] == [10.0, 10.0, 2.5, 2.5]
+    timeouts = AdaptiveTimeouts()
+    assert [await _wait(timeouts, math.inf) for _ in range(4)] == [10.0, 10.0, 2.5, 2.5]
 
 
 async def test_short_wait_is_several_times_slowest_response(autojump_clock: trio.testing.MockClock) -> None:
-    patience = Patience()
-    await _wait(patience, 0.5, ("run", "run ping"))
-    await _wait(patience, 0.1, ("run", "run ping"))
-    assert [await _wait(patience, math.inf) for _ in range(3)] == [10.0, 10.0, 1.5]
+    timeouts = AdaptiveTimeouts()
+    await _wait(timeouts, 0.5, ("run", "run ping"))
+    await _wait(timeouts, 0.1, ("run", "run ping"))
+    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 1.5]
 
 
 async def test_short_wait_is_not_longer_than_timeout(autojump_clock: trio.testing.MockClock) -> None:
-    patience = Patience()
-    await _wait(patience, 9.0)
-    assert [await _wait(patience, math.inf) for _ in range(3)] == [10.0, 10.0, 10.0]
+    timeouts = AdaptiveTimeouts()
+    await _wait(timeouts, 9.0)
+    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 10.0]
 
 
-async def test_other_kinds_have_own_slowest_response(autojump_clock: trio.testing.MockClock) -> None:
-    patience = Patience()
-    with patience.wait(30.0, _KEY, WaitKind.START):
+async def test_slowest_response_of_kind_limits_its_waits(autojump_clock: trio.testing.MockClock) -> None:
+    timeouts = AdaptiveTimeouts()
+    with timeouts.wait(30.0, _KEY, WaitKind.START):
         await trio.sleep(3.0)
-    await _wait(patience, 0.001)
-    assert [await _wait(patience, math.inf) for _ in range(3)] == [10.0, 10.0, 0.25]
+    await _wait(timeouts, 0.001)
+    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 0.25]
 
 
 async def test_response_restores_timeout_of_its_subject_only(autojump_clock: trio.testing.MockClock) -> None:
-    patience = Patience()
+    timeouts = AdaptiveTimeouts()
     for _ in range(3):
-        await _wait(patience, math.inf)
-    assert patience.limit(10.0, ("run", "run ping")) == 2.5
-    await _wait(patience, 0.1, ("run", "run ping"))
-    assert patience.limit(10.0, ("run", "run ping")) == 10.0
-    assert patience.limit(10.0, ("run", "run resources/list")) == 10.0
-    assert patience.limit(10.0, _KEY) == pytest.approx(0.3)
-    await _wait(patience, 0.1)
-    assert patience.limit(10.0, _KEY) == 10.0
+        await _wait(timeouts, math.inf)
+    assert timeouts.limit(10.0, ("run", "run ping")) == 2.5
+    await _wait(timeouts, 0.1, ("run", "run ping"))
+    assert timeouts.limit(10.0, ("run", "run ping")) == 10.0
+    assert timeouts.limit(10.0, ("run", "run resources/list")) == 10.0
+    assert timeouts.limit(10.0, _KEY) == pytest.approx(0.3)
+    await _wait(timeouts, 0.1)
+    assert timeouts.limit(10.0, _KEY) == 10.0
 
 
 async def test_wait_ended_by_another_error_is_not_counted(autojump_clock: trio.testing.MockClock) -> None:
-    patience = Patience()
+    timeouts = AdaptiveTimeouts()
     for _ in range(5):
-        with pytest.raises(ConnectionError), patience.wait(10.0, _KEY):
+        with pytest.raises(ConnectionError), timeouts.wait(10.0, _KEY):
             raise ConnectionError
-    assert patience.limit(10.0, _KEY) == 10.0
+    assert timeouts.limit(10.0, _KEY) == 10.0
 
 
 # --- whole runs, with a server in this process -----------------------------------------------------------------------

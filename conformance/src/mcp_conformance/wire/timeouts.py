@@ -1,4 +1,4 @@
-"""How long the suite waits for an implementation that leaves requests without a response.
+"""Time limits of waits for an implementation, which are shorter after waits in vain.
 
 A timeout detects a hang; no rule is judged by it. An implementation that hangs once would otherwise cost the whole
 timeout in each check that needs the same response, and a run would last hours. After two waits in a row in vain, the
@@ -18,14 +18,14 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Patience", "Wait", "WaitKind"]
+__all__ = ["AdaptiveTimeouts", "Wait", "WaitKind"]
 
 _IN_VAIN: Final = 2
 """Waits in a row that end without anything before the next ones are shorter: the first may be a coincidence."""
 
 
 class WaitKind(enum.Enum):
-    """What is waited for."""
+    """The kind of a wait."""
 
     RESPONSE = "response"
     """The response to one request."""
@@ -62,7 +62,7 @@ _FLOORS: Final[Mapping[WaitKind, _Floor]] = {
 
 @attrs.define(eq=False)
 class Wait:
-    """One wait, in the block of `Patience.wait`."""
+    """One wait, in the block of `AdaptiveTimeouts.wait`."""
 
     scope: trio.CancelScope
     """The scope that limits it."""
@@ -74,8 +74,8 @@ class Wait:
     """Whether the limit was reached."""
 
 
-class Patience:
-    """The waits for one implementation."""
+class AdaptiveTimeouts:
+    """The time limits of the waits for one implementation."""
 
     def __init__(self) -> None:
         self._in_vain: Final[dict[str, int]] = {}
