@@ -55,10 +55,13 @@ def test_error_text_contains_context() -> None:
         peer="weather 1.2",
         phase=Phase.REQUEST,
         stderr_tail="Traceback\nKeyError\n",
+        missing_env=("API_KEY", "API_URL"),
     )
     assert str(error) == (
         "no such city (method tools/call, id 'a', peer weather 1.2, phase request) [7]\n"
-        "Last lines of stderr:\nTraceback\nKeyError"
+        "Last lines of stderr:\nTraceback\nKeyError\n"
+        "The process may require an environment variable that was not passed to it: API_KEY, API_URL. Pass it with `env=`, "
+        "or all variables of this process with `inherit_env=True`."
     )
     assert ErrorContext().describe() == ""
 

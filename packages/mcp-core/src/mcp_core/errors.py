@@ -156,6 +156,8 @@ class ErrorContext:
     respond after its start, it exited, or it closed its end of the connection."""
     attempts: tuple[str, ...] = ()
     """Each attempt to connect, in order: what was sent and how it ended. Empty if there was only one attempt."""
+    missing_env: tuple[str, ...] = ()
+    """Environment variables that a child process that exited seems to require, by its stderr, and was started without."""
 
     def describe(self) -> str:
         """Return one line with the known facts, or an empty string."""
@@ -191,6 +193,12 @@ class McpError(Exception):
         if self.context.stderr_tail:
             lines.append("Last lines of stderr:")
             lines.append(self.context.stderr_tail.rstrip("\n"))
+        if self.context.missing_env:
+            names = ", ".join(self.context.missing_env)
+            lines.append(
+                f"The process may require an environment variable that was not passed to it: {names}. Pass it with `env=`, "
+                "or all variables of this process with `inherit_env=True`."
+            )
         return "\n".join(lines)
 
     def _label(self) -> str:

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_client.transports.stdio.command import describe_command, spawn
+from mcp_client.transports.stdio.command import child_environment, describe_command, spawn
+from mcp_client.transports.stdio.missing_variables import missing_variables
 from mcp_client.transports.stdio.process_group import ProcessGroup, guard_against_our_death
 from mcp_client.transports.stdio.stderr import StderrRecord
 from mcp_core.errors import ConnectionEnded, ErrorContext
@@ -179,7 +180,8 @@ class ChildProcess:
         error = ConnectionEnded(self._what_happened())
         # Output from before a requested stop does not explain anything.
         stderr = None if self._stopped_by_us else self.stderr_tail or None
-        error.context = ErrorContext(peer=self.describe(), stderr_tail=stderr)
+        missing = missing_variables(stderr or "", ours=os.environ, passed=child_environment(self._parameters))
+        error.context = ErrorContext(peer=self.describe(), stderr_tail=stderr, missing_env=missing)
         return error
 
     async def aclose(self) -> None:
