@@ -551,6 +551,7 @@ def test_form_prompts_for_each_field(run: Run, monkeypatch: pytest.MonkeyPatch) 
     "elicitation.client-ui-decline",
     "elicitation.allow-decline",
     "elicitation.decline-no-content",
+    "mrtr.decline-is-an-answer",
 )
 def test_form_end_of_input_declines(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     _, out, _ = on_terminal(run, monkeypatch, "Ada\n12\n", "call", "ask")
@@ -616,15 +617,6 @@ def test_url_elicitation_shown_and_accepted_by_consent(
 @pytest.mark.spec("elicitation.highlight-domain", "elicitation.warn-suspicious", "elicitation.url-highlight-domain")
 def test_elicitation_url_host_shown_with_warnings(url: str, shown: str) -> None:
     assert _whose(url) == shown
-
-
-@pytest.mark.spec("mrtr.decline-is-an-answer", "elicitation.decline-no-content")
-def test_elicitation_without_terminal_declined(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    for tool in ("ask", "visit"):
-        code, out, err = run("call", tool)
-        assert (code, data(out)) == (0, {"action": "decline"})
-        assert "Declined: there is no terminal" in err
 
 
 # --- output ----------------------------------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ _WITH_VALUE: Final = frozenset(
         "--login",
         "--output",
         "--revision",
+        "--root",
         "--server",
         "--stderr",
         "--timeout",

@@ -23,10 +23,10 @@ _YES: Final = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no"
 
 
 class Forms:
-    """A handler of elicitation requests on the terminal. Without a terminal, it declines.
+    """A handler of elicitation requests on the terminal.
 
     Args:
-        screen: The terminal.
+        screen: The terminal; it must be interactive.
         server: The name that the user gave the server. The server's own name is not reliable.
     """
 
@@ -38,18 +38,12 @@ class Forms:
 
     async def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
         """Show a form, and return the user's input."""
-        if not self._screen.interactive:
-            self._screen.note(f"{self._server} requests input: {params.message}\nDeclined: there is no terminal.")
-            return ElicitResult(action="decline")
         async with self._one_at_a_time:
             return await trio.to_thread.run_sync(self._fill_in, params, abandon_on_cancel=True)
 
     async def elicit_url(self, params: ElicitRequestURLParams) -> ElicitResult:
         """Show a URL, and return whether the user agrees to open it."""
         text = f"{self._server} requests a visit to a page: {params.message}\n  {params.url}\n{_whose(params.url)}"
-        if not self._screen.interactive:
-            self._screen.note(f"{text}\nDeclined: there is no terminal.")
-            return ElicitResult(action="decline")
         async with self._one_at_a_time:
             return await trio.to_thread.run_sync(self._consent, text, abandon_on_cancel=True)
 

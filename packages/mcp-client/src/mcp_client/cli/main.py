@@ -7,6 +7,7 @@ import logging
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import trio
@@ -34,7 +35,7 @@ from mcp_core.errors import (
     RequestTimeout,
 )
 from mcp_core.revisions import REVISIONS
-from mcp_core.types import LOGGING_LEVELS
+from mcp_core.types import LOGGING_LEVELS, Root
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,8 +73,8 @@ A server with a URL may require a login. On a terminal, mcp-client opens a brows
 of the system. `mcp-client logout URL` deletes them. `mcp-client diagnose-auth URL` explains why a login fails; it exits
 with 0 if a login would work or is not required, and with 1 if it would fail.
 
-Elicitation requests of the server are shown on the terminal. There is no model and there are no shared folders: the
-client does not declare these capabilities, and rejects `sampling/createMessage` and `roots/list`.
+Elicitation requests of the server are shown on the terminal; without one, the client does not offer elicitation. There is
+no model, and without --root there are no roots: the client rejects `sampling/createMessage` and `roots/list`.
 """
 
 _HINTS: Final[dict[type[McpError], str]] = {
@@ -95,6 +96,14 @@ _HTTP_HINTS: Final[dict[type[McpError], str]] = {
     ConnectionEnded: "Check that the server runs, and that no proxy in between ends connections.",
     LocalProtocolError: "`mcp-client probe` shows what the server offers.",
 }
+
+
+_CAPABILITY_HINTS: Final = {
+    "elicitation": "The client offers elicitation on a terminal only: do not redirect stdin or stderr.",
+    "roots": "Offer a folder with --root DIRECTORY.",
+    "sampling": "mcp-client has no model: the client does not offer sampling.",
+}
+"""Hints on a capability that the server requires and the client did not declare."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -122,6 +131,11 @@ def _common() -> _Parser:
     common.add_argument("--server", metavar="NAME", help="the server in that file; optional if it lists only one")
     common.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for the server")
     common.add_argument(
+        "--inherit-env",
+        action="store_true",
+        help="pass all environment variables to the server, instead of PATH, HOME, the language and a few more",
+    )
+    common.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="an HTTP header for every request"
     )
     common.add_argument(
@@ -129,6 +143,9 @@ def _common() -> _Parser:
         choices=["auto", "paste", "never"],
         help="if the server requires a login: open a browser (auto, the default on a terminal), show the URL and "
         "prompt for the redirect URL (paste), or fail (never)",
+    )
+    common.add_argument(
+        "--root", action="append", default=[], metavar="DIRECTORY", help="a folder that the server may use as a root"
     )
     common.add_argument("--cwd", metavar="DIRECTORY", help="the working directory of the server")
     common.add_argument("--stderr", choices=["show", "hide"], default="hide", help="show or hide the server's stderr")
@@ -269,13 +286,7 @@ class _Remarks(logging.Handler):
 
 async def _run(options: argparse.Namespace, server: ServerConfig, screen: Screen) -> int:
     env = {**server.env, **pairs(options.env, "--env")}
-    forms = Forms(screen, _called(server))
-
-    def log(params: LoggingMessageNotificationParams) -> None:
-        if options.log_level is not None:
-            screen.note(f"{params.level}: {params.data if isinstance(params.data, str) else repr(params.data)}")
-
-    handlers = Handlers(elicit=forms.elicit, elicit_url=forms.elicit_url, log=log)
+    handlers = _handlers(server, options, screen)
     url = server.url
     given = headers_of(options.header)
     replaced = {name.lower() for name in given}
@@ -309,6 +320,30 @@ async def _run(options: argparse.Namespace, server: ServerConfig, screen: Screen
             raise
         screen.note(f"error: {error}")
         return FAILED
+
+
+def _handlers(server: ServerConfig, options: argparse.Namespace, screen: Screen) -> Handlers:
+    """Return the handlers of client requests. Elicitation requires a terminal: a server can then do without it."""
+
+    def log(params: LoggingMessageNotificationParams) -> None:
+        if options.log_level is not None:
+            screen.note(f"{params.level}: {params.data if isinstance(params.data, str) else repr(params.data)}")
+
+    forms = Forms(screen, _called(server)) if screen.interactive else None
+    return Handlers(
+        elicit=None if forms is None else forms.elicit,
+        elicit_url=None if forms is None else forms.elicit_url,
+        roots=[_root(path) for path in options.root] or None,
+        log=log,
+    )
+
+
+def _root(path: str) -> Root:
+    """Return a folder as a root. Raises `UsageError` if there is no such folder."""
+    folder = Path(path).resolve()
+    if not folder.is_dir():
+        raise UsageError(f"--root {path!r} is not an existing directory")
+    return Root(uri=folder.as_uri(), name=folder.name or str(folder))
 
 
 _OF_LOGINS: Final = frozenset({"diagnose-auth", "logout"})
@@ -363,6 +398,7 @@ def _open_command(
     return open_stdio(
         server.command,
         env=env,
+        inherit_env=options.inherit_env,
         cwd=options.cwd or server.cwd,
         on_stderr=stderr if options.stderr == "show" else None,
         handlers=handlers,
@@ -381,8 +417,8 @@ def _open_url(
     *,
     auth: Authorization | None,
 ) -> Connector:
-    for name in ("env", "cwd"):
-        if getattr(options, name):
+    for name in ("env", "inherit-env", "cwd"):
+        if getattr(options, name.replace("-", "_")):
             raise UsageError(f"--{name} requires a command; {url} is a URL")
     return open_http(
         url,
@@ -409,10 +445,22 @@ def _report(error: McpError, screen: Screen, hints: Mapping[type[McpError], str]
             details |= {"code": error.code, "data": error.data}
         if isinstance(error, HttpFailure):
             details |= {"status": error.status}
+        if error.context.missing_env:
+            details |= {"missingEnv": [*error.context.missing_env]}
         if error.context.attempts:
             details |= {"attempts": [shown(attempt) for attempt in error.context.attempts]}
         screen.data({"error": details})
     screen.note(shown(f"error: {error}"))
-    hint = next((hint for kind, hint in hints.items() if isinstance(error, kind)), None)
+    hint = _specific_hint(error) or next((hint for kind, hint in hints.items() if isinstance(error, kind)), None)
     if hint is not None:
         screen.note(hint)
+
+
+def _specific_hint(error: McpError) -> str | None:
+    """Return the hint on variables or capabilities that the server requires, or `None`."""
+    if error.context.missing_env:
+        return "In a command: pass variables with --env NAME=VALUE, or all of them with --inherit-env."
+    data = error.data if isinstance(error, RequestFailed) else None
+    required = data.get("requiredCapabilities") if isinstance(data, dict) else None
+    names = required if isinstance(required, dict) else {}
+    return next((hint for name, hint in _CAPABILITY_HINTS.items() if name in names), None)
