@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from mcp_client.cli.arguments import _WITH_VALUE
+from mcp_client.cli.main import _commands
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 if sys.platform != "win32":
@@ -180,3 +187,307 @@ def test_server_without_variable_exits_with_advice(folder: Path) -> None:
     assert (code, json.loads(out)["error"]["missingEnv"]) == (3, ["WEATHER_TOKEN"])
     assert "not passed to it: WEATHER_TOKEN. Pass it with `env=`" in err
     assert err.endswith("pass variables with --env NAME=VALUE, or all of them with --inherit-env.\n")
+
+
+# --- completions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["plan", "season=w"], "winter\n"),
+        (["plan", "season="], "summer\nwinter\n"),
+        (["plan", "city=Oslo", "season="], "winter\n"),
+        (["weather://city/{city}", "city=G"], "Ghent\n"),
+    ],
+)
+def test_complete_last_argument_with_known_others(words: list[str], values: str, folder: Path) -> None:
+    assert run(folder, "complete", *words) == (0, values, "")
+
+
+# --- invalid command lines -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["cal", "forecast"], "mcp-client: error: unknown command 'cal' (did you mean 'call'?)"),
+        (["forecast"], "mcp-client: error: unknown command 'forecast'; known: probe, list, call, "),
+        ([], "mcp-client: error: no command; see `mcp-client --help`"),
+        (
+            ["--revison", "2025-06-18", "list"],
+            "mcp-client: error: unknown option --revison (did you mean '--revision'?)",
+        ),
+        (["call", "forecast", "--tiemout", "3"], "unknown option --tiemout (did you mean '--timeout'?)"),
+        (["call", "--tiemout=3", "forecast"], "unknown option --tiemout (did you mean '--timeout'?)"),
+        (["call", "forecast", "--time", "3"], "unknown option --time (did you mean '--timeout'?)"),
+        (["list", "tolls"], "argument KIND: unknown value 'tolls' (did you mean 'tools'?)"),
+        (["probe", "it"], "unexpected word 'it'; the command of a server follows `--`"),
+        (["call", "forcast", "city=Ghent"], "the server has no tool 'forcast' (did you mean 'forecast'?)"),
+        (["prompt", "plam"], "the server has no prompt 'plam' (did you mean 'plan'?)"),
+        (["prompt", "plan", "ctiy=Ghent"], "the prompt 'plan' has no argument 'ctiy' (did you mean 'city'?)"),
+        (["complete", "plam", "season="], "the server has no prompt 'plam' (did you mean 'plan'?)"),
+        (["complete", "plan", "saeson="], "the prompt 'plan' has no argument 'saeson' (did you mean 'season'?)"),
+        (["complete", "plan", "season"], "an argument must have the form NAME=VALUE, not 'season'"),
+        (
+            ["complete", "weather://city/{ctiy}", "ctiy="],
+            "no resource template 'weather://city/{ctiy}' (did you mean 'weather://city/{city}'?)",
+        ),
+        (["record", "--outptu", "x"], "mcp-client record: error: unknown option --outptu (did you mean '--output'?)"),
+        (["replay", "x"], "mcp-client replay: error: a recording replaces the server: pass no command"),
+    ],
+)
+def test_invalid_word_explained_with_nearest_name(words: list[str], complaint: str, folder: Path) -> None:
+    code, out, err = run(folder, *words)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_server_without_separator_explained(folder: Path) -> None:
+    code, _, err = run(folder, "list", "python", "weather.py", server=[])
+    assert (code, err.startswith("mcp-client list: error: no server: pass its URL, or its command after `--`")) == (
+        2,
+        True,
+    )
+
+
+def test_unknown_resource_explained_with_nearest_name(folder: Path) -> None:
+    code, out, err = run(folder, "read", "weather://unit")
+    assert (code, out) == (1, "")
+    assert err.endswith("\nDid you mean 'weather://units'?\n")
+    assert "Did you mean" not in run(folder, "read", "other:thing")[2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--timeout", "60", "call", "forecast", "city=Ghent", "days=2"),
+        ("call", "--timeout", "60", "forecast", "city=Ghent", "days=2"),
+        ("call", "forecast", "--timeout", "60", "city=Ghent", "days=2"),
+        ("call", "forecast", "city=Ghent", "--timeout=60", "days=2"),
+        ("call", "forecast", "city=Ghent", "days=2", "--timeout", "60"),
+    ],
+)
+def test_option_at_any_place_accepted(words: tuple[str, ...], folder: Path) -> None:
+    assert run(folder, *words) == (0, "Ghent: 2 days of sun\n", "")
+
+
+def test_options_with_values_known_before_parsing() -> None:
+    commands = _commands().values()
+    actions = [action for command in commands for action in command._option_string_actions.values()]
+    taking = {name for action in actions if action.nargs is None for name in action.option_strings}
+    assert taking == _WITH_VALUE
+
+
+# --- help ------------------------------------------------------------------------------------------------------------
+
+COMMANDS: Final = [
+    "probe",
+    "list",
+    "call",
+    "read",
+    "prompt",
+    "complete",
+    "listen",
+    "diagnose-auth",
+    "logout",
+    "record",
+    "replay",
+]
+
+
+def examples(help_text: str) -> list[str]:
+    """Return the command lines below the heading of a help text."""
+    _, _, below = re.split(r"^(examples?:)\n", help_text, flags=re.MULTILINE)
+    return [line.strip() for line in below.partition("\n\n")[0].splitlines()]
+
+
+def test_help_of_program_lists_commands(folder: Path) -> None:
+    code, out, err = run(folder, "--help", server=[])
+    assert (code, err) == (0, "")
+    assert (
+        re.findall(r"^  ([a-z-]+) +[a-z]+", out.partition("commands:")[2].partition("\n\n")[0], re.MULTILINE)
+        == COMMANDS
+    )
+
+
+def test_help_of_command_lists_options(folder: Path) -> None:
+    code, out, err = run(folder, "call", "--help", server=[])
+    assert (code, err) == (0, "")
+    assert out.startswith("usage: mcp-client call TOOL [NAME=VALUE ...] [OPTIONS] {URL | -- COMMAND | --config FILE}\n")
+    for option in (
+        "--inherit-env",
+        "--env NAME=VALUE",
+        "--root DIRECTORY",
+        "--revision REVISION",
+        "--config FILE",
+        "--server NAME",
+    ):
+        assert f"\n  {option} " in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_of_help_run(command: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    scripts = str(Path(sys.executable).parent)
+    env = {
+        "PATH": os.pathsep.join([scripts, os.environ["PATH"]]),
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+    }
+    found = examples(run(folder, command, "--help", server=[])[1])
+    assert found
+    with ExitStack() as stack:
+        if command == "replay":
+            for example in examples(run(folder, "record", "--help", server=[])[1]):
+                run_example(example, tmp_path, env)
+        for example in found:
+            if "https://example.com/mcp" in example:
+                example = example.replace("https://example.com/mcp", stack.enter_context(weather_over_http(tmp_path)))
+            if command == "listen":
+                run_until_interrupted(example, tmp_path, env)
+            else:
+                run_example(example, tmp_path, env)
+        if command == "record":
+            assert (tmp_path / "session.jsonl").read_text()
+        if command == "read":
+            assert (tmp_path / "units.json").read_text() == "C"
+
+
+def words_of(example: str) -> list[str]:
+    program, *words = shlex.split(example)
+    assert program == "mcp-client"
+    return [*CLIENT, *words]
+
+
+def run_example(example: str, folder: Path, env: dict[str, str]) -> None:
+    done = subprocess.run(
+        words_of(example), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120, cwd=folder,
+        env=os.environ | env,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{example}\n{done.stderr}"
+    assert done.stdout or done.stderr
+
+
+def run_until_interrupted(example: str, folder: Path, env: dict[str, str]) -> None:
+    with subprocess.Popen(
+        words_of(example), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        env=os.environ | env,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            assert line.startswith("Listening for changes of: "), line
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
+
+
+@contextmanager
+def weather_over_http(folder: Path) -> Iterator[str]:
+    """Serve the weather over HTTP, and yield its URL."""
+    command = [sys.executable, "-m", "mcp_server", "run", "weather.py:server", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as server:
+        try:
+            assert server.stderr is not None
+            line = server.stderr.readline()
+            address = re.search(r"http://127\.0\.0\.1:\d+/mcp", line)
+            assert address, line
+            yield address[0]
+        finally:
+            server.kill()
+
+
+# --- pipes -----------------------------------------------------------------------------------------------------------
+
+
+def test_piped_table_complete_and_one_line_per_row(folder: Path) -> None:
+    code, out, _ = run(folder, "list", "tools")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[:2] == ["tools (5)", "  name      arguments     description"]
+    long = "Return the weather forecast, " + "hour by hour, " * 20 + "for a city. The source is a model."
+    assert lines[2] == f"  forecast  city, [days]  {long}"
+    assert len(lines) == 7
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["replay", "--help"],
+        ["probe"],
+        ["list"],
+        ["call", "forecast", "city=Ghent"],
+        ["call", "forecst", "--json"],
+        ["complete", "plan", "season="],
+    ],
+    ids=" ".join,
+)
+def test_closed_pipe_exits_141_without_traceback(words: list[str], folder: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [*CLIENT, *words, *SERVER],
+        stdin=subprocess.DEVNULL,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=folder,
+        # Without a buffer, argparse itself ignores that its help cannot be written.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("options", [(), ("--output", "session.jsonl")], ids=["to stdout", "to a file"])
+def test_record_whose_reader_ends_exits_141_without_traceback(options: tuple[str, ...], folder: Path) -> None:
+    with subprocess.Popen(
+        [*CLIENT, "record", *options, *SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if not options:
+            assert "mcpRecording" in process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        process.stdin.flush()
+        assert (process.wait(timeout=120), process.stderr.read()) == (141, "")
+
+
+def test_closed_pipe_of_stderr_does_not_end_command(folder: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    server = "import sys; print('ready', file=sys.stderr, flush=True); exec(open('weather.py').read())"
+    done = subprocess.run(
+        [*CLIENT, "call", "forecast", "city=Ghent", "--stderr", "show", "--", sys.executable, "-c", server],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=write_end,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=folder,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stdout) == (0, "Ghent: 3 days of sun\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell")
+def test_output_piped_to_head_cut_without_traceback(folder: Path) -> None:
+    script = 'set -o pipefail; "$0" -m mcp_client list -- "$0" weather.py | head -n 1'
+    done = subprocess.run(
+        ["bash", "-c", script, sys.executable], capture_output=True, text=True, check=False, timeout=120, cwd=folder
+    )
+    assert done.returncode in {0, 141}
+    assert (done.stdout, done.stderr) == ("tools (5)\n", "")

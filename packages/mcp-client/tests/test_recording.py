@@ -483,7 +483,7 @@ def test_record_without_output_writes_recording_to_stdout(tmp_path: Path) -> Non
     [
         (["record", "--output", "no/such/folder", "--", "x"], 2, "cannot write the recording no/such/folder"),
         (["record", "--", "/no/such/program"], 3, "cannot start /no/such/program"),
-        (["record"], 2, "required"),
+        (["record"], 2, "no server: pass its command"),
         (["replay", "missing.jsonl"], 2, "cannot read the recording missing.jsonl"),
         (["replay", "broken.jsonl"], 2, "broken.jsonl, line 1: not a recording"),
     ],

@@ -19,13 +19,14 @@ __all__ = [
     "headers_of",
     "is_url",
     "json_object",
+    "nearest",
     "pairs",
     "server_among",
     "typed",
 ]
 
 
-_SHOWN: Final = 10
+_SHOWN: Final = 12
 """Maximum number of names that an error lists."""
 
 
@@ -40,7 +41,6 @@ _WITH_VALUE: Final = frozenset(
         "--cwd",
         "--env",
         "--header",
-        "--known",
         "--log-level",
         "--login",
         "--output",
@@ -64,18 +64,18 @@ def is_url(word: str) -> bool:
     return word.lower().startswith(("http://", "https://"))
 
 
-def server_among(words: list[str]) -> tuple[list[str], list[str]]:
+def server_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the words of a command line into those for this program and those that name the server.
 
     The server is named by the words after `--`, or else by the last URL that is not the value of an option.
     """
     if "--" in words:
         cut = words.index("--")
-        return words[:cut], words[cut + 1 :]
+        return [*words[:cut]], [*words[cut + 1 :]]
     for place in reversed(range(len(words))):
         if is_url(words[place]) and (place == 0 or words[place - 1] not in _WITH_VALUE):
-            return words[:place] + words[place + 1 :], [words[place]]
-    return words, []
+            return [*words[:place], *words[place + 1 :]], [words[place]]
+    return [*words], []
 
 
 def command_first(words: list[str]) -> list[str]:
@@ -186,11 +186,16 @@ def _value(name: str, text: str, types: Sequence[str]) -> JsonValue:
     return value
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to a name; `None` if none is similar."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+
+
 def closest(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean ...?)`, or a list of the known names if none is similar."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    if near:
-        return f" (did you mean {near[0]!r}?)"
+    near = nearest(name, names)
+    if near is not None:
+        return f" (did you mean {near!r}?)"
     more = ", ..." if len(names) > _SHOWN else ""
     return f"; known: {', '.join(names[:_SHOWN])}{more}" if names else "; none are known"

@@ -9,9 +9,9 @@ import attrs
 import orjson
 import trio
 
-from mcp_client.cli.arguments import UsageError, closest, json_object, pairs, typed
+from mcp_client.cli.arguments import UsageError, closest, json_object, nearest, pairs, typed
 from mcp_core.conversion.converter import converter
-from mcp_core.errors import InvalidValue
+from mcp_core.errors import InvalidValue, McpError, RequestFailed
 from mcp_core.types import (
     ABSENT,
     AudioContent,
@@ -28,7 +28,7 @@ from mcp_core.types import (
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from mcp_client.cli.output import Screen
     from mcp_client.client import Client
@@ -224,7 +224,15 @@ def _size(base64: str) -> str:
 
 
 async def _read(run: Invocation) -> int:
-    result = await run.client.read_resource(run.options.uri, on_progress=run.screen.progress)
+    uri = run.options.uri
+    try:
+        result = await run.client.read_resource(uri, on_progress=run.screen.progress)
+    except RequestFailed as error:
+        # A URI can be valid and in no list, so the lists are only read for the error.
+        near = await _nearest_resource(run.client, uri)
+        if near is not None:
+            error.add_note(f"Did you mean {near!r}?")
+        raise
     if run.screen.json and run.options.output is None:
         run.screen.data(converter(run.client.revision).unstructure(result))
         return OK
@@ -250,9 +258,20 @@ def _bytes(contents: ResourceContents) -> bytes:
     return contents.text.encode()
 
 
+async def _nearest_resource(client: Client, uri: str) -> str | None:
+    """Return the listed URI that is most similar to a URI that is not listed, or `None`."""
+    try:
+        known = [resource.uri for resource in await client.list_resources()]
+    except McpError:
+        return None
+    return None if uri in known else nearest(uri, known)
+
+
 async def _prompt(run: Invocation) -> int:
-    arguments = pairs(run.options.pairs, "an argument")
-    result = await run.client.get_prompt(run.options.name, arguments, on_progress=run.screen.progress)
+    options = run.options
+    arguments = pairs(options.pairs, "an argument")
+    _check_prompt(options.name, arguments, await run.client.list_prompts())
+    result = await run.client.get_prompt(options.name, arguments, on_progress=run.screen.progress)
     if run.screen.json:
         run.screen.data(converter(run.client.revision).unstructure(result))
         return OK
@@ -261,20 +280,44 @@ async def _prompt(run: Invocation) -> int:
     return OK
 
 
+def _check_prompt(name: str, arguments: Iterable[str], prompts: Sequence[Prompt]) -> None:
+    """Check the name of a prompt and the names of arguments. Raises `UsageError`."""
+    known = {prompt.name: prompt for prompt in prompts}
+    if name not in known:
+        raise UsageError(f"the server has no prompt {name!r}{closest(name, known)}")
+    accepted = [argument.name for argument in known[name].arguments or ()]
+    for argument in arguments:
+        if argument not in accepted:
+            raise UsageError(f"the prompt {name!r} has no argument {argument!r}{closest(argument, accepted)}")
+
+
 async def _complete(run: Invocation) -> int:
-    options = run.options
-    is_template = "{" in options.ref or "://" in options.ref
-    ref = ResourceTemplateReference(uri=options.ref) if is_template else PromptReference(name=options.ref)
-    known = pairs(options.known, "--known") or None
-    completion = await run.client.complete(ref, options.argument, options.value, known=known)
+    ref, client = run.options.ref, run.client
+    arguments = pairs(run.options.pairs, "an argument")
+    argument, value = arguments.popitem()
+    reference: PromptReference | ResourceTemplateReference
+    if "{" in ref or "://" in ref:
+        await _check_template(client, ref)
+        reference = ResourceTemplateReference(uri=ref)
+    else:
+        _check_prompt(ref, (*arguments, argument), await client.list_prompts())
+        reference = PromptReference(name=ref)
+    completion = await client.complete(reference, argument, value, known=arguments or None)
     if run.screen.json:
-        run.screen.data(converter(run.client.revision).unstructure(completion))
+        run.screen.data(converter(client.revision).unstructure(completion))
         return OK
-    for value in completion.values:
-        run.screen.text(value)
+    for each in completion.values:
+        run.screen.text(each)
     if completion.has_more:
         run.screen.note("The server has more values.")
     return OK
+
+
+async def _check_template(client: Client, uri: str) -> None:
+    """Check that the server lists a resource template. Raises `UsageError`."""
+    known = [template.uri_template for template in await client.list_resource_templates()]
+    if uri not in known:
+        raise UsageError(f"the server has no resource template {uri!r}{closest(uri, known)}")
 
 
 # --- listen ----------------------------------------------------------------------------------------------------------

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import shlex
 import sys
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import trio
 
-from mcp_client.cli.arguments import UsageError, command_first, headers_of, is_url, pairs, server_among
+from mcp_client.cli.arguments import UsageError, closest, command_first, headers_of, is_url, pairs, server_among
 from mcp_client.cli.commands import COMMANDS, Invocation
 from mcp_client.cli.forms import Forms
 from mcp_client.cli.output import Screen, one_line
+from mcp_client.cli.parser import USAGE, CommandParser, one_of, unknown_option
 from mcp_client.config import ServerConfig
 from mcp_client.connectors.http import open_http
 from mcp_client.connectors.options import DEFAULT_INFO
@@ -38,6 +39,7 @@ from mcp_core.revisions import REVISIONS
 from mcp_core.types import LOGGING_LEVELS, Root
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Mapping, Sequence
 
     from mcp_client.connectors.stdio import Connector
@@ -50,24 +52,27 @@ __all__ = ["main"]
 
 OK: Final = 0
 FAILED: Final = 1
-USAGE: Final = 2
 UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+"""128 plus the number of SIGPIPE, which ends other programs in this case."""
 
-_CODES: Final = """\
+_ABOUT: Final = """\
 exit codes:
   0    done
   1    the tool failed, or the server responded with an error
   2    the command line is invalid
   3    no connection: the server did not start, supports other revisions only, or required a login that failed
   130  interrupted
+  141  the reader of stdout has ended, for example `head`
 
 The server is a URL, a command after `--`, or an entry in a file with `mcpServers` (or `servers`):
   mcp-client call forecast city=Ghent days=3 https://example.com/mcp
-  mcp-client call forecast city=Ghent days=3 -- python my_server.py
+  mcp-client call forecast city=Ghent days=3 -- python weather.py
   mcp-client call forecast city=Ghent days=3 --config mcp.json --server weather
 
-Options can be placed before or after the command; each command describes its own options with --help.
+Options can be anywhere before `--`; each command describes its own with --help. Output that is not for a terminal has no
+borders, and is neither shortened nor wrapped.
 
 A server with a URL may require a login. On a terminal, mcp-client opens a browser and stores the tokens in the keyring
 of the system. `mcp-client logout URL` deletes them. `mcp-client diagnose-auth URL` explains why a login fails; it exits
@@ -76,6 +81,8 @@ with 0 if a login would work or is not required, and with 1 if it would fail.
 Elicitation requests of the server are shown on the terminal; without one, the client does not offer elicitation. There is
 no model, and without --root there are no roots: the client rejects `sampling/createMessage` and `roots/list`.
 """
+
+_MORE: Final = "`mcp-client --help` describes the exit codes, and the ways to name the server."
 
 _HINTS: Final[dict[type[McpError], str]] = {
     ProcessFailed: "Check the command after `--`; it is searched on PATH, and not passed to a shell.",
@@ -106,109 +113,212 @@ _CAPABILITY_HINTS: Final = {
 """Hints on a capability that the server requires and the client did not declare."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that reports an error in one line. `--help` shows the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: error: {message}; see `{self.prog} --help`\n")
-
-
-def _common() -> _Parser:
-    """Return a parser with the options of every command."""
-    common = _Parser(add_help=False)
-    common.add_argument("--json", action="store_true", help="print results as JSON, one document per line")
-    common.add_argument(
+def _common() -> CommandParser:
+    """Return a parser with the options of every command that connects."""
+    common = CommandParser(add_help=False)
+    output = common.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print results as JSON, one document per line")
+    output.add_argument(
+        "--stderr",
+        type=one_of(("show", "hide")),
+        default="hide",
+        metavar="{show,hide}",
+        help=("show or hide the server's stderr; hidden by default, except for its end in errors"),
+    )
+    output.add_argument(
+        "--log-level",
+        type=one_of(LOGGING_LEVELS),
+        metavar="LEVEL",
+        help=f"show log messages of the server from this level: {', '.join(LOGGING_LEVELS)}",
+    )
+    connection = common.add_argument_group("connection")
+    connection.add_argument("--config", metavar="FILE", help="a configuration file that lists servers: mcp.json")
+    connection.add_argument("--server", metavar="NAME", help="the server in that file; optional if it lists only one")
+    connection.add_argument(
         "--revision",
         action="append",
-        choices=[*REVISIONS],
+        type=one_of(REVISIONS),
         metavar="REVISION",
         help=f"use only this revision (repeat the option to allow several): {', '.join(REVISIONS)}",
     )
-    common.add_argument(
+    connection.add_argument(
         "--timeout", type=_seconds, metavar="SECONDS", help="time to wait for the connection, and for each response"
     )
-    common.add_argument("--config", metavar="FILE", help="a configuration file that lists servers")
-    common.add_argument("--server", metavar="NAME", help="the server in that file; optional if it lists only one")
-    common.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for the server")
-    common.add_argument(
+    connection.add_argument(
+        "--root",
+        action="append",
+        default=[],
+        metavar="DIRECTORY",
+        help="offer a folder to the server as a root (repeat the option for several)",
+    )
+    command = common.add_argument_group("servers that are commands")
+    command.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an environment variable for the server (repeat the option for several)",
+    )
+    command.add_argument(
         "--inherit-env",
         action="store_true",
         help="pass all environment variables to the server, instead of PATH, HOME, the language and a few more",
     )
-    common.add_argument(
-        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="an HTTP header for every request"
+    command.add_argument("--cwd", metavar="DIRECTORY", help="the working directory of the server")
+    url = common.add_argument_group("servers with a URL")
+    url.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="an HTTP header for every request (repeat the option for several)",
     )
-    common.add_argument(
+    url.add_argument(
         "--login",
-        choices=["auto", "paste", "never"],
+        type=one_of(("auto", "paste", "never")),
+        metavar="{auto,paste,never}",
         help="if the server requires a login: open a browser (auto, the default on a terminal), show the URL and "
         "prompt for the redirect URL (paste), or fail (never)",
-    )
-    common.add_argument(
-        "--root", action="append", default=[], metavar="DIRECTORY", help="a folder that the server may use as a root"
-    )
-    common.add_argument("--cwd", metavar="DIRECTORY", help="the working directory of the server")
-    common.add_argument("--stderr", choices=["show", "hide"], default="hide", help="show or hide the server's stderr")
-    common.add_argument(
-        "--log-level",
-        choices=[*LOGGING_LEVELS],
-        metavar="LEVEL",
-        help=f"show log messages of the server from this level: {', '.join(LOGGING_LEVELS)}",
     )
     return common
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
-        prog="mcp-client",
-        description="Connects to a server of the Model Context Protocol.",
-        epilog=_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"mcp-client {DEFAULT_INFO.version}")
+_SERVER: Final = "[OPTIONS] {URL | -- COMMAND | --config FILE}"
+"""The end of the usage of a command that connects."""
+
+_KINDS: Final = ("tools", "resources", "templates", "prompts")
+
+_RECORDING: Final = {
+    "record": "run a server, and record its conversation with a client",
+    "replay": "act as the server of a recording, over stdio",
+}
+"""The commands whose options `run_recording` parses."""
+
+
+def _commands() -> dict[str, CommandParser]:
+    """Return the parsers of the commands that connect, by name."""
     common = _common()
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands: dict[str, CommandParser] = {}
 
-    def command(name: str, summary: str) -> argparse.ArgumentParser:
-        return commands.add_parser(
-            name,
-            help=summary,
-            description=summary,
-            parents=[common],
-            epilog=_CODES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+    def command(name: str, usage: str, summary: str, *examples: str) -> CommandParser:
+        commands[name] = CommandParser(
+            f"mcp-client {name}", usage=usage, summary=summary, examples=examples, epilog=_MORE, parents=[common]
         )
+        return commands[name]
 
-    command("probe", "show the server's name, revision and capabilities")
-    listing = command("list", "list what the server offers")
-    listing.add_argument("kind", nargs="?", choices=["tools", "resources", "templates", "prompts"])
-    call = command("call", "call a tool")
-    call.add_argument("name")
+    command(
+        "probe",
+        _SERVER,
+        "show the server's name, revision and capabilities",
+        "mcp-client probe -- python weather.py",
+        "mcp-client probe --revision 2025-06-18 --json --config mcp.json --server weather",
+    )
+    listing = command(
+        "list",
+        f"[KIND] {_SERVER}",
+        "list what the server offers",
+        "mcp-client list -- python weather.py",
+        "mcp-client list tools --json -- python weather.py",
+    )
+    listing.add_argument(
+        "kind", nargs="?", metavar="KIND", type=one_of(_KINDS), help=f"only one of: {', '.join(_KINDS)}"
+    )
+    call = command(
+        "call",
+        f"TOOL [NAME=VALUE ...] {_SERVER}",
+        "call a tool",
+        "mcp-client call forecast city=Ghent days=2 -- python weather.py",
+        'mcp-client call forecast --args \'{"city": "Ghent"}\' -- python weather.py',
+    )
+    call.add_argument("name", metavar="TOOL", help="the name of the tool")
     call.add_argument(
-        "pairs", nargs="*", default=[], metavar="KEY=VALUE", help="arguments, typed by the tool's input schema"
+        "pairs", nargs="*", default=[], metavar="NAME=VALUE", help="arguments, typed by the tool's input schema"
     )
     call.add_argument("--args", metavar="JSON", help="all arguments as a JSON object")
-    read = command("read", "read a resource")
-    read.add_argument("uri")
+    read = command(
+        "read",
+        f"URI {_SERVER}",
+        "read a resource",
+        "mcp-client read weather://units -- python weather.py",
+        "mcp-client read weather://units --output units.json -- python weather.py",
+    )
+    read.add_argument("uri", metavar="URI", help="the URI of the resource")
     read.add_argument("--output", metavar="FILE", help="write the contents to a file")
-    prompt = command("prompt", "get a prompt")
-    prompt.add_argument("name")
-    prompt.add_argument("pairs", nargs="*", default=[], metavar="KEY=VALUE", help="arguments of the prompt")
-    complete = command("complete", "complete an argument of a prompt or a resource template")
-    complete.add_argument("ref", help="the name of a prompt, or a URI template (which contains `{` or `://`)")
-    complete.add_argument("argument", help="the argument to complete")
-    complete.add_argument("value", nargs="?", default="", help="the start of the value")
-    complete.add_argument("--known", action="append", default=[], metavar="NAME=VALUE", help="another argument's value")
-    listen = command("listen", "show changes as they happen; by default of all lists")
-    command("diagnose-auth", "report what a login at the server would do, without performing it")
-    command("logout", "delete the stored credentials for the server, and revoke its tokens")
-    # `run_recording` parses their options.
-    commands.add_parser("record", help="run a server, and record its conversation with a client")
-    commands.add_parser("replay", help="act as the server of a recording, over stdio")
+    prompt = command(
+        "prompt",
+        f"PROMPT [NAME=VALUE ...] {_SERVER}",
+        "get a prompt",
+        "mcp-client prompt plan city=Ghent season=winter -- python weather.py",
+    )
+    prompt.add_argument("name", metavar="PROMPT", help="the name of the prompt")
+    prompt.add_argument("pairs", nargs="*", default=[], metavar="NAME=VALUE", help="arguments of the prompt")
+    complete = command(
+        "complete",
+        f"PROMPT|TEMPLATE [NAME=VALUE ...] NAME=VALUE {_SERVER}",
+        "show completions of an argument of a prompt or a variable of a resource template",
+        "mcp-client complete plan season=w -- python weather.py",
+        "mcp-client complete plan city=Ghent season= -- python weather.py",
+        "mcp-client complete 'weather://city/{city}' city=G -- python weather.py",
+    )
+    complete.add_argument(
+        "ref", metavar="PROMPT|TEMPLATE", help="the name of a prompt, or a URI template (which contains `{` or `://`)"
+    )
+    complete.add_argument(
+        "pairs",
+        nargs="+",
+        metavar="NAME=VALUE",
+        help="the argument to complete, with the start of its value; before it, arguments whose values are known",
+    )
+    listen = command(
+        "listen",
+        _SERVER,
+        "show changes as they happen, until Ctrl-C; by default of all lists",
+        "mcp-client listen -- python weather.py",
+        "mcp-client listen --uri weather://units -- python weather.py",
+    )
     for what in ("tools", "prompts", "resources"):
         listen.add_argument(f"--{what}", action="store_true", help=f"of the list of {what}")
-    listen.add_argument("--uri", action="append", default=[], help="of a resource (several times for several)")
-    return parser
+    listen.add_argument("--uri", action="append", default=[], help="of a resource (repeat the option for several)")
+    command(
+        "diagnose-auth",
+        "[OPTIONS] {URL | --config FILE}",
+        "report what a login at the server would do, without performing it",
+        "mcp-client diagnose-auth https://example.com/mcp",
+    )
+    command(
+        "logout",
+        "[OPTIONS] {URL | --config FILE}",
+        "delete the stored credentials for the server, and revoke its tokens",
+        "mcp-client logout https://example.com/mcp",
+    )
+    return commands
+
+
+def _program(commands: Mapping[str, CommandParser]) -> CommandParser:
+    """Return the parser of a command line without a valid command: its help, its version and its errors."""
+    summaries = {name: parser.description for name, parser in commands.items()} | _RECORDING
+    listed = "".join(f"\n  {name:<14} {summary}" for name, summary in summaries.items())
+    program = CommandParser(
+        "mcp-client",
+        usage="COMMAND [ARGUMENTS] [OPTIONS] {URL | -- COMMAND | --config FILE}",
+        summary="Connects to a server of the Model Context Protocol.",
+        epilog=f"commands:{listed}\n\n{_ABOUT}",
+    )
+    program.add_argument("--version", action="version", version=f"mcp-client {DEFAULT_INFO.version}")
+    program.add_argument("command", nargs="?", metavar="COMMAND", help="one of the commands below")
+    return program
+
+
+def _reject(words: Sequence[str], commands: Mapping[str, CommandParser]) -> NoReturn:
+    """Exit for a command line without a valid command, which may request the help or the version."""
+    program = _program(commands)
+    known = {*program.options, *(option for parser in commands.values() for option in parser.options)}
+    for word in words:
+        if word.startswith("--") and word.partition("=")[0] not in known:
+            program.error(unknown_option(word, known))
+    name = program.parse_known_args(words)[0].command
+    names = (*commands, *_RECORDING)
+    program.error("no command" if name is None else f"unknown command {name!r}{closest(name, names)}")
 
 
 def _seconds(text: str) -> float:
@@ -216,7 +326,7 @@ def _seconds(text: str) -> float:
         seconds = float(text)
         Deadlines(connect=seconds)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}") from None
+        raise ArgumentTypeError(f"must be a number of seconds above 0, not {text!r}") from None
     return seconds
 
 
@@ -229,20 +339,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code, as described in `--help`.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] in (["record"], ["replay"]):
+    try:
+        try:
+            return _main(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            # At exit, the interpreter would report that the reader has ended.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of stdout has ended. Writing must stop, also at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _main(given: Sequence[str]) -> int:
+    words, server = server_among(given)
+    words = command_first(words)
+    name = words[0] if words else ""
+    if name in _RECORDING:
         from mcp_client.cli.recording import run_recording  # lazy: only these commands need it
 
-        return run_recording(given)
-    words, server = server_among(given)
-    parser = _parser()
-    options = parser.parse_args(command_first(words))
+        return run_recording(words, server, _RECORDING[name])
+    commands = _commands()
+    if name not in commands:
+        _reject(words, commands)
+    parser = commands[name]
+    if not server and not any(word.partition("=")[0] in {"--config", "-h", "--help"} for word in words):
+        # Before other errors: the words of the server's command would be taken for arguments.
+        parser.error("no server: pass its URL, or its command after `--`: mcp-client probe -- python weather.py")
+    options = parser.parse(words[1:])
+    options.command = name
     if options.config is not None and server:
         parser.error("both --config and a URL or command name a server: pass only one of them")
     if options.config is None and options.server is not None:
         parser.error("--server requires --config FILE")
-    if options.config is None and not server:
-        parser.error("no server: pass its URL, or its command after `--`: mcp-client probe -- python my_server.py")
     screen = Screen(json=options.json)
     remarks = _Remarks(screen)
     logging.getLogger("mcp_client").addHandler(remarks)
@@ -260,15 +389,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         if screen.json:
             screen.data({"error": {"type": "UsageError", "message": str(error)}})
-        screen.note(f"{parser.prog}: error: {error}")
+        screen.note(f"mcp-client: error: {error}")
         return USAGE
     except KeyboardInterrupt:
         screen.clear()
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of stdout has ended. Writing must stop, also at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     finally:
         logging.getLogger("mcp_client").removeHandler(remarks)
 
@@ -452,8 +577,9 @@ def _report(error: McpError, screen: Screen, hints: Mapping[type[McpError], str]
         screen.data({"error": details})
     screen.note(shown(f"error: {error}"))
     hint = _specific_hint(error) or next((hint for kind, hint in hints.items() if isinstance(error, kind)), None)
-    if hint is not None:
-        screen.note(hint)
+    for line in (*getattr(error, "__notes__", ()), hint):
+        if line is not None:
+            screen.note(shown(line))
 
 
 def _specific_hint(error: McpError) -> str | None:

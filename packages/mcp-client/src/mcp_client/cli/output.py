@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
 import orjson
@@ -91,7 +92,10 @@ class Screen:
         return self._out.isatty()
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Write a table, with `rich` if it is installed."""
+        """Write a table: all of it, one line per row, unless a terminal shows it. There, `rich` draws it if installed."""
+        if not self.is_terminal:
+            self._plain_table(title, columns, [[harmless(" ".join(cell.split())) for cell in row] for row in rows])
+            return
         cells = [[one_line(cell) for cell in row] for row in rows]
         try:
             from rich.console import Console  # lazy: an optional dependency, and slow to import
@@ -117,8 +121,7 @@ class Screen:
     def note(self, text: str) -> None:
         """Write a line to stderr: a remark, a log message or an error."""
         self.clear()
-        self._err.write(harmless(text) + "\n")
-        self._err.flush()
+        self._show(harmless(text) + "\n")
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Show the progress of a request as a bar, on a terminal only."""
@@ -131,26 +134,29 @@ class Screen:
             line = f"[{'#' * done}{'.' * (_BAR - done)}] {share:4.0%} {text}"
         else:
             line = f"{progress:g} {text}"
-        self._err.write(f"\r\x1b[K{line}")
-        self._err.flush()
+        self._show(f"\r\x1b[K{line}")
         self._bar = True
 
     def clear(self) -> None:
         """Remove the progress bar."""
         if self._bar:
-            self._err.write("\r\x1b[K")
-            self._err.flush()
+            self._show("\r\x1b[K")
             self._bar = False
 
     def ask(self, prompt: str) -> str:
         """Prompt the user at the terminal. Blocks, so run it in a thread. Raises `EOFError` at the end of the input."""
         self.clear()
-        self._err.write(harmless(prompt))
-        self._err.flush()
+        self._show(harmless(prompt))
         line = sys.stdin.readline()
         if not line:
             raise EOFError
         return line.rstrip("\r\n")
+
+    def _show(self, text: str) -> None:
+        # A remark without a reader is lost. The command goes on: stdout may have a reader.
+        with suppress(BrokenPipeError):
+            self._err.write(text)
+            self._err.flush()
 
     def _write(self, text: str) -> None:
         self.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -11,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from mcp_client.cli.parser import USAGE, CommandParser
 from mcp_client.recording import InvalidRecording, Recorder, Replay, read_recording
 from mcp_client.transports.stdio.command import describe_command
+from mcp_core.trio.nursery import open_private_nursery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["run_recording"]
 
-FAILED: Final = 1
-USAGE: Final = 2
 UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
 
@@ -32,8 +31,7 @@ _LINGER: Final = 0.5
 unless a child of the server holds the pipe open."""
 
 _RECORD: Final = """\
-A host application starts this in place of COMMAND; stdin, stdout and stderr are those of the server:
-  mcp-client record --output session.jsonl -- COMMAND
+A host application starts `mcp-client record` in place of the server. Stdin, stdout and stderr are those of the server.
 
 In a shell, without --output, the recording is written to stdout, and the messages of the client are read from stdin:
   mcp-client record -- COMMAND < messages.jsonl > session.jsonl
@@ -43,28 +41,39 @@ The environment is not recorded. The exit status is that of the server; 128 plus
 """
 
 
-def run_recording(words: Sequence[str]) -> int:
+def run_recording(words: Sequence[str], command: Sequence[str], summary: str) -> int:
     """Run `record` or `replay`.
 
     Args:
-        words: The command line, from the name of the command.
+        words: The command line before `--`, from the name of the command.
+        command: The words after `--`.
+        summary: What the command does.
 
     Returns:
         The exit code.
     """
-    parser = argparse.ArgumentParser(
-        prog=f"mcp-client {words[0]}",
-        epilog=_RECORD if words[0] == "record" else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    if words[0] == "record":
+    name, *given = words
+    if name == "record":
+        parser = CommandParser(
+            "mcp-client record",
+            usage="[--output FILE] -- COMMAND",
+            summary=summary,
+            examples=["mcp-client probe -- mcp-client record --output session.jsonl -- python weather.py"],
+            epilog=_RECORD,
+        )
         parser.add_argument("--output", metavar="FILE", help="write the recording to a file, and be transparent")
-        parser.add_argument("command", nargs="+", metavar="-- COMMAND", help="the command that starts the server")
     else:
+        parser = CommandParser(
+            "mcp-client replay", summary=summary, examples=["mcp-client probe -- mcp-client replay session.jsonl"]
+        )
         parser.add_argument("file", help="the recording")
-    options = parser.parse_args(words[1:])
+    options = parser.parse(given)
+    if name == "record" and not command:
+        parser.error("no server: pass its command after `--`")
+    if name == "replay" and command:
+        parser.error("a recording replaces the server: pass no command")
     try:
-        return _record(options.command, options.output) if words[0] == "record" else _replay(options.file)
+        return _record(command, options.output) if name == "record" else _replay(options.file)
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -84,12 +93,7 @@ def _record(command: Sequence[str], output: str | None) -> int:
         _warn(f"cannot write the recording {output}: {error.strerror}")
         return USAGE
     with open(descriptor, "wb", closefd=output is not None) as file:
-        recorder = Recorder(file, _warn)
-        try:
-            return trio.run(_proxy, command, recorder, output is not None)
-        except BrokenPipeError:
-            _warn("the reader of stdout has ended")
-            return FAILED
+        return trio.run(_proxy, command, Recorder(file, _warn), output is not None)
 
 
 async def _proxy(command: Sequence[str], recorder: Recorder, is_transparent: bool) -> int:  # noqa: FBT001  of `trio.run`
@@ -100,7 +104,7 @@ async def _proxy(command: Sequence[str], recorder: Recorder, is_transparent: boo
         _warn(f"cannot start {describe_command(command)}: {error}")
         return UNREACHABLE
     ended = trio.Event()
-    async with trio.open_nursery() as nursery:
+    async with open_private_nursery() as nursery:
         nursery.start_soon(_forward_signals, process)
         nursery.start_soon(_forward_input, process, recorder)
         nursery.start_soon(_forward_output, process, recorder, is_transparent, ended)
