@@ -50,6 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "from mcp_server import Server\nthing = Server('t', version='1')\nprint('hello')\n"
     )
     (tmp_path / "needs_more.py").write_text("import no_such_package_here\n")
+    (tmp_path / "invalid.py").write_text("server = (\n")
     (tmp_path / "crashes.py").write_text("1 / 0\n")
     (tmp_path / "refused.py").write_text(
         "from mcp_server import Server\nserver = Server('s', version='1')\nserver.add_tool(lambda: 1, name='')\n"
@@ -83,12 +84,7 @@ def test_target_is_loaded(folder: Path, target: str, name: str, capfd: pytest.Ca
         ("nowhere.py", "no file nowhere.py"),
         ("other_name", "other_name has no 'server'; use the server 'thing': other_name:thing"),
         ("sample_server:missing", "sample_server has no 'missing'; use the server 'server'"),
-        ("crashes:server", "crashes cannot be imported: ZeroDivisionError: division by zero"),
-        ("crashes.py", "crashes.py cannot be loaded: ZeroDivisionError"),
-        ("needs_more", "needs_more cannot be imported: ModuleNotFoundError: No module named 'no_such_package_here'"),
-        ("refused", "cannot be the name of a tool"),
         ("sample_server:number", "is of type int; it must be a Server"),
-        ("sample_server:broken", "failed to create a server: ValueError: no luck"),
     ],
 )
 def test_invalid_target_is_reported(folder: Path, target: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -96,6 +92,53 @@ def test_invalid_target_is_reported(folder: Path, target: str, message: str, cap
     captured = capfd.readouterr()
     assert message in captured.err
     assert captured.out == ""
+
+
+LOAD_FAILURES = [
+    (["run", "crashes:server"], "crashes cannot be imported", "    1 / 0\n", "ZeroDivisionError: division by zero"),
+    (["run", "crashes.py"], "crashes.py cannot be loaded", "    1 / 0\n", "ZeroDivisionError: division by zero"),
+    (["inspect", "crashes.py"], "crashes.py cannot be loaded", "    1 / 0\n", "ZeroDivisionError: division by zero"),
+    (
+        ["install", "crashes.py", "--to", "cursor", "--yes"],
+        "crashes.py cannot be loaded",
+        "    1 / 0\n",
+        "ZeroDivisionError: division by zero",
+    ),
+    (
+        ["run", "needs_more"],
+        "needs_more cannot be imported",
+        "    import no_such_package_here\n",
+        "ModuleNotFoundError: No module named 'no_such_package_here'",
+    ),
+    (
+        ["run", "sample_server:broken"],
+        "sample_server:broken failed to create a server",
+        '    raise ValueError("no luck")\n',
+        "ValueError: no luck",
+    ),
+    (["run", "invalid.py"], "invalid.py cannot be loaded", "    server = (\n             ^\n", "SyntaxError: '(' was"),
+    (
+        ["run", "refused"],
+        "refused cannot be imported",
+        "    server.add_tool(lambda",
+        "mcp_server.errors.RegistrationError",
+    ),
+]
+"""Commands, and what they show of the exception in the file: a summary, the line, and the exception."""
+
+
+@pytest.mark.parametrize(("arguments", "summary", "line", "last"), LOAD_FAILURES)
+def test_target_with_exception_shows_line_in_file(
+    folder: Path, arguments: list[str], summary: str, line: str, last: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"mcp-server: {summary}:\nTraceback (most recent call last):\n  … ")
+    assert line in captured.err
+    assert captured.err.splitlines()[-1].startswith(last)
+    # The frames of the command and of the import system are one line.
+    assert "importlib._bootstrap" not in captured.err
 
 
 def test_file_without_loader_is_reported(

@@ -12,11 +12,14 @@ Register functions on a `Server`, then serve it with `serve_stdio` or `serve_htt
 
 from __future__ import annotations
 
+import logging
+
 from mcp_core.errors import AccessDenied, McpError, RequestFailed, ResourceNotFound
 from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_core.revisions import REVISIONS
 from mcp_core.types import CallToolResult, TextContent
+from mcp_server import tracebacks
 from mcp_server.cache_hint import CacheHint
 from mcp_server.connection.sealer import InputPolicy
 from mcp_server.errors import NotRunning, RegistrationError, ToolError
@@ -77,3 +80,5 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+logging.getLogger("mcp_server").addFilter(tracebacks.fold_traceback)

@@ -17,7 +17,6 @@ import trio
 
 import mcp_server
 from mcp_core.conversion.converter import converter
-from mcp_core.errors import McpError
 from mcp_core.revisions import LATEST
 from mcp_server.cli import auth_server, http, install, observability, options
 from mcp_server.cli.pack import command as pack_command
@@ -25,6 +24,7 @@ from mcp_server.cli.pack.errors import PackError
 from mcp_server.errors import OutputBroken
 from mcp_server.runners.stdio import serve_stdio
 from mcp_server.server import Server
+from mcp_server.tracebacks import format_user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,7 +61,10 @@ were ready; 130 or 143 after a second signal.
 
 
 class _TargetError(Exception):
-    """The target cannot be used. The message names the problem and the remedy."""
+    """The target cannot be used. The message names the problem and the remedy.
+
+    Its cause is an exception of the author's code, which is shown with its place.
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -99,8 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with _stdout_to_stderr():
             server = _load(given.target)
     except _TargetError as error:
-        print(f"mcp-server: {error}", file=sys.stderr)
-        return 2
+        return _report(error)
     except KeyboardInterrupt:
         return 130
     if given.command == "inspect":
@@ -119,6 +121,16 @@ def _serve_authorization(given: argparse.Namespace) -> int:
     return _status(lambda: auth_server.serve(given))
 
 
+def _report(error: _TargetError) -> int:
+    """Show why the target cannot be used, and return the exit status."""
+    if error.__cause__ is None:
+        print(f"mcp-server: {error}", file=sys.stderr)
+        return 2
+    everything = logging.getLogger("mcp_server").isEnabledFor(logging.DEBUG)
+    print(f"mcp-server: {error}:", format_user_error(error.__cause__, everything=everything), sep="\n", file=sys.stderr)
+    return 2
+
+
 def _install(given: argparse.Namespace) -> int:
     """Write the entry of a server that can be loaded, or remove an entry, and return the exit status."""
     place, name = _split(given.target)
@@ -129,7 +141,9 @@ def _install(given: argparse.Namespace) -> int:
             with _stdout_to_stderr():
                 _load(given.target)
         return install.install(given, place, "" if name == _DEFAULT else name)
-    except (_TargetError, install.InstallError) as error:
+    except _TargetError as error:
+        return _report(error)
+    except install.InstallError as error:
         print(f"mcp-server: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -148,7 +162,9 @@ def _pack(given: argparse.Namespace) -> int:
         with _stdout_to_stderr():
             server = _load(given.target)
         return pack_command.pack(given, server, place, name, secrets)
-    except (_TargetError, PackError) as error:
+    except _TargetError as error:
+        return _report(error)
+    except PackError as error:
         print(f"mcp-server: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -285,7 +301,7 @@ def _load(target: str) -> Server:
         try:
             found = found()
         except Exception as error:  # the author's function can raise anything
-            raise _TargetError(f"{target} failed to create a server: {_described(error)}") from error
+            raise _TargetError(f"{target} failed to create a server") from error
     if not isinstance(found, Server):
         raise _TargetError(
             f"{target} is of type {type(found).__name__}; it must be a Server, or a function that returns one"
@@ -310,10 +326,10 @@ def _load_module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise _TargetError(
                 f"no module {name!r}, neither installed nor in {Path.cwd()}; for a file write its path, with .py"
-            ) from error
-        raise _TargetError(f"{name} cannot be imported: {_described(error)}") from error
-    except Exception as error:
-        raise _TargetError(f"{name} cannot be imported: {_described(error)}") from error
+            ) from None
+        raise _TargetError(f"{name} cannot be imported") from error
+    except Exception as error:  # the author's module can raise anything
+        raise _TargetError(f"{name} cannot be imported") from error
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -328,13 +344,9 @@ def _load_file(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise _TargetError(f"{path} cannot be loaded: {_described(error)}") from error
+    except Exception as error:  # the author's file can raise anything
+        raise _TargetError(f"{path} cannot be loaded") from error
     return module
-
-
-def _described(error: Exception) -> str:
-    return str(error) if isinstance(error, McpError) else f"{type(error).__name__}: {error}"
 
 
 @contextlib.contextmanager

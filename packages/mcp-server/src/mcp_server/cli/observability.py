@@ -44,7 +44,7 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            values["exception"] = self.formatException(record.exc_info)
+            values["exception"] = record.exc_text or self.formatException(record.exc_info)
         return json.dumps(values, ensure_ascii=False)
 
 
