@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from contextlib import AsyncExitStack
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Final, cast
 
 import trio
 
 from mcp_core.errors import ErrorCode, McpError, RequestFailed
 from mcp_core.trio.async_library import allow_asyncio, call_in, is_coroutine_function
-from mcp_server.errors import RegistrationError
+from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.handlers.context import Context, context_of
 from mcp_server.handlers.dependencies import Dependencies
 from mcp_server.handlers.input_required import InputRequired
@@ -99,6 +100,7 @@ class Runner:
         Raises:
             McpError: The error of the function. A group that contains only one `McpError` is raised as that error.
             RequestFailed: The `requestState` is invalid, or the function returned `InputRequired` too often.
+            InvalidResult: The function returned a coroutine.
         """
         context = None
         wanted = self._dependencies
@@ -112,7 +114,7 @@ class Runner:
             value = await (self._run(**arguments) if context is None else self._once(context, arguments))  # type: ignore[misc]
             for _ in range(_MAX_ROUND_TRIPS):
                 if not isinstance(value, InputRequired):
-                    return value
+                    return _without_coroutine(self._function, value)
                 if context is None:
                     context = context_of(call, self._environment)
                 await context._require(value)  # noqa: SLF001  # not part of the public API
@@ -176,7 +178,22 @@ def _check_context(function: Function, injected: Mapping[str, type | Depends], *
 def _unless_cancelled(function: Function, arguments: dict[str, object]) -> object:
     """Call a function in its worker thread, unless the request was cancelled while the thread was being started."""
     trio.from_thread.check_cancelled()
-    return function(**arguments)
+    # trio would raise a `TypeError` that does not name the function.
+    return _without_coroutine(function, function(**arguments))
+
+
+def _without_coroutine(function: Function, value: object) -> object:
+    """Return the value that a function returned. Raise `InvalidResult` if it is a coroutine."""
+    if not isinstance(value, CoroutineType):
+        return value
+    # Otherwise, Python warns later, at a place that has nothing to do with the function.
+    value.close()
+    remedy = f"'return await {value.__qualname__}(...)'"
+    if not is_coroutine_function(function):
+        remedy = f"'async def' instead of 'def', and {remedy}"
+    raise InvalidResult(
+        f"{label(function)} returned a coroutine of {value.__qualname__}, which was never awaited; write {remedy}"
+    )
 
 
 def _lone_error(group: BaseExceptionGroup[BaseException]) -> McpError | None:
