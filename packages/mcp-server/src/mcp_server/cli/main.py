@@ -1,11 +1,9 @@
-"""The command `mcp-server`: runs a server from a module or a file, lists what it offers, installs or packs it."""
+"""The command `mcp-server`: runs, develops, lists, installs or packs a server in a module or a file."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
-import importlib.util
 import json
 import logging
 import os
@@ -19,23 +17,21 @@ import mcp_server
 from mcp_core.conversion.converter import converter
 from mcp_core.revisions import LATEST
 from mcp_server.cli import auth_server, http, install, observability, options
+from mcp_server.cli.dev import command as dev
 from mcp_server.cli.pack import command as pack_command
 from mcp_server.cli.pack.errors import PackError
+from mcp_server.cli.target import DEFAULT, TargetError, load, split
 from mcp_server.errors import OutputBroken
 from mcp_server.runners.stdio import serve_stdio
-from mcp_server.server import Server
 from mcp_server.tracebacks import format_user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import ModuleType
 
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_server.server import Server
 
 __all__ = ["main"]
-
-_DEFAULT: Final = "server"
-"""The name of the server if the target has no name."""
 
 _OUTPUT_BROKEN: Final = 74
 """The exit status if stdout cannot be written: `EX_IOERR` of sysexits.h."""
@@ -58,13 +54,6 @@ be killed; 2 the target or an option cannot be used; 74 stdout cannot be written
 it before the end of its requests; 130 interrupted. With --workers: the status of a worker that ended before all workers
 were ready; 130 or 143 after a second signal.
 """
-
-
-class _TargetError(Exception):
-    """The target cannot be used. The message names the problem and the remedy.
-
-    Its cause is an exception of the author's code, which is shown with its place.
-    """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,8 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _status(lambda: http.run_workers(given, command))
     try:
         with _stdout_to_stderr():
-            server = _load(given.target)
-    except _TargetError as error:
+            server = load(given.target)
+    except TargetError as error:
         return _report(error)
     except KeyboardInterrupt:
         return 130
@@ -121,7 +110,12 @@ def _serve_authorization(given: argparse.Namespace) -> int:
     return _status(lambda: auth_server.serve(given))
 
 
-def _report(error: _TargetError) -> int:
+def _develop(given: argparse.Namespace) -> int:
+    """Serve with reloads and the inspector page, and return the exit status."""
+    return _status(lambda: dev.serve(given))
+
+
+def _report(error: TargetError) -> int:
     """Show why the target cannot be used, and return the exit status."""
     if error.__cause__ is None:
         print(f"mcp-server: {error}", file=sys.stderr)
@@ -133,15 +127,15 @@ def _report(error: _TargetError) -> int:
 
 def _install(given: argparse.Namespace) -> int:
     """Write the entry of a server that can be loaded, or remove an entry, and return the exit status."""
-    place, name = _split(given.target)
+    place, name = split(given.target)
     try:
         if not given.undo and place.endswith(".py"):
             # As the host application does: the file may read its variables while it is loaded.
             os.environ.update(install.parse_variables(given.env))
             with _stdout_to_stderr():
-                _load(given.target)
-        return install.install(given, place, "" if name == _DEFAULT else name)
-    except _TargetError as error:
+                load(given.target)
+        return install.install(given, place, "" if name == DEFAULT else name)
+    except TargetError as error:
         return _report(error)
     except install.InstallError as error:
         print(f"mcp-server: {error}", file=sys.stderr)
@@ -152,7 +146,7 @@ def _install(given: argparse.Namespace) -> int:
 
 def _pack(given: argparse.Namespace) -> int:
     """Write the bundle of a server that can be loaded, and return the exit status."""
-    place, name = _split(given.target)
+    place, name = split(given.target)
     try:
         pack_command.check_options(given)
         secrets = {variable: os.environ.get(variable, "") for variable in given.env}
@@ -160,9 +154,9 @@ def _pack(given: argparse.Namespace) -> int:
             # The file may read its variables while it is loaded, and the author may not have the values.
             os.environ.setdefault(variable, "")
         with _stdout_to_stderr():
-            server = _load(given.target)
+            server = load(given.target)
         return pack_command.pack(given, server, place, name, secrets)
-    except _TargetError as error:
+    except TargetError as error:
         return _report(error)
     except PackError as error:
         print(f"mcp-server: {error}", file=sys.stderr)
@@ -173,6 +167,7 @@ def _pack(given: argparse.Namespace) -> int:
 
 _OTHER_COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "auth-server": _serve_authorization,
+    "dev": _develop,
     "install": _install,
     "pack": _pack,
 }
@@ -208,6 +203,16 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("target", metavar="TARGET", nargs="?", help="the location of the server, see below")
             command.add_argument("--config", metavar="FILE", help="read options from this TOML file, see below")
             options.add_options(command, http.OPTIONS)
+    summary = "serve over HTTP on this machine, reload on change, and show a page to try the server"
+    command = commands.add_parser(
+        "dev",
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=dev.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("target", metavar="TARGET", help="the location of the server, see below")
+    options.add_options(command, dev.OPTIONS)
     summary = "add a server to the settings of a host application, or remove it"
     command = commands.add_parser(
         "install",
@@ -283,70 +288,7 @@ def _status(run: Callable[[], int | None]) -> int:
     return status or 0
 
 
-# --- finding the server ----------------------------------------------------------------------------------------------
-
-
-def _load(target: str) -> Server:
-    place, name = _split(target)
-    module = _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
-    found: object = module
-    for step in name.split("."):
-        try:
-            found = getattr(found, step)
-        except AttributeError:
-            known = sorted(key for key, value in vars(module).items() if isinstance(value, Server))
-            hint = f"; use the server {known[0]!r}: {place}:{known[0]}" if known else ""
-            raise _TargetError(f"{place} has no {name!r}{hint}") from None
-    if not isinstance(found, Server) and callable(found):
-        try:
-            found = found()
-        except Exception as error:  # the author's function can raise anything
-            raise _TargetError(f"{target} failed to create a server") from error
-    if not isinstance(found, Server):
-        raise _TargetError(
-            f"{target} is of type {type(found).__name__}; it must be a Server, or a function that returns one"
-        )
-    return found
-
-
-def _split(target: str) -> tuple[str, str]:
-    """Return the module or file, and the name in it."""
-    place, colon, name = target.rpartition(":")
-    if not colon or target.endswith(".py"):
-        return target, _DEFAULT
-    return place, name or _DEFAULT
-
-
-def _load_module(name: str) -> ModuleType:
-    # The first entry of the path is the directory of an installed command. Users expect the current directory.
-    sys.path.insert(0, os.getcwd())  # entries of the path are strings
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise _TargetError(
-                f"no module {name!r}, neither installed nor in {Path.cwd()}; for a file write its path, with .py"
-            ) from None
-        raise _TargetError(f"{name} cannot be imported") from error
-    except Exception as error:  # the author's module can raise anything
-        raise _TargetError(f"{name} cannot be imported") from error
-
-
-def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise _TargetError(f"no file {path}; the current directory is {Path.cwd()}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise _TargetError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    # As for a script: the file can import modules in its directory, and `sys.modules` is used for its annotations.
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # the author's file can raise anything
-        raise _TargetError(f"{path} cannot be loaded") from error
-    return module
+# --- streams ----------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
