@@ -82,7 +82,7 @@ async def _serve(server: Server, bind: str, origin: str, report: _Reporter) -> N
     ready = _Ready(server, report)
     policy = EndpointPolicy(allowed_origins=(origin,))
     with stopped_by_signals():
-        await serve_http(server, bind, policy=policy, legacy_sse=True, grace=_GRACE, task_status=ready)
+        await serve_http(server, bind, policy=policy, grace=_GRACE, task_status=ready)
 
 
 class _Ready:

@@ -24,10 +24,17 @@ import attrs
 import orjson
 import trio
 
+from mcp_core.conversion.converter import converter
 from mcp_core.http.messages import Headers, HttpRequest
 from mcp_core.http.origin import rejection
-from mcp_core.revisions import REVISIONS
+from mcp_core.revisions import R2025_06_18, REVISIONS, Era, between
 from mcp_core.trio.extras import extra
+from mcp_core.types.lifecycle import (
+    ClientCapabilities,
+    ElicitationCapability,
+    RootsCapability,
+    SamplingCapability,
+)
 from mcp_server.host.embedded import HttpHost
 
 with extra("trio-mcp-server", "dev"):
@@ -48,6 +55,16 @@ _log: Final = logging.getLogger("mcp_server")
 
 _TOKEN_BYTES: Final = 24
 """Random bytes of the token: 192 bits."""
+
+_CAPABILITIES: Final = ClientCapabilities(
+    roots=RootsCapability(),
+    sampling=SamplingCapability(),
+    elicitation=ElicitationCapability(form={}, url={}),
+)
+"""What the page does as a client, in all revisions together. Each revision has its part."""
+
+_COMPLETION_CONTEXT: Final = between(R2025_06_18, None)
+"""The revisions in which a completion is given the values of other arguments."""
 
 _KEEP_ALIVE: Final = 15.0
 """Time without a state after which a comment is sent, in seconds, so that a closed page is noticed."""
@@ -184,9 +201,9 @@ class Inspector:
             "revisions": [
                 {
                     "name": revision.name,
-                    "modern": revision.routing_headers,
-                    "versionHeader": revision.version_header,
-                    "httpSse": revision.http_sse,
+                    "modern": revision.era is Era.MODERN,
+                    "completionContext": revision in _COMPLETION_CONTEXT,
+                    "capabilities": converter(revision).unstructure(_CAPABILITIES),
                 }
                 for revision in REVISIONS.values()
             ],
