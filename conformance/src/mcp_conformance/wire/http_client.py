@@ -210,8 +210,11 @@ class Endpoint:
         secured = trio.SSLStream(stream, context, server_hostname=self.host, https_compatible=True)
         try:
             await secured.do_handshake()
-        except trio.BrokenResourceError as error:
+        except BaseException as error:
+            # Also if the caller is cancelled, for instance because the server does not respond.
             await trio.aclose_forcefully(stream)
+            if not isinstance(error, trio.BrokenResourceError):
+                raise
             raise IncompleteResponse(f"TLS handshake failed with {self.host}:{self.port}: {error.__cause__}") from error
         return secured
 
