@@ -318,3 +318,16 @@ def test_validator_library_is_loaded_lazily() -> None:
     code = "import sys, mcp_core.schema.validation; print('jsonschema_rs' in sys.modules)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("name", "valid", "invalid"),
+    [("date", "2028-02-29", "2026-02-29"), ("email", "ada@example.com", "ada"), ("uri", "urn:a:b", "/a")],
+)
+def test_format_checked_on_request_only(name: str, valid: str, invalid: str) -> None:
+    schema: JsonObject = {"type": "string", "format": name}
+    assert compile_schema(schema).validate(invalid) == ()
+    checking = compile_schema(schema, check_formats=True)
+    assert checking.validate(valid) == ()
+    assert len(checking.validate(invalid)) == 1
+    assert compile_schema({"type": "string", "format": "unknown"}, check_formats=True).validate(invalid) == ()

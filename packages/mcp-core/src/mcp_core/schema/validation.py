@@ -5,7 +5,7 @@ absent, 2019-09 and draft-07. Nothing is fetched: references must stay within th
 time, so lookaround and backreferences are rejected. The size of a schema is computed with all references followed
 before it is compiled, because a few lines of nested references can represent billions of subschemas.
 
-`format` is an annotation, which is the default of the dialects.
+`format` is an annotation, which is the default of the dialects, unless the caller requests its validation.
 """
 
 from __future__ import annotations
@@ -165,12 +165,14 @@ def _has_few_values(value: JsonValue) -> bool:
     return True
 
 
-def compile_schema(schema: JsonObject, *, limits: SchemaLimits | None = None) -> Validator:
+def compile_schema(schema: JsonObject, *, limits: SchemaLimits | None = None, check_formats: bool = False) -> Validator:
     """Compile a schema for validation.
 
     Args:
         schema: The schema. It is not changed, and must not be changed after this call.
         limits: The limits; `None`: the defaults.
+        check_formats: Whether a string that does not have the `format` of its schema is invalid. Formats that the dialect
+            does not define are ignored.
 
     Returns:
         The validator.
@@ -191,7 +193,12 @@ def compile_schema(schema: JsonObject, *, limits: SchemaLimits | None = None) ->
 
     kind: type[jsonschema_rs.Validator] = getattr(jsonschema_rs, name)
     try:
-        compiled = kind(schema, offline=True, pattern_options=jsonschema_rs.RegexOptions())
+        compiled = kind(
+            schema,
+            offline=True,
+            pattern_options=jsonschema_rs.RegexOptions(),
+            validate_formats=True if check_formats else None,
+        )
     except jsonschema_rs.ValidationError as error:
         raise InvalidSchema(_shorten(error.message), path=_fragment(error.instance_path)) from error
     except ValueError as error:
