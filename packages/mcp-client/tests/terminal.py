@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,6 +59,10 @@ class Terminal:
         """Wait for a prompt, and type a line."""
         self.wait_for(prompt)
         self.type_line(line)
+
+    def interrupt(self) -> None:
+        """Send the signal of Ctrl-C to the command."""
+        self._process.send_signal(signal.SIGINT)
 
     def end(self) -> tuple[int, str]:
         """Wait for the end of the command. Return its exit code and its stdout."""

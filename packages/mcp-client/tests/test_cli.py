@@ -510,27 +510,34 @@ def test_progress_bar_drawn_and_erased(run: Run, monkeypatch: pytest.MonkeyPatch
     "elicitation.client-ui-review",
 )
 def test_form_prompts_for_each_field(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled = "\n  Ada \n\nx\n1.5\nperhaps\nyes\ngreen\nred\napple, plum\napple, pear\n"
-    typed = filled.replace("Ada", "Eve") + "what\nc\n" + filled + "\n"
+    typed = "\n  Eve \n\nx\n1.5\nperhaps\nyes\ngreen\nRed\napple, plum\n1, pear\nnane\nYour Name\nAda\n\n"
     code, out, err = on_terminal(run, monkeypatch, typed, "call", "ask")
     content: JsonObject = {
         "name": "Ada", "age": 7, "size": 1.5, "sure": True, "color": "red", "fruit": ["apple", "pear"],
     }  # fmt: skip
     assert (code, data(out)) == (0, {"action": "accept", "content": content})
-    assert "\n  name: Eve\n" in err
-    assert "\n  name: Ada\n" in err
-    assert err.count("Send it? [Y/n, c to change it] ") == 3
+    assert "\n  Your name: Eve\n" in err
+    assert "\n  Your name: Ada\n" in err
+    assert err.count("Send it? [Y/n, or the name of a field to change it] ") == 3
+    assert err.count("age [7]: ") == 1
     for expected in (
         f"{sys.executable} ",
         " requests input: Who?",
         "As on the passport.",
         "Your name: ",
-        "age [7]: ",
         "(optional)",
-        "one of: red, blue",
+        "1. Red (red)\n  2. Blue (blue)\n  Enter one of these.\n",
+        "Enter any of these, with commas between them.",
     ):
         assert expected in err
-    for complaint in ("enter a value", "could not convert", "enter yes or no", "one of: red", "'plum' is not one of"):
+    for complaint in (
+        "a value is required",
+        "enter a number",
+        "enter yes or no",
+        "'green' is not one of: Red (red), Blue (blue)",
+        "'plum' is not one of: apple, pear",
+        "there is no field 'nane' (did you mean 'name'?)",
+    ):
         assert complaint in err
 
 

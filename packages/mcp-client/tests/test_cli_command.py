@@ -25,12 +25,15 @@ if sys.platform != "win32":
     from terminal import Terminal
 
 WEATHER: Final = '''
+import datetime
+import enum
 import os
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import trio
 
-from mcp_server import Context, Server, serve_stdio
+from mcp_server import Context, ElicitationAccepted, Param, Server, serve_stdio
 
 server = Server("weather", version="1.0")
 LONG = "Return the weather forecast, " + "hour by hour, " * 20 + "for a city.\\n\\nThe source is a model."
@@ -57,6 +60,30 @@ async def folders(context: Context) -> list[str]:
 async def ask(context: Context) -> str:
     """Ask for a name."""
     return repr(await context.elicit(str, "Your name?"))
+
+
+class Extra(enum.Enum):
+    SEA_VIEW = "sea"
+    LATE_BREAKFAST = "late"
+
+
+@dataclass
+class Booking:
+    name: str
+    day: datetime.date
+    mail: Annotated[str, Param(format="email")]
+    extras: list[Extra]
+    guests: Annotated[int, Param(minimum=1, maximum=4)] = 2
+
+
+@server.tool
+async def book(context: Context) -> str:
+    """Book a table."""
+    answer = await context.elicit(Booking, "Your booking?")
+    match answer:
+        case ElicitationAccepted(value):
+            return f"{value.name} {value.day} {value.mail} {[extra.name for extra in value.extras]} {value.guests}"
+    return repr(answer)
 
 
 @server.tool
@@ -146,6 +173,38 @@ def test_elicitation_on_terminal_offered(folder: Path) -> None:
         terminal.answer("value: ", "Ada")
         terminal.answer("Send it?", "y")
         assert terminal.end() == (0, "ElicitationAccepted(value='Ada')\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals")
+@pytest.mark.spec("elicitation.client-validates", "elicitation.ui-review")
+def test_form_prompts_again_for_invalid_fields_only(folder: Path) -> None:
+    with Terminal([*CLIENT, "call", "book", *SERVER], folder) as terminal:
+        terminal.answer("name: ", "Ada")
+        terminal.answer("Enter a date, for example 2026-07-28.\nday: ", "tomorrow")
+        terminal.answer("'tomorrow' is not a date, for example 2026-07-28\nday: ", "2027-01-02")
+        terminal.answer("mail: ", "ada")
+        terminal.answer("'ada' is not an email address, for example ada@example.com\nmail: ", "ada@example.com")
+        terminal.answer("1. Sea view (sea)\n  2. Late breakfast (late)\n", "1, sun")
+        terminal.answer("'sun' is not one of: Sea view (sea), Late breakfast (late)\nextras: ", "late breakfast, 1")
+        terminal.answer("Enter a whole number, 1 to 4.\nguests [2]: ", "nan")
+        terminal.answer("enter a whole number\nguests [2]: ", "5")
+        terminal.answer("'5' is more than 4\nguests [2]: ", "")
+        terminal.wait_for("name: Ada\n  day: 2027-01-02\n  mail: ada@example.com\n")
+        terminal.answer("Send it?", "name")
+        terminal.answer("name: ", "Eve")
+        terminal.wait_for("name: Eve\n  day: 2027-01-02\n  mail: ada@example.com\n")
+        terminal.answer("Send it?", "")
+        code, out = terminal.end()
+    assert (code, out) == (0, "Eve 2027-01-02 ada@example.com ['LATE_BREAKFAST', 'SEA_VIEW'] 2\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals")
+def test_form_interrupted_exits_130(folder: Path) -> None:
+    with Terminal([*CLIENT, "call", "book", *SERVER], folder) as terminal:
+        terminal.wait_for("name: ")
+        terminal.interrupt()
+        assert terminal.end() == (130, "")
+    assert "Traceback" not in terminal.shown
 
 
 def test_roots_offered_to_server(folder: Path, tmp_path: Path) -> None:
@@ -406,10 +465,10 @@ def test_piped_table_complete_and_one_line_per_row(folder: Path) -> None:
     code, out, _ = run(folder, "list", "tools")
     assert code == 0
     lines = out.splitlines()
-    assert lines[:2] == ["tools (5)", "  name      arguments     description"]
+    assert lines[:2] == ["tools (6)", "  name      arguments     description"]
     long = "Return the weather forecast, " + "hour by hour, " * 20 + "for a city. The source is a model."
     assert lines[2] == f"  forecast  city, [days]  {long}"
-    assert len(lines) == 7
+    assert len(lines) == 8
 
 
 @pytest.mark.parametrize(
@@ -490,4 +549,4 @@ def test_output_piped_to_head_cut_without_traceback(folder: Path) -> None:
         ["bash", "-c", script, sys.executable], capture_output=True, text=True, check=False, timeout=120, cwd=folder
     )
     assert done.returncode in {0, 141}
-    assert (done.stdout, done.stderr) == ("tools (5)\n", "")
+    assert (done.stdout, done.stderr) == ("tools (6)\n", "")

@@ -7,19 +7,18 @@ from urllib.parse import urlsplit
 
 import trio
 
-from mcp_client.cli.output import harmless
-from mcp_core.conversion.converter import converter
-from mcp_core.revisions import LATEST
+from mcp_client.cli.arguments import closest
+from mcp_client.cli.fields import YES, InvalidEntry, fields_of
 from mcp_core.types import ElicitResult
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mcp_client.cli.fields import Field
     from mcp_client.cli.output import Screen
-    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mcp_core.types import ElicitRequestFormParams, ElicitRequestURLParams
+    from mcp_core.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitValue
 
 __all__ = ["Forms"]
-
-_YES: Final = {"y": True, "yes": True, "true": True, "1": True, "n": False, "no": False, "false": False, "0": False}
 
 
 class Forms:
@@ -50,65 +49,57 @@ class Forms:
     def _consent(self, text: str) -> ElicitResult:
         self._screen.note(f"{text}\nIf you trust the page, open it yourself.")
         try:
-            agreed = _YES.get(self._screen.ask("Will you open it? [y/N] ").strip().lower(), False)
+            agreed = YES.get(self._screen.ask("Will you open it? [y/N] ").strip().lower(), False)
         except EOFError:
             return ElicitResult(action="cancel")
         return ElicitResult(action="accept" if agreed else "decline")
 
     def _fill_in(self, params: ElicitRequestFormParams) -> ElicitResult:
-        schema = converter(LATEST).unstructure(params.requested_schema)
-        properties, required = schema.get("properties"), schema.get("required")
-        fields = properties if isinstance(properties, dict) else {}
-        needed = required if isinstance(required, list) else []
-        agreed: bool | None = None
-        content: JsonObject = {}
+        fields = fields_of(params.requested_schema)
+        content: dict[str, ElicitValue] = {}
+        self._screen.note(
+            f"{self._server} requests input: {params.message}\n"
+            "(Empty line: the default, or omit the field. Ctrl-D: decline.)"
+        )
         try:
-            while agreed is None:
-                self._screen.note(
-                    f"{self._server} requests input: {params.message}\n"
-                    "(Empty line: the default, or omit the field. Ctrl-D: decline.)"
-                )
-                values = {
-                    name: self._field(name, field if isinstance(field, dict) else {}, needed=name in needed)
-                    for name, field in fields.items()
-                }
-                content = {name: value for name, value in values.items() if value is not None}
-                agreed = self._reviewed(content)
+            for field in fields:
+                self._enter(field, content)
+            while (answer := self._reviewed(fields, content)) is not True:
+                if answer is False:
+                    return ElicitResult(action="decline")
+                self._enter(answer, content)
         except EOFError:
-            agreed = False
-        if not agreed:
             return ElicitResult(action="decline")
-        # The values have the types that fields allow: strings, numbers, booleans, lists of strings.
-        return converter(LATEST).structure({"action": "accept", "content": content}, ElicitResult)
+        return ElicitResult(action="accept", content=content)
 
-    def _reviewed(self, content: JsonObject) -> bool | None:
-        """Return whether to send the input; `None` to enter it again."""
-        lines = [f"\n  {name}: {value}" for name, value in content.items()]
-        self._screen.note(f"To be sent:{''.join(lines) or ' nothing'}")
+    def _enter(self, field: Field, content: dict[str, ElicitValue]) -> None:
+        """Prompt for the value of a field until it is valid."""
+        for line in field.lines():
+            self._screen.note("  " + line.replace("\n", "\n  "))
         while True:
-            answer = self._screen.ask("Send it? [Y/n, c to change it] ").strip().lower()
-            if answer in {"c", "change"}:
-                return None
-            if not answer or answer in _YES:
-                return _YES.get(answer, True)
-
-    def _field(self, name: str, field: JsonObject, *, needed: bool) -> JsonValue:
-        """Prompt for the value of a field until it is valid. Return `None` if the user omits it."""
-        options = _options(field)
-        label = field.get("title") if isinstance(field.get("title"), str) else name
-        for described in (field.get("description"), f"one of: {', '.join(options)}" if options else None):
-            if isinstance(described, str):
-                self._screen.note(f"  {described}")
-        default = field.get("default")
-        hint = f" [{default}]" if default is not None else "" if needed else " (optional)"
-        while True:
-            text = self._screen.ask(f"{label}{hint}: ").strip()
-            if not text and (default is not None or not needed):
-                return default
             try:
-                return _read(text, field, options)
-            except ValueError as error:
-                self._screen.note(f"  {harmless(str(error))}")
+                value = field.read(self._screen.ask(field.prompt).strip())
+            except InvalidEntry as error:
+                self._screen.note(f"  {error}")
+                continue
+            content.pop(field.name, None)
+            if value is not None:
+                content[field.name] = value
+            return
+
+    def _reviewed(self, fields: Sequence[Field], content: Mapping[str, ElicitValue]) -> bool | Field:
+        """Return whether to send the input, or a field to enter again."""
+        entered = [field for field in fields if field.name in content]
+        lines = [f"\n  {field.label}: {field.shown(content[field.name])}" for field in entered]
+        self._screen.note(f"To be sent:{''.join(lines) or ' nothing'}")
+        names = {name.casefold(): field for field in fields for name in (field.label, field.name)}
+        while True:
+            answer = self._screen.ask("Send it? [Y/n, or the name of a field to change it] ").strip().casefold()
+            if not answer or answer in YES:
+                return YES.get(answer, True)
+            if answer in names:
+                return names[answer]
+            self._screen.note(f"  there is no field {answer!r}{closest(answer, names)}")
 
 
 def _whose(url: str) -> str:
@@ -128,39 +119,3 @@ def _whose(url: str) -> str:
     if parts.scheme != "https":
         said += f"\n  Warning: the connection is not encrypted ({parts.scheme})."
     return said
-
-
-def _options(field: JsonObject) -> list[str]:
-    """Return the options of a field; empty for a free text."""
-    items = field.get("items")
-    source = items if isinstance(items, dict) else field
-    named = source.get("enum")
-    if isinstance(named, list):
-        return [option for option in named if isinstance(option, str)]
-    titled = source.get("oneOf", source.get("anyOf"))
-    constants = (
-        [option.get("const") for option in titled if isinstance(option, dict)] if isinstance(titled, list) else []
-    )
-    return [constant for constant in constants if isinstance(constant, str)]
-
-
-def _read(text: str, field: JsonObject, options: list[str]) -> JsonValue:
-    """Parse the user's text. Raises `ValueError` with the reason if it is invalid."""
-    kind = field.get("type")
-    if kind == "array":
-        chosen: list[JsonValue] = [part.strip() for part in text.split(",") if part.strip()]
-        unknown = [str(each) for each in chosen if options and each not in options]
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} is not one of: {', '.join(options)}")
-        return chosen
-    if kind == "boolean":
-        if text.lower() not in _YES:
-            raise ValueError("enter yes or no")
-        return _YES[text.lower()]
-    if kind == "integer":
-        return int(text)
-    if kind == "number":
-        return float(text)
-    if not text or (options and text not in options):
-        raise ValueError(f"enter one of: {', '.join(options)}" if options else "enter a value")
-    return text

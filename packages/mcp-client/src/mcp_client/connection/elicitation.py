@@ -24,7 +24,7 @@ from mcp_core.types import (
 if TYPE_CHECKING:
     from mcp_core.types import ElicitRequestFormParams, ElicitValue, PrimitiveSchemaDefinition
 
-__all__ = ["elicit_result", "why_unfit"]
+__all__ = ["elicit_result", "field_problem", "why_unfit"]
 
 _EXPECTED: Final = "ElicitationAccepted, ElicitationDeclined, ElicitationCancelled or a mapping"
 
@@ -94,13 +94,13 @@ def why_unfit(params: ElicitRequestFormParams | ElicitRequestURLParams, result: 
         if name not in content:
             return f"{name} is missing"
     for name, field in params.requested_schema.properties.items():
-        problem = _problem(field, content[name]) if name in content else None
+        problem = field_problem(field, content[name]) if name in content else None
         if problem is not None:
             return f"{name} {problem}"
     return None
 
 
-def _problem(field: PrimitiveSchemaDefinition, value: ElicitValue) -> str | None:
+def field_problem(field: PrimitiveSchemaDefinition, value: ElicitValue) -> str | None:
     """Return the problem of a field's value, as the predicate of a sentence, or `None`."""
     if isinstance(field, BooleanSchema):
         return None if isinstance(value, bool) else "must be true or false"
