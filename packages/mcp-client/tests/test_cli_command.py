@@ -136,6 +136,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Restore the default action of SIGINT for child processes. A shell ignores it for commands in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 CLIENT: Final = [sys.executable, "-m", "mcp_client"]
 SERVER: Final = ["--", sys.executable, "weather.py"]
 
@@ -199,6 +207,7 @@ def test_form_prompts_again_for_invalid_fields_only(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudoterminals")
+@pytest.mark.usefixtures("interruptible")
 def test_form_interrupted_exits_130(folder: Path) -> None:
     with Terminal([*CLIENT, "call", "book", *SERVER], folder) as terminal:
         terminal.wait_for("name: ")
@@ -386,6 +395,7 @@ def test_help_of_command_lists_options(folder: Path) -> None:
         assert f"\n  {option} " in out
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_of_help_run(command: str, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
