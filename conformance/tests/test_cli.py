@@ -312,3 +312,39 @@ def test_signal_stops_suite_and_started_server(signal_number: signal.Signals, si
     assert suite.returncode == 128 + signal_number
     assert stderr.endswith(f"mcp-conformance: stopped by {signal_number.name}\n")
     assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize("words", [["--help"], ["coverage"], ["explain", "tools.text"]], ids=" ".join)
+def test_closed_pipe_exits_141_without_traceback(words: list[str]) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from mcp_conformance.cli.main import main; sys.exit(main())", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=120,
+        # Without a buffer, argparse itself ignores that its help cannot be written.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["explian"], "argument COMMAND: unknown value 'explian'; did you mean explain?"),
+        (["server", "--commnd", "x"], "mcp-conformance server: error: unknown option --commnd; did you mean --command"),
+        (["coverage", "all"], "mcp-conformance coverage: error: unexpected word 'all'"),
+    ],
+)
+def test_unknown_word_explained_with_nearest_name(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert complaint in capsys.readouterr().err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -217,3 +219,45 @@ def test_package_is_runnable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         runpy.run_module("mcp_server", run_name="__main__")
     assert exit_info.value.code == 0
     assert "mcp-server" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["inspect", "weather.py"], ["inspect", "weather.py", "--json"]], ids=" ".join
+)
+def test_closed_pipe_exits_141_without_traceback(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "weather.py").write_text("from mcp_server import Server\n\nserver = Server('weather', version='1')\n")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "mcp_server", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=tmp_path,
+        # Without a buffer, argparse itself ignores that its help cannot be written.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["rn", "x"], "mcp-server: error: argument COMMAND: unknown value 'rn'; did you mean run?"),
+        (["stop"], "unknown value 'stop'; known: run, inspect, install, auth-server"),
+        (["run", "x", "--htp", "0"], "mcp-server run: error: unknown option --htp; did you mean --http?"),
+        (["inspect", "x", "--quiet"], "mcp-server inspect: error: unknown option --quiet"),
+        (["inspect", "x", "y"], "mcp-server inspect: error: unexpected word 'y'"),
+    ],
+)
+def test_unknown_word_explained_with_nearest_name(
+    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert complaint in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ import mcp_conformance
 from mcp_conformance.cli.authorization_server import add_issuer, issuer_command
 from mcp_conformance.cli.client import add_client, client_command
 from mcp_conformance.cli.options import CommandLineError, near
+from mcp_conformance.cli.parser import CommandParser
 from mcp_conformance.cli.server import add_server, server_command
 from mcp_conformance.cli.signals import RunStopped
 from mcp_conformance.drivers.server.targets import NotStarted
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_BROKEN_PIPE: Final = 141
+"""128 plus the number of SIGPIPE, which ends other programs in this case."""
+
 _STATUSES: Final = """\
 exit status:
   0  every check that counts and applies passed, or its failure is in the baseline
@@ -31,6 +36,7 @@ exit status:
   2  the command line is invalid, or a file that it names
   3  there was nothing to test: the target could not be reached, does not support a revision of --revision, or
      supports none; a check of --check does not apply to it; or an error of the suite
+  141  the reader of stdout has ended, for example `head`
   128 plus the number of the signal, when SIGINT or SIGTERM stopped the run; its processes have ended
 """
 
@@ -47,8 +53,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: After `--help` or `--version` (status 0), or for an invalid option (status 2).
     """
-    parser = _parser()
-    given = parser.parse_args(arguments)
+    try:
+        try:
+            return _main(arguments)
+        finally:
+            # At exit, the interpreter would report that the reader has ended.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Writing must stop, also at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+
+
+def _main(arguments: Sequence[str] | None) -> int:
+    parser, commands = _parser()
+    given, rest = parser.parse_known_args(arguments)
+    if rest:
+        commands.get(given.command, parser).reject(rest)
     if given.command is None:
         parser.print_help(sys.stderr)
         return 2
@@ -66,8 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> tuple[CommandParser, Mapping[str, CommandParser]]:
+    """Return the parser of the command line, and the parsers of the commands by name."""
+    parser = CommandParser(
         prog="mcp-conformance",
         description="Tests a Model Context Protocol client or server against the rules of the specification.",
         epilog=_STATUSES,
@@ -105,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("check", metavar="CHECK-ID")
     coverage = commands.add_parser("coverage", help="show which requirements the checks prove")
     coverage.add_argument("--every", action="store_true", help="list each requirement without a check, with the reason")
-    return parser
+    return parser, commands.choices
 
 
 def _explain(given: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ from mcp_server.cli import auth_server, http, install, observability, options
 from mcp_server.cli.dev import command as dev
 from mcp_server.cli.pack import command as pack_command
 from mcp_server.cli.pack.errors import PackError
+from mcp_server.cli.parser import CommandParser
 from mcp_server.cli.target import DEFAULT, TargetError, load, split
 from mcp_server.errors import OutputBroken
 from mcp_server.runners.stdio import serve_stdio
@@ -36,6 +37,9 @@ __all__ = ["main"]
 _OUTPUT_BROKEN: Final = 74
 """The exit status if stdout cannot be written: `EX_IOERR` of sysexits.h."""
 
+_BROKEN_PIPE: Final = 141
+"""The exit status if the reader of a list or a help text has ended: 128 plus the number of SIGPIPE."""
+
 _EPILOG: Final = """\
 TARGET is the location of the server:
   package.module:name      a name in a module, which is also searched in the current directory
@@ -51,7 +55,7 @@ A configuration file has the names of options as keys, and `target`. The command
 
 exit status: 0 the client closed the connection, or the HTTP server was stopped; 1 the server failed, or a worker had to
 be killed; 2 the target or an option cannot be used; 74 stdout cannot be written, for example because the client closed
-it before the end of its requests; 130 interrupted. With --workers: the status of a worker that ended before all workers
+it before the end of its requests; 130 interrupted; 141 the reader of a list or a help text has ended. With --workers: the status of a worker that ended before all workers
 were ready; 130 or 143 after a second signal.
 """
 
@@ -68,8 +72,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: After `--help` or `--version` (status 0), or an invalid argument (status 2).
     """
-    parser = _parser()
-    given = parser.parse_args(arguments)
+    try:
+        try:
+            return _main(arguments)
+        finally:
+            if sys.stdout is not None:
+                # At exit, the interpreter would report that the reader has ended.
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # Writing must stop, also at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+
+
+def _main(arguments: Sequence[str] | None) -> int:
+    parser, given = _parsed(arguments)
     if given.command == "run":
         try:
             _merge_config(given)
@@ -125,6 +142,15 @@ def _report(error: TargetError) -> int:
     return 2
 
 
+def _parsed(arguments: Sequence[str] | None) -> tuple[CommandParser, argparse.Namespace]:
+    """Return the parser, and the parsed arguments. Raises `SystemExit` for invalid ones."""
+    parser, commands = _parser()
+    given, rest = parser.parse_known_args(arguments)
+    if rest:
+        commands.get(given.command, parser).reject(rest)
+    return parser, given
+
+
 def _install(given: argparse.Namespace) -> int:
     """Write the entry of a server that can be loaded, or remove an entry, and return the exit status."""
     place, name = split(given.target)
@@ -174,8 +200,9 @@ _OTHER_COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
 """The commands that do more or less than loading a server to run it."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> tuple[CommandParser, Mapping[str, CommandParser]]:
+    """Return the parser of the command line, and the parsers of the commands by name."""
+    parser = CommandParser(
         prog="mcp-server",
         description="Runs Model Context Protocol servers that are written with mcp_server.",
         epilog=_EPILOG,
@@ -237,7 +264,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("auth-server", help=summary, description=summary[0].upper() + summary[1:] + ".")
     auth_server.add_options(command)
     _add_log_level(command)
-    return parser
+    return parser, commands.choices
 
 
 def _add_log_level(command: argparse.ArgumentParser) -> None:
