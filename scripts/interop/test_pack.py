@@ -107,6 +107,27 @@ def test_bundle_is_accepted_by_official_tools(mcpb: list[str], folder: Path, tmp
             assert (tmp_path / "unpacked" / name).read_bytes() == packed.read(name)
 
 
+def test_official_library_derives_command_of_server(mcpb: list[str], folder: Path, tmp_path: Path) -> None:
+    """The library of the tools replaces the variables of the manifest, as a host application does."""
+    with zipfile.ZipFile(folder / "out" / "weather.mcpb") as packed:
+        packed.extractall(tmp_path / "bundle")
+    program = tmp_path / "derive.mjs"
+    library = TOOLS / "node_modules" / "@anthropic-ai" / "mcpb" / "dist" / "index.js"
+    program.write_text(f"""
+import {{ readFileSync }} from "node:fs";
+import {{ getMcpConfigForManifest }} from {json.dumps(str(library))};
+const manifest = JSON.parse(readFileSync("bundle/manifest.json", "utf-8"));
+const common = {{ manifest, extensionPath: "/bundle", systemDirs: {{}}, pathSeparator: "/" }};
+const missing = await getMcpConfigForManifest({{ ...common, userConfig: {{}} }});
+const entered = await getMcpConfigForManifest({{ ...common, userConfig: {{ api_key: "k" }} }});
+console.log(JSON.stringify({{ missing: missing ?? null, entered }}));
+""")
+    derived = json.loads(run(["node", str(program)], tmp_path))
+    command = {"command": "uv", "args": ["run", "--directory", "/bundle", "main.py"], "env": {"API_KEY": "k"}}
+    # The user has to enter the value before the server is started.
+    assert derived == {"missing": None, "entered": command}
+
+
 def test_manifest_with_unknown_member_is_rejected_by_official_tools(
     mcpb: list[str], folder: Path, tmp_path: Path
 ) -> None:

@@ -438,6 +438,30 @@ def test_missing_or_invalid_metadata_names_its_place(folder: Path, old: str, new
     assert f"{folder / 'pyproject.toml'}" in said
 
 
+def test_metadata_of_parent_of_server_is_used(folder: Path) -> None:
+    (folder / "src").mkdir()
+    for name in ("weather.py", "units.py"):
+        shutil.move(folder / name, folder / "src" / name)
+    (folder / "icon.png").write_bytes(PNG)
+    # The project in the current directory is another one.
+    other = folder.parent / "other"
+    other.mkdir()
+    (other / "pyproject.toml").write_text(PROJECT.replace("weather-server", "other"))
+    bundle, _ = pack(other, target="../weather/src/weather.py")
+    assert json.loads(bundle.read("manifest.json"))["name"] == "weather-server"
+    assert [name for name in bundle.namelist() if name.startswith("server/")] == [
+        "server/units.py",
+        "server/weather.py",
+    ]
+    assert bundle.read("icon.png") == PNG
+    # A file without this table, such as that of a workspace, does not have the metadata of a server.
+    (folder / "src" / "pyproject.toml").write_text("[tool.uv.workspace]\n")
+    bundle, _ = pack(other, target="../weather/src/weather.py")
+    assert json.loads(bundle.read("manifest.json"))["name"] == "weather-server"
+    (folder / "pyproject.toml").unlink()
+    assert "the author is missing" in refuse(other, target="../weather/src/weather.py")
+
+
 def test_server_has_metadata_that_project_lacks(folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[project]\nauthors = [{ name = "Ann" }]\ndependencies = []\n')
     icon = "data:image/png;base64,iVBORw0KGgo="

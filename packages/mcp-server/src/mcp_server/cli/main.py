@@ -18,7 +18,7 @@ from mcp_core.conversion.converter import converter
 from mcp_core.revisions import LATEST
 from mcp_server.cli import auth_server, http, install, observability, options
 from mcp_server.cli.dev import command as dev
-from mcp_server.cli.pack import command as pack_command
+from mcp_server.cli.pack import options as pack_options
 from mcp_server.cli.pack.errors import PackError
 from mcp_server.cli.parser import CommandParser
 from mcp_server.cli.target import DEFAULT, TargetError, load, split
@@ -172,16 +172,18 @@ def _install(given: argparse.Namespace) -> int:
 
 def _pack(given: argparse.Namespace) -> int:
     """Write the bundle of a server that can be loaded, and return the exit status."""
+    from mcp_server.cli.pack import command  # lazy: other commands start without its modules
+
     place, name = split(given.target)
     try:
-        pack_command.check_options(given)
+        command.check_options(given)
         secrets = {variable: os.environ.get(variable, "") for variable in given.env}
         for variable in given.env:
             # The file may read its variables while it is loaded, and the author may not have the values.
             os.environ.setdefault(variable, "")
         with _stdout_to_stderr():
             server = load(given.target)
-        return pack_command.pack(given, server, place, name, secrets)
+        return command.pack(given, server, place, name, secrets)
     except TargetError as error:
         return _report(error)
     except PackError as error:
@@ -255,10 +257,10 @@ def _parser() -> tuple[CommandParser, Mapping[str, CommandParser]]:
         "pack",
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
-        epilog=pack_command.EPILOG,
+        epilog=pack_options.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    pack_command.add_options(command)
+    pack_options.add_options(command)
     _add_log_level(command)
     summary = "run an authorization server, for development and small deployments"
     command = commands.add_parser("auth-server", help=summary, description=summary[0].upper() + summary[1:] + ".")
