@@ -180,7 +180,7 @@ def attacks(session: nox.Session) -> None:
 
 @nox.session
 def interop(session: nox.Session) -> None:
-    """Test with the official SDK as client and as server, and through bridges, installed by npm and pip."""
+    """Test with the official SDK as client and as server, and through bridges, and check bundles with their official tools."""
     install(session, "test", "interop")
     # The tests start pytest-asyncio in processes of their own. Here, the asynchronous tests run on trio.
     session.run("pytest", "-p", "no:asyncio", "scripts/interop", *session.posargs)

@@ -4,6 +4,8 @@ import json
 import re
 import tomllib
 
+import pytest
+
 from interop.peers.run import KNOWN, PROGRAMS, PYTHONS, SuiteRun, findings, rows, surprises, table, trials
 
 _COUNTS = {"passed": 5, "failed": 2, "broken": 1, "not testable": 3}
@@ -77,11 +79,16 @@ def test_peer_versions_exact_without_registry_urls() -> None:
         assert required in versions.read_text().splitlines()
 
 
-def test_bridge_versions_exact_without_registry_urls() -> None:
-    bridges = PROGRAMS.parents[1] / "bridges"
-    dependencies = json.loads((bridges / "package.json").read_text())["dependencies"]
+@pytest.mark.parametrize("name", ["bridges", "mcpb"])
+def test_program_versions_exact_without_registry_urls(name: str) -> None:
+    folder = PROGRAMS.parents[1] / name
+    dependencies = json.loads((folder / "package.json").read_text())["dependencies"]
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in dependencies.values())
-    packages = json.loads((bridges / "package-lock.json").read_text())["packages"]
+    packages = json.loads((folder / "package-lock.json").read_text())["packages"]
     assert not any("resolved" in package for package in packages.values())
+
+
+def test_bridge_versions_of_python_exact() -> None:
+    bridges = PROGRAMS.parents[1] / "bridges"
     frozen = [line for line in (bridges / "python.txt").read_text().splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in frozen)
