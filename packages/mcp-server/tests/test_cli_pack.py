@@ -343,11 +343,11 @@ def test_size_and_number_of_files_are_limited(folder: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr(pack_files, "_MAX_BYTES", 4000)
         with pytest.raises(PackError, match=r"more than 4000 bytes \(the largest: .*large.*\.mcpbignore"):
-            pack_files.collect(folder, [folder], {})
+            pack_files.collect(folder, [folder])
     with monkeypatch.context() as patch:
         patch.setattr(pack_files, "_MAX_FILES", 4)
         with pytest.raises(PackError, match="more than 4 files"):
-            pack_files.collect(folder, [folder], {})
+            pack_files.collect(folder, [folder])
     (folder / "sparse").touch()
     os.truncate(folder / "sparse", 80 * 1024 * 1024)
     assert "(the largest: sparse" in refuse(folder)
@@ -391,6 +391,7 @@ def test_requirements_file_is_used_without_other_dependencies(folder: Path) -> N
         ("a==1 \\\n --hash=x", "is an option of pip"),
         ("./local", "'./local' is not a requirement"),
         ("tool @ file:///tool", "has a URL that other machines cannot reach"),
+        ("tool @ https://ann:word@a.example/t", "the URL of the dependency 'tool' has a user or a password"),
     ],
 )
 def test_requirement_of_one_machine_is_refused(folder: Path, requirements: str, message: str) -> None:
@@ -552,6 +553,11 @@ def test_registry_entry_describes_package_and_bundle(folder: Path) -> None:
 )
 def test_invalid_option_is_refused(folder: Path, options: tuple[str, ...], message: str) -> None:
     assert message in refuse(folder, *options)
+
+
+def test_value_of_variable_in_manifest_is_refused(folder: Path) -> None:
+    (folder / "weather.py").write_text(SERVER.replace('title="Weather"', "title=os.environ['API_KEY']"))
+    assert "manifest.json contains the value of API_KEY" in refuse(folder, env={"API_KEY": SECRET})
 
 
 def test_value_of_variable_is_refused_and_not_shown(folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_server.cli.pack.bundle import bundle_files
 from mcp_server.cli.pack.errors import PackError
-from mcp_server.cli.pack.files import archive, collect
+from mcp_server.cli.pack.files import archive, check_secrets, collect
 from mcp_server.cli.pack.identity import identify
 from mcp_server.cli.pack.project import read_project
 from mcp_server.cli.pack.registry import check_registry_name, mcpb_package, pypi_package, server_json
@@ -75,7 +75,7 @@ def pack(given: argparse.Namespace, server: Server, place: str, name: str, secre
     entry = place if script is None else script.name
     project = read_project(folder, script)
     identity = identify(project, server)
-    collected = collect(folder, [start], secrets)
+    collected = collect(folder, [start])
     if script is not None and entry not in collected.files:
         raise PackError(f"{place} is not packed ({collected.skipped.get(entry)}); rename it, or change .mcpbignore")
     files = bundle_files(
@@ -88,6 +88,7 @@ def pack(given: argparse.Namespace, server: Server, place: str, name: str, secre
         variables=given.env,
         icon=_icon(folder, project.file.parent),
     )
+    check_secrets(files, secrets)
     content = archive(files)
     digest = hashlib.sha256(content).hexdigest()
     output = Path(given.output or f"{identity.name}-{identity.version}.mcpb")

@@ -23,7 +23,7 @@ from mcp_server.cli.pack.errors import PackError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["IGNORE_FILE", "FolderContent", "archive", "collect"]
+__all__ = ["IGNORE_FILE", "FolderContent", "archive", "check_secrets", "collect"]
 
 IGNORE_FILE: Final = ".mcpbignore"
 """The file in the folder of the server with patterns of files that are not packed."""
@@ -79,27 +79,44 @@ class FolderContent:
     """The reason by the path of a file or folder that is not packed."""
 
 
-def collect(folder: Path, starts: Iterable[Path], secrets: Mapping[str, str]) -> FolderContent:
+def collect(folder: Path, starts: Iterable[Path]) -> FolderContent:
     """Read the files that are packed.
 
     Args:
         folder: The folder of the server, as an absolute path. Paths are relative to it.
         starts: The files and folders to pack, in this folder.
-        secrets: Values that no file may contain, by the name of their variable.
 
     Raises:
-        PackError: A file cannot be read, leads out of the folder, contains a secret, or exceeds a limit.
+        PackError: A file cannot be read, leads out of the folder, contains a private key, or exceeds a limit.
     """
     folder = Path(os.path.realpath(folder))
     if folder in {Path(folder.anchor), Path(os.path.realpath(Path.home()))}:
         raise PackError(f"all files of {folder} would be packed; move the server to a folder of its own")
-    collection = _Collection(folder=folder, ignored=_read_patterns(folder / IGNORE_FILE), secrets=secrets)
+    collection = _Collection(folder=folder, ignored=_read_patterns(folder / IGNORE_FILE))
     for start in starts:
         collection.add(Path(os.path.realpath(folder / start.parent)) / start.name if start != folder else folder)
     return FolderContent(
         files=dict(sorted(collection.files.items())),
         skipped=dict(sorted(collection.skipped.items())),
     )
+
+
+def check_secrets(files: Mapping[str, bytes], secrets: Mapping[str, str]) -> None:
+    """Check that no file contains a secret.
+
+    Args:
+        files: The content by path in the bundle.
+        secrets: The values by the name of their variable.
+
+    Raises:
+        PackError: A file contains a value.
+    """
+    for variable, value in secrets.items():
+        for name, content in files.items():
+            if len(value) >= _MIN_SECRET and os.fsencode(value) in content:
+                raise PackError(
+                    f"{name} contains the value of {variable}; read it from the environment when it is used"
+                )
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
@@ -122,7 +139,6 @@ class _Collection:
 
     folder: Path
     ignored: tuple[str, ...]
-    secrets: Mapping[str, str]
     files: dict[str, bytes] = attrs.field(factory=dict)
     skipped: dict[str, str] = attrs.field(factory=dict)
     size: int = 0
@@ -190,9 +206,6 @@ class _Collection:
             )
         if _PRIVATE_KEY.search(content):
             raise PackError(f"{path} contains a private key; remove it, or name the file in {IGNORE_FILE}")
-        for variable, value in self.secrets.items():
-            if len(value) >= _MIN_SECRET and os.fsencode(value) in content:
-                raise PackError(f"{path} contains the value of {variable}; read it from the environment instead")
 
     def reason(self, name: str, *, is_folder: bool) -> str | None:
         """Return why a file or folder, or a file in a folder, is not packed; `None`: it is packed."""

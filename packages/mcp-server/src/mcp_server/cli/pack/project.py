@@ -189,6 +189,11 @@ def _check_requirement(requirement: str) -> None:
     if requirement_name(requirement) is None:
         raise PackError(f"{requirement!r} is not a requirement: write a name and versions, as in 'httpx>=0.28'")
     _, at, url = requirement.partition("@")
+    if re.search(r"://[^/\s]*@", url):
+        # The message does not repeat the password.
+        raise PackError(
+            f"the URL of the dependency {requirement_name(requirement)!r} has a user or a password; remove it"
+        )
     if at and not url.strip().startswith(("https://", "git+https://")):
         raise PackError(f"{requirement!r} has a URL that other machines cannot reach; use https:// or git+https://")
 
