@@ -108,14 +108,24 @@ def running(target: str, *words: str, command: Sequence[str] = COMMAND) -> Itera
             process.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_stops_server_after_running_call(folder: Path, number: signal.Signals) -> None:
+def wait_until_refused(url: str) -> None:
+    """Wait until a server refuses connections: it has handled the first signal."""
+    host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
+    while True:
+        try:
+            socket.create_connection((host, int(port))).close()
+        except ConnectionError:
+            break
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signal_stops_server_after_running_call(folder: Path, number: signal.Signals, status: int) -> None:
     with running("sample_server") as server, server.post() as client:
         assert server.line() == "running\n"
         server.process.send_signal(number)
         out, _ = client.communicate(timeout=TIMEOUT)
         assert json.loads(out)["result"]["content"] == [{"type": "text", "text": "done"}]
-        assert server.process.wait(TIMEOUT) == 0
+        assert server.process.wait(TIMEOUT) == status
         assert server.line() == ""
 
 
@@ -132,13 +142,7 @@ def test_second_signal_ends_server_immediately(folder: Path, number: signal.Sign
     with running("slow_server") as server, server.post() as client:
         assert server.line() == "running\n"
         server.process.send_signal(number)
-        # The server has handled the first signal when it refuses connections.
-        address = server.url.removeprefix("http://").partition("/")[0].split(":")
-        while True:
-            try:
-                socket.create_connection((address[0], int(address[1]))).close()
-            except ConnectionError:
-                break
+        wait_until_refused(server.url)
         server.process.send_signal(number)
         assert server.process.wait(TIMEOUT) == status
         client.kill()

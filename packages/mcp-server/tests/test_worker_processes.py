@@ -62,8 +62,8 @@ def test_workers_have_equally_many_connections(folder: Path) -> None:
         assert supervisor.stop() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_stops_all_workers_after_running_call(folder: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signal_stops_all_workers_after_running_call(folder: Path, number: signal.Signals, status: int) -> None:
     with supervised(folder) as supervisor, Load(supervisor.address) as load:
         pids = load.wait_for(2)
         load.__exit__()
@@ -72,7 +72,7 @@ def test_signal_stops_all_workers_after_running_call(folder: Path, number: signa
         calling = threading.Thread(target=lambda: outcome.append(connection.call("hold", seconds=0.5)))
         calling.start()
         supervisor.until("holding")
-        assert supervisor.stop(number) == 0
+        assert supervisor.stop(number) == status
         calling.join(TIMEOUT)
         connection.close()
         assert outcome == ["done"]

@@ -13,7 +13,7 @@ from mcp_core.errors import McpError, MissingExtra
 from mcp_core.oauth.urls import parse_url
 from mcp_server.host.listeners import listen
 from mcp_server.host.tls import tls_context
-from mcp_server.runners.signals import stopped_by_signals
+from mcp_server.runners.signals import end_interrupted, stop_signal
 
 if TYPE_CHECKING:
     import argparse
@@ -70,11 +70,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--no-registration", action="store_true", help="disable dynamic client registration")
 
 
-def serve(given: argparse.Namespace) -> None:
+def serve(given: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM.
 
     Args:
         given: The parsed options.
+
+    Returns:
+        The exit status.
 
     Raises:
         AuthServerError: An option cannot be used.
@@ -88,7 +91,7 @@ def serve(given: argparse.Namespace) -> None:
     passwords = [(name, _password(name)) for name in given.user]
     try:
         store = MemoryStore() if given.store is None else SqliteStore(given.store)
-        trio.run(_serve, given, store, passwords)
+        return trio.run(_serve, given, store, passwords)
     except (McpError, OSError, ValueError) as error:
         raise AuthServerError((isinstance(error, OSError) and error.strerror) or str(error)) from error
 
@@ -102,7 +105,7 @@ def _password(name: str) -> str:
     return line.rstrip("\r\n")
 
 
-async def _serve(given: argparse.Namespace, store: SqliteStore, passwords: Sequence[tuple[str, str]]) -> None:
+async def _serve(given: argparse.Namespace, store: SqliteStore, passwords: Sequence[tuple[str, str]]) -> int:
     from mcp_server.auth.authorization_server import StoredUsers  # lazy: an extra
 
     users = StoredUsers(store)
@@ -119,8 +122,9 @@ async def _serve(given: argparse.Namespace, store: SqliteStore, passwords: Seque
             port = listeners[0].socket.getsockname()[1]
             server = _made(given, _ANY_PORT.sub(f":{port}", given.issuer), store, users)
         sys.stderr.write(f"the authorization server is at {server.issuer}\n")
-        with stopped_by_signals():
+        with stop_signal(interrupted_again=end_interrupted) as stopped:
             await server.serve(listeners, tls=tls)
+        return stopped.exit_status
     finally:
         with trio.CancelScope(shield=True):
             await store.aclose()

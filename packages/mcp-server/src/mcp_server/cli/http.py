@@ -16,7 +16,7 @@ from mcp_server.cli import observability
 from mcp_server.cli.options import CommandOption
 from mcp_server.host.service_manager import WORKER
 from mcp_server.runners.http import ServeHttpOptions, UnknownNames, serve_http
-from mcp_server.runners.signals import stopped_by_signals
+from mcp_server.runners.signals import end_interrupted, stop_signal
 
 if TYPE_CHECKING:
     import argparse
@@ -205,12 +205,15 @@ def is_worker() -> bool:
     return WORKER in os.environ
 
 
-async def serve(server: Server, given: argparse.Namespace) -> None:
-    """Serve until SIGINT or SIGTERM. Running calls may then finish; a second signal cancels them.
+async def serve(server: Server, given: argparse.Namespace) -> int:
+    """Serve until SIGINT or SIGTERM. Running calls may then finish; a second signal ends the process.
 
     Args:
         server: The server.
         given: The parsed options.
+
+    Returns:
+        The exit status.
 
     Raises:
         OptionError: An option cannot be used.
@@ -235,7 +238,7 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
     options["cluster"] = cluster
     reachable = _Announcement(server, silent=given.workers is not None)
     try:
-        with stopped_by_signals():
+        with stop_signal(interrupted_again=end_interrupted) as stopped:
             async with observability.serve_page(page, given.metrics):
                 await serve_http(server, given.http, task_status=reachable, **options)
     except UnknownNames as error:
@@ -248,6 +251,8 @@ async def serve(server: Server, given: argparse.Namespace) -> None:
     except StoreError as error:
         # The configuration of the cluster is wrong. If it only cannot be reached, the server waits for it.
         raise OptionError(str(error)) from error
+    else:
+        return stopped.exit_status
     finally:
         with trio.CancelScope(shield=True):
             for each in (store, cluster):

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ from mcp_server.cli.pack.errors import PackError
 from mcp_server.cli.parser import CommandParser
 from mcp_server.cli.target import DEFAULT, TargetError, load, split
 from mcp_server.errors import OutputBroken
+from mcp_server.runners.signals import end_interrupted, stop_signal
 from mcp_server.runners.stdio import serve_stdio
 from mcp_server.tracebacks import format_user_error
 
@@ -53,10 +55,12 @@ A configuration file has the names of options as keys, and `target`. The command
   allowed-host = ["mcp.example"]
   healthz = true
 
-exit status: 0 the client closed the connection, or the HTTP server was stopped; 1 the server failed, or a worker had to
-be killed; 2 the target or an option cannot be used; 74 stdout cannot be written, for example because the client closed
-it before the end of its requests; 130 interrupted; 141 the reader of a list or a help text has ended. With --workers: the status of a worker that ended before all workers
-were ready; 130 or 143 after a second signal.
+exit status: 0 the client closed the connection, or SIGTERM stopped the HTTP server; 1 the server failed, or a worker had
+to be killed; 2 the target or an option cannot be used; 74 stdout cannot be written, for example because the client
+closed it before the end of its requests; 130 interrupted by Ctrl+C (SIGINT); 141 the reader of a list or a help text has
+ended. With --workers: the status of a worker that ended before all workers were ready; 143 after a second SIGTERM.
+
+Over HTTP, running requests have 10 seconds to finish after the first signal. A second one ends the server immediately.
 """
 
 
@@ -118,7 +122,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         _inspect(server, as_json=given.json)
         return 0
     if given.http is None:
-        return _status(lambda: trio.run(serve_stdio, server))
+        return _status(lambda: trio.run(_serve_stdio, server))
     return _status(lambda: trio.run(http.serve, server, given))
 
 
@@ -291,6 +295,13 @@ def _merge_config(given: argparse.Namespace) -> None:
 def _same_command() -> list[str]:
     """Return the command that started this process: the script, or a module, with the same options of Python."""
     return [sys.executable, *sys.orig_argv[1:]]
+
+
+async def _serve_stdio(server: Server) -> int:
+    """Serve until the end of input or SIGINT, and return the exit status. SIGTERM ends the process."""
+    with stop_signal([signal.SIGINT], interrupted_again=end_interrupted) as stopped:
+        await serve_stdio(server)
+    return stopped.exit_status
 
 
 def _status(run: Callable[[], int | None]) -> int:

@@ -212,9 +212,17 @@ class WorkerPolicy:
         self._reloading = True
         return actions + self._replace_next()
 
-    def stop(self, now: float) -> list[Action]:
-        """Return the actions after SIGTERM or SIGINT."""
-        return [] if self._stopping else [ReportState("STOPPING"), *self._stop(now)]
+    def stop(self, now: float, status: int = 0) -> list[Action]:
+        """Return the actions after SIGTERM or SIGINT.
+
+        Args:
+            now: The present time.
+            status: The exit status of the run.
+        """
+        if self._stopping:
+            return []
+        self._status = status
+        return [ReportState("STOPPING"), *self._stop(now)]
 
     def kill(self, status: int) -> list[Action]:
         """Return the actions after a second signal.

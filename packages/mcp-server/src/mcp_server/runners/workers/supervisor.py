@@ -85,8 +85,9 @@ def run_workers(
             `weather is served at http://127.0.0.1:8000/mcp`.
 
     Returns:
-        The exit status for this process: 0 after a graceful stop; that of a worker that ended before all were ready; 1 if
-        a worker had to be killed; 128 and the number of the signal after a second signal.
+        The exit status for this process: after a graceful stop 0, or 130 if the signal was SIGINT; that of a worker that
+        ended before all were ready; 1 if a worker had to be killed after SIGTERM; 128 and the number of the signal after
+        a second signal.
 
     Raises:
         ValueError: An argument is invalid.
@@ -192,7 +193,8 @@ class _Supervisor:
                     # New connections are refused from now on, and clients can try another machine.
                     for _, sock in self._sockets:
                         sock.close()
-                    self._carry_out(self._policy.stop(trio.current_time()))
+                    status = 128 + number if number == signal.SIGINT else 0
+                    self._carry_out(self._policy.stop(trio.current_time(), status))
 
     def _reap(self) -> None:
         """Collect the processes that ended. Signals merge, so one can stand for several processes."""
