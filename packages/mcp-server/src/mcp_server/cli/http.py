@@ -238,7 +238,7 @@ async def serve(server: Server, given: argparse.Namespace) -> int:
     options["cluster"] = cluster
     reachable = _Announcement(server, silent=given.workers is not None)
     try:
-        with stop_signal(interrupted_again=end_interrupted) as stopped:
+        with stop_signal(interrupted_again=end_interrupted) as stopped, observability.observe_event_loop():
             async with observability.serve_page(page, given.metrics):
                 await serve_http(server, given.http, task_status=reachable, **options)
     except UnknownNames as error:

@@ -299,7 +299,7 @@ def _same_command() -> list[str]:
 
 async def _serve_stdio(server: Server) -> int:
     """Serve until the end of input or SIGINT, and return the exit status. SIGTERM ends the process."""
-    with stop_signal([signal.SIGINT], interrupted_again=end_interrupted) as stopped:
+    with stop_signal([signal.SIGINT], interrupted_again=end_interrupted) as stopped, observability.observe_event_loop():
         await serve_stdio(server)
     return stopped.exit_status
 

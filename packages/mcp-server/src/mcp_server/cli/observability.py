@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -15,18 +15,20 @@ import trio
 
 from mcp_core.trio.extras import extra
 from mcp_core.trio.nursery import open_private_nursery
+from mcp_server.cli.unawaited import log_unawaited_coroutines
 from mcp_server.host.listeners import split_bind
 from mcp_server.observation import AccessLog
+from mcp_server.runners.blocked_loop import watch_event_loop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_server.prometheus import PrometheusMetrics
     from mcp_server.runners.http import ServeHttpOptions
     from mcp_server.server import Server
 
-__all__ = ["JsonFormatter", "configure_log", "observe", "serve_page", "use_telemetry"]
+__all__ = ["JsonFormatter", "configure_log", "observe", "observe_event_loop", "serve_page", "use_telemetry"]
 
 _PAGE: Final = "/metrics"
 
@@ -49,7 +51,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_log(level: str, *, as_json: bool) -> None:
-    """Write log messages to stderr.
+    """Write log messages to stderr, among them those of coroutines that were never awaited.
 
     Args:
         level: The lowest level.
@@ -59,6 +61,17 @@ def configure_log(level: str, *, as_json: bool) -> None:
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonFormatter() if as_json else text)
     logging.basicConfig(level=level.upper(), handlers=[handler])
+    log_unawaited_coroutines(trace=level == "debug")
+
+
+@contextmanager
+def observe_event_loop() -> Iterator[None]:
+    """Log the lines of the author that block the event loop during the block, if the log has the debug level."""
+    if not logging.getLogger("mcp_server").isEnabledFor(logging.DEBUG):
+        yield
+        return
+    with watch_event_loop():
+        yield
 
 
 def use_telemetry(server: Server) -> None:

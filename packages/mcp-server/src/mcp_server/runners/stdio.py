@@ -12,7 +12,10 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shlex
 import sys
+from io import TextIOWrapper
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
@@ -26,9 +29,10 @@ from mcp_core.trio.writer import CoalescingWriter
 from mcp_server.connection.stream_channel import StreamChannel
 from mcp_server.errors import OutputBroken
 from mcp_server.runners.descriptors import DescriptorStream
+from mcp_server.tracebacks import first_line_of_author
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mcp_core.codec import Batch
     from mcp_core.engine.server import ServerConnection
@@ -42,6 +46,12 @@ _log: Final = logging.getLogger("mcp_server")
 
 _AT_ONCE: Final = 64
 """Messages of one read that are handled without letting other tasks run. A read of 64 KiB can contain 20,000."""
+
+_MOST_PLACES: Final = 100
+"""Most places of which is warned that they print. A program that is generated could have any number."""
+
+_PROGRAM: Final = 2
+"""Words of a command that can have the name of the program: the interpreter and a script of it."""
 
 _END_GRACE: Final = 1.0
 """Time for running handlers after the end of input, in seconds. `printf ... | server` receives its responses, and a
@@ -62,7 +72,8 @@ class ByteStream(Protocol):
 async def serve_stdio(server: Server) -> None:
     """Serve the parent process, over stdin and stdout.
 
-    Other output to stdout, for example by `print` or a child process, goes to stderr.
+    Other output to stdout, for example by `print` or a child process, goes to stderr. A warning in the log names each
+    place that prints. If stdin is a terminal, a line on stderr says how to try the server.
 
     Args:
         server: The server.
@@ -76,6 +87,7 @@ async def serve_stdio(server: Server) -> None:
     A plain function in a worker thread cannot be interrupted, so the server waits for it: call
     `trio.from_thread.check_cancelled()` in the function from time to time.
     """
+    _explain_terminal(f"{server.info.name} {server.info.version}")
     async with server.running():
         with _private_descriptors() as stream:
             failure = await serve_connection(
@@ -105,16 +117,62 @@ def _private_descriptors() -> DescriptorStream:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.close(nowhere)
-    if sys.stdout is not None:
-        # Prints appear immediately, and in order with other output to stderr.
-        _line_buffered()
+    # Prints appear immediately, and in order with other output to stderr.
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+        if sys.stdout is sys.__stdout__:
+            # For the rest of the process, as the redirection.
+            sys.stdout = _PrintDetector(sys.stdout)
     return DescriptorStream(source, sink)
 
 
-def _line_buffered() -> None:
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(line_buffering=True)
+class _PrintDetector(TextIOWrapper):
+    """The stdout of a server whose messages have another descriptor. Warns once of each place that writes to it.
+
+    Args:
+        stdout: The previous object.
+    """
+
+    def __init__(self, stdout: TextIOWrapper) -> None:
+        # The previous buffer has recorded whether the previous stdout could seek.
+        buffer = open(1, "wb", closefd=False)  # noqa: SIM115  # open until the process ends
+        super().__init__(buffer, stdout.encoding, stdout.errors, line_buffering=True)
+        self._places: Final[set[tuple[str, int]]] = set()
+
+    def write(self, text: str, /) -> int:
+        """Write text."""
+        place = first_line_of_author(0)
+        if place is not None and place not in self._places and len(self._places) < _MOST_PLACES:
+            # Added first: a handler of the log can write here.
+            self._places.add(place)
+            _log.warning(
+                "text printed to stdout goes to stderr, because stdout has the messages of the server: %s:%d; print with"
+                " file=sys.stderr, or send the text to the client with `await context.info(...)`",
+                *place,
+            )
+        return super().write(text)
+
+
+def _explain_terminal(server: str) -> None:
+    """Write how to try the server if a user started it in a terminal, where it waits for messages."""
+    if sys.stdin is None or sys.stderr is None or not sys.stdin.isatty():
+        return
+    given = [PurePath(word).name if number < _PROGRAM else word for number, word in enumerate(sys.orig_argv)]
+    sys.stderr.write(f"{server} {_how_to_try(given)}\n")
+
+
+def _how_to_try(command: Sequence[str]) -> str:
+    """Return what to do with the command of a server.
+
+    Args:
+        command: The program and its arguments, without folders of the program.
+    """
+    if "mcp-server" in command[:_PROGRAM]:
+        command = command[command.index("mcp-server") :]
+    return (
+        "is an MCP server: it waits for the messages of a client at this terminal, until Ctrl+C. To try it, run"
+        f" `mcp-client probe -- {shlex.join(command)}`"
+    )
 
 
 def _reason(failure: Exception) -> str:
