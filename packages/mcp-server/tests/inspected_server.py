@@ -20,6 +20,15 @@ class Trip:
     stops: list[str] = field(default_factory=list)
 
 
+@dataclass
+class Order:
+    """What the user is asked for."""
+
+    city: str
+    kind: Literal["train", "bicycle"]
+    insured: bool = True
+
+
 @server.tool
 async def forecast(
     city: str, days: Annotated[int, Param(description="How far to look ahead.")] = 3, *, context: Context
@@ -40,7 +49,7 @@ def plan(trip: Trip, note: str | None = None) -> Trip:
 @server.tool
 async def book(context: Context) -> str:
     """Ask the user about a trip."""
-    answer = await context.elicit(Trip, "Which trip do you want?")
+    answer = await context.elicit(Order, "Which trip do you want?")
     return f"booked {answer.value.city}" if isinstance(answer, ElicitationAccepted) else "nothing booked"
 
 

@@ -349,7 +349,7 @@ def test_inspector_after_reload_shows_changes_and_keeps_the_form(own_testbed: Te
     own_testbed.command.write(changed.replace("def pay(", "def settle("))
     page.get_by_text("weather 2.0").wait_for()
     own_testbed.status("Connected, 1 new, 1 changed")
-    page.get_by_role("main").get_by_text("Look into the future.").wait_for()
+    page.get_by_role("main").get_by_text("Look into the future.", exact=True).wait_for()
     assert page.get_by_label("city").input_value() == "Ghent"
     assert page.locator(".entry", has_text="pay").count() == 0
     own_testbed.call()

@@ -171,7 +171,7 @@ function limits(schema) {
 function parsedField(options, control, kind, parse, show) {
   const { field, report } = labelled(options, control, kind);
   const write = (value) => {
-    control.value = value === UNSET || value === undefined ? "" : show(value);
+    control.value = value === UNSET || value === undefined || value === null ? "" : show(value);
     report(null);
   };
   const parsed = () => (control.value === "" ? UNSET : parse(control.value));
