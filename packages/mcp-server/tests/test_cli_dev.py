@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import select
 import signal
 import sys
@@ -156,3 +157,28 @@ def test_dev_killed_ends_the_child_even_if_it_is_busy(tmp_path: Path) -> None:
 def test_dev_address_for_other_machines_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dev", "app.py", "--http", "0.0.0.0:8000"]) == 2
     assert "dev serves only this machine" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_dev_interrupted_in_a_terminal_ends_everything_quietly(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(ONE)
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(tmp_path)
+        os.execv(sys.executable, [sys.executable, "-m", "mcp_server", "dev", "app.py"])
+    output = b""
+    while b"is served at" not in output:
+        output += os.read(terminal, 4096)
+    threads = Path(f"/proc/{process}/task").iterdir()
+    (child,) = {int(each) for thread in threads for each in (thread / "children").read_text().split()}
+    os.write(terminal, b"\x03")
+    _, status = os.waitpid(process, 0)
+    try:
+        while data := os.read(terminal, 4096):
+            output += data
+    except OSError:
+        pass  # the terminal has ended
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert b"Traceback" not in output
+    assert not is_running(child)

@@ -22,7 +22,8 @@ export class RequestFailed extends Error {
 }
 
 /**
- * A connection in one revision.
+ * A connection in one revision. `subscribed` is the set of the URIs of resources that the user subscribed to; it
+ * outlives the connection.
  *
  * `hooks` has `onMessage(direction, text)` for all messages, `onNotification(method, params)`, and
  * `onRequest(method, params, signal)`, which returns the promise of a result.
@@ -38,11 +39,12 @@ export class Client {
   #nextId = 1;
   #closed = new AbortController();
   #listening = null;
-  #subscribed = new Set();
+  #subscribed;
   #asked = new Map();
 
-  constructor(url, revision, hooks) {
+  constructor(url, revision, subscribed, hooks) {
     this.#revision = revision;
+    this.#subscribed = subscribed;
     this.#hooks = hooks;
     this.#endpoint = new Endpoint(url, (text) => this.#receive(text));
   }
@@ -68,6 +70,9 @@ export class Client {
       await this.notify("notifications/initialized");
       if (this.capabilities.logging) {
         await this.request("logging/setLevel", { level: this.logLevel });
+      }
+      for (const uri of this.#subscribed) {
+        await this.request("resources/subscribe", { uri }).catch(() => this.#subscribed.delete(uri));
       }
     }
     this.#listen();

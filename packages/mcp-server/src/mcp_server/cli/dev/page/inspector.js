@@ -30,10 +30,12 @@ let state = null; // of the server, as the event stream describes it
 let client = null;
 let isOpen = false;
 let attempt = 0;
-let known = null; // the definitions by key, before the current load
+const known = new Map(); // by tab: the definitions by key, as listed last
 const lists = { tools: [], resources: [], prompts: [] };
 const changed = new Map(); // key: "new" or "changed"
-let selected = null; // a view
+const subscribed = new Set(); // URIs of resources
+const views = new Map(); // by key, of items that were selected
+let selected = null; // one of the views
 
 // --- status ------------------------------------------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ async function connect() {
   showStatus("busy", "Connecting");
   activity.forgetRequests();
   activity.event(`connecting, revision ${revision.name}`);
-  const current = new Client(`${state.endpoint}/mcp`, revision, {
+  const current = new Client(`${state.endpoint}/mcp`, revision, subscribed, {
     onMessage: (direction, text) => activity.message(direction, text),
     onNotification: (method, params) => {
       activity.notification(method, params);
@@ -136,19 +138,20 @@ async function refresh(mine, wanted) {
 
 /** Note which items of a list are new or changed since they were listed last. */
 function compare(tab) {
-  known ??= new Map();
-  const first = !known.has(tab);
-  const before = known.get(tab) ?? new Map();
+  const before = known.get(tab);
   const now = new Map(lists[tab].map(({ kind, item }) => [keyOf(kind, item), JSON.stringify(item)]));
-  for (const key of before.keys()) {
+  known.set(tab, now);
+  for (const key of before?.keys() ?? []) {
     changed.delete(key);
+    if (!now.has(key)) {
+      views.delete(key);
+    }
   }
-  for (const [key, definition] of now) {
-    if (!first && before.get(key) !== definition) {
+  for (const [key, definition] of before ? now : []) {
+    if (before.get(key) !== definition) {
       changed.set(key, before.has(key) ? "changed" : "new");
     }
   }
-  known.set(tab, now);
 }
 
 function showList(tab) {
@@ -176,7 +179,7 @@ function showList(tab) {
 }
 
 function select(kind, item, focus = true) {
-  selected = makeView(kind, item, connection);
+  selected = viewOf(kind, item);
   page("item").replaceChildren(selected.element);
   for (const entry of document.querySelectorAll(".entry")) {
     if (entry.dataset.key === selected.key) {
@@ -191,7 +194,21 @@ function select(kind, item, focus = true) {
   }
 }
 
-/** After a reload: keep the view of an unchanged item, and the values in the form of a changed one. */
+/** Return the view of an item: the one that was shown before, with its result, or a new one with the same values. */
+function viewOf(kind, item) {
+  const before = views.get(keyOf(kind, item));
+  if (before && JSON.stringify(before.item) === JSON.stringify(item)) {
+    return before;
+  }
+  const made = makeView(kind, item, connection);
+  if (before) {
+    made.restore(before.draft());
+  }
+  views.set(made.key, made);
+  return made;
+}
+
+/** After a reload: show the selected item as it is now. */
 function refreshSelected() {
   if (selected === null) {
     return;
@@ -201,9 +218,7 @@ function refreshSelected() {
     selected = null;
     page("item").replaceChildren(element("p", { class: "empty" }, "The server no longer offers the selected item."));
   } else if (JSON.stringify(found.item) !== JSON.stringify(selected.item)) {
-    const values = selected.draft();
     select(found.kind, found.item, false);
-    selected.restore(values);
   }
 }
 

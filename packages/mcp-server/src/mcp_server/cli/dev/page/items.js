@@ -59,11 +59,6 @@ class ItemView {
     this.outcome.replaceChildren(element("h3", {}, "Result"), ...elements.filter(Boolean));
   }
 
-  draft() {
-    return null;
-  }
-
-  restore() {}
 }
 
 /** Identify an item over reloads. */
