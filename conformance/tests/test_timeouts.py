@@ -45,8 +45,16 @@ async def test_third_wait_in_vain_is_shorter(autojump_clock: trio.testing.MockCl
 async def test_short_wait_is_several_times_slowest_response(autojump_clock: trio.testing.MockClock) -> None:
     timeouts = AdaptiveTimeouts()
     await _wait(timeouts, 0.5, ("run", "run ping"))
-    await _wait(timeouts, 0.1, ("run", "run ping"))
-    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 1.5]
+    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 1.0]
+
+
+async def test_slow_response_counts_less_after_fast_ones(autojump_clock: trio.testing.MockClock) -> None:
+    timeouts = AdaptiveTimeouts()
+    await _wait(timeouts, 2.0)
+    for _ in range(10):
+        await _wait(timeouts, 0.1)
+    *_, limit = [await _wait(timeouts, math.inf) for _ in range(3)]
+    assert limit == pytest.approx(2 * 2.0 * 0.9**10)
 
 
 async def test_short_wait_is_not_longer_than_timeout(autojump_clock: trio.testing.MockClock) -> None:
@@ -60,7 +68,17 @@ async def test_slowest_response_of_kind_limits_its_waits(autojump_clock: trio.te
     with timeouts.wait(30.0, _KEY, WaitKind.START):
         await trio.sleep(3.0)
     await _wait(timeouts, 0.001)
-    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 0.25]
+    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 0.2]
+
+
+async def test_condition_without_response_is_limited_by_responses(autojump_clock: trio.testing.MockClock) -> None:
+    timeouts = AdaptiveTimeouts()
+    await _wait(timeouts, 0.5)
+    for _ in range(2):
+        with timeouts.wait(10.0, _KEY, WaitKind.CONDITION):
+            await trio.sleep_forever()
+    assert timeouts.limit(10.0, _KEY, WaitKind.CONDITION) == 2.0
+    assert timeouts.limit(10.0, _KEY, WaitKind.EXIT) == 1.0
 
 
 async def test_response_restores_timeout_of_its_subject_only(autojump_clock: trio.testing.MockClock) -> None:
@@ -71,7 +89,7 @@ async def test_response_restores_timeout_of_its_subject_only(autojump_clock: tri
     await _wait(timeouts, 0.1, ("run", "run ping"))
     assert timeouts.limit(10.0, ("run", "run ping")) == 10.0
     assert timeouts.limit(10.0, ("run", "run resources/list")) == 10.0
-    assert timeouts.limit(10.0, _KEY) == pytest.approx(0.3)
+    assert timeouts.limit(10.0, _KEY) == pytest.approx(0.2)
     await _wait(timeouts, 0.1)
     assert timeouts.limit(10.0, _KEY) == 10.0
 

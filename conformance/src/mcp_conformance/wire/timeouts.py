@@ -2,7 +2,7 @@
 
 A timeout detects a hang; no rule is judged by it. An implementation that hangs once would otherwise cost the whole
 timeout in each check that needs the same response, and a run would last hours. After two waits in a row in vain, the
-next ones are shorter, but still several times as long as the slowest response so far, so that a slow response is not
+next ones are shorter, but still twice as long as the slowest recent response, or more, so that a slow response is not
 taken for a hang. One response restores the timeout.
 """
 
@@ -23,6 +23,9 @@ __all__ = ["AdaptiveTimeouts", "Wait", "WaitKind"]
 _IN_VAIN: Final = 2
 """Waits in a row that end without anything before the next ones are shorter: the first may be a coincidence."""
 
+_MEMORY: Final = 0.9
+"""Factor for the slowest response so far after each later one: a single slow one does not count for the whole run."""
+
 
 class WaitKind(enum.Enum):
     """The kind of a wait."""
@@ -31,6 +34,8 @@ class WaitKind(enum.Enum):
     """The response to one request."""
     CONDITION = "condition"
     """Anything else that messages bring about, in any number of them."""
+    STREAM = "stream"
+    """The end of a stream, which may stay open for some time."""
     START = "start"
     """The first message of a process, which has to start first."""
     EXIT = "exit"
@@ -48,14 +53,17 @@ class _Floor:
     seconds: float
     """The lower limit of that in seconds."""
     share: float
-    """The shortest wait as a part of the timeout when none is known."""
+    """The shortest wait as a part of the timeout when no response is known."""
+    like: WaitKind | None = None
+    """The kind whose slowest response counts while no response of this kind is known."""
 
 
 _FLOORS: Final[Mapping[WaitKind, _Floor]] = {
-    WaitKind.RESPONSE: _Floor(times=3.0, seconds=0.25, share=0.25),
-    WaitKind.CONDITION: _Floor(times=3.0, seconds=0.25, share=0.25),
-    WaitKind.START: _Floor(times=3.0, seconds=1.0, share=0.2),
-    WaitKind.EXIT: _Floor(times=3.0, seconds=0.25, share=0.1),
+    WaitKind.RESPONSE: _Floor(times=2.0, seconds=0.2, share=0.25),
+    WaitKind.CONDITION: _Floor(times=4.0, seconds=0.2, share=0.25, like=WaitKind.RESPONSE),
+    WaitKind.STREAM: _Floor(times=2.0, seconds=0.2, share=0.25),
+    WaitKind.START: _Floor(times=2.0, seconds=1.0, share=0.2),
+    WaitKind.EXIT: _Floor(times=2.0, seconds=0.2, share=0.1),
     WaitKind.RUN: _Floor(times=5.0, seconds=3.0, share=0.2),
 }
 
@@ -93,7 +101,7 @@ class AdaptiveTimeouts:
         if self._row(subjects) < _IN_VAIN:
             return longest
         floor = _FLOORS[kind]
-        slowest = self._slowest.get(kind)
+        slowest = self._slowest.get(kind, self._slowest.get(floor.like) if floor.like is not None else None)
         return min(longest, longest * floor.share if slowest is None else max(floor.seconds, floor.times * slowest))
 
     @contextmanager
@@ -116,7 +124,8 @@ class AdaptiveTimeouts:
         for subject in subjects:
             self._in_vain[subject] = self._in_vain.get(subject, 0) + 1 if wait.in_vain else 0
         if not wait.in_vain:
-            self._slowest[kind] = max(self._slowest.get(kind, 0.0), trio.current_time() - since)
+            earlier = self._slowest.get(kind, 0.0) * _MEMORY
+            self._slowest[kind] = max(earlier, trio.current_time() - since)
 
     def _row(self, subjects: Sequence[str]) -> int:
         return max(self._in_vain.get(subject, 0) for subject in subjects)

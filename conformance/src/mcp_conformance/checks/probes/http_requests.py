@@ -15,6 +15,7 @@ from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.http_client import IncompleteResponse
+from mcp_conformance.wire.timeouts import WaitKind
 from mcp_conformance.wire.transcript import strict_json
 from mcp_core.revisions import REVISIONS, Era
 
@@ -249,9 +250,10 @@ async def read_stream(
         headers.append(("Last-Event-ID", last_event_id))
     body = None if message is None else encoded(message)
     method = "GET" if message is None else "POST"
-    called = method if message is None else str(message.get("method"))
+    expected = "the end of the stream of GET" if message is None else f"a response to {message.get('method')}"
+    kind = WaitKind.STREAM if message is None else WaitKind.RESPONSE
     found: tuple[tuple[str, str], ...] = ()
-    with peer.limited(f"the end of the stream of {called}") as wait:
+    with peer.limited(expected, kind=kind) as wait:
         try:
             async with peer.endpoint.exchange(peer.transcript, method, headers, body, deviant=deviant) as exchange:
                 found = exchange.headers

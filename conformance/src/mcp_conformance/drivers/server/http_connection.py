@@ -218,6 +218,28 @@ class HttpConnection(SuiteConnection):
         elif answer.body:
             self.transcript.note(f"a body of {answer.media_type or 'no content type'}: {unframed(answer.body)}")
 
+    @asynccontextmanager
+    async def open_exchange(
+        self,
+        method: str,
+        headers: Sequence[tuple[str, str]],
+        body: bytes | None = None,
+        *,
+        deviant: str = "",
+    ) -> AsyncIterator[ClientExchange]:
+        """Send a request, and leave its response to the block. Only the time until its head is limited.
+
+        Raises:
+            Deviation: There is no response.
+            IncompleteResponse: The response is invalid, or breaks off.
+        """
+        async with AsyncExitStack() as stack:
+            async with self.within(f"a response to {_called(method, body)}", kind=WaitKind.RESPONSE):
+                exchange = await stack.enter_async_context(
+                    self.endpoint.exchange(self.transcript, method, headers, body, deviant=deviant)
+                )
+            yield exchange
+
     async def look(
         self,
         method: str = "POST",

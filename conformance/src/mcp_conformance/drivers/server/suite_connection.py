@@ -327,9 +327,10 @@ class SuiteConnection(abc.ABC):
                 f"{_aside(wait.note)}{f': {seen}' if seen else ''}",
             )
 
-    def _subjects(self, what: str) -> tuple[str, str, str]:
+    def _subjects(self, what: str) -> tuple[str, ...]:
+        """Return the subjects of a wait: everything, the leg, what is awaited, and that in the leg."""
         leg = f"{self.revision} {self.transport.value}"
-        return "", leg, f"{leg} {what}"
+        return "", leg, what, f"{leg} {what}"
 
     # --- used by transports ----------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ async def listen_apart(server: ServerUnderTest) -> None:
     peer = http_peer(server)
     listen = peer.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     headers = peer.headers(listen)
-    with trio.move_on_after(peer.settings.timeout * 2):
+    with peer.limited("notifications/tools/list_changed on the stream", times=2):
         async with peer.endpoint.exchange(peer.transcript, "POST", headers, encoded(listen)) as exchange:
             if exchange.media_type != "text/event-stream":
                 raise Deviation("a stream for subscriptions/listen", f"HTTP {exchange.status}, {exchange.media_type}")
@@ -123,7 +123,10 @@ async def _disconnect(server: ServerUnderTest, key: str) -> None:
     server.tool("conformance_outcome")
     meta: JsonObject = {"progressToken": key}
     request = peer.message("tools/call", {"name": name, "arguments": {"key": key}, "_meta": meta})
-    async with peer.endpoint.exchange(peer.transcript, "POST", peer.headers(request), encoded(request)) as exchange:
+    async with (
+        peer.open_exchange("POST", peer.headers(request), encoded(request)) as exchange,
+        peer.within("progress of the call on its stream"),
+    ):
         if exchange.media_type != "text/event-stream":
             raise NotApplicable("the response is not a stream")
         while (event := await exchange.next_event()) is not None and b"notifications/progress" not in event.data:

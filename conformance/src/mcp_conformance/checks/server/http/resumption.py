@@ -76,9 +76,7 @@ async def foreign_session(server: ServerUnderTest) -> None:
     async with session(server) as other:
         headers = [*other.settings.headers, ("Accept", "text/event-stream"), *other.session_headers()]
         headers.append(("Last-Event-ID", stream.ids[0]))
-        async with other.endpoint.exchange(
-            other.transcript, "GET", headers, deviant="an event id of another session"
-        ) as exchange:
+        async with other.open_exchange("GET", headers, deviant="an event id of another session") as exchange:
             if exchange.status != 200:
                 return
             # An open stream without events ends together with its session.

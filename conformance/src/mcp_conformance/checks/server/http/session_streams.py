@@ -149,7 +149,7 @@ async def _standalone_streams(peer: HttpConnection, count: int) -> AsyncIterator
 
     async def read(number: int, task_status: trio.TaskStatus[None]) -> None:
         headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
-        async with peer.endpoint.exchange(peer.transcript, "GET", headers) as exchange:
+        async with peer.open_exchange("GET", headers) as exchange:
             if exchange.status != 200 or exchange.media_type != "text/event-stream":
                 raise NotApplicable(f"stream {number + 1} by GET returns HTTP {exchange.status}")
             task_status.started()
@@ -213,7 +213,7 @@ async def disconnect(server: ServerUnderTest) -> None:
     """A client that disconnects from a stream does not disturb others."""
     peer = http_peer(server)
     request = progress_call(server, peer, "gone")
-    async with peer.endpoint.exchange(peer.transcript, "POST", peer.headers(request), encoded(request)):
+    async with peer.open_exchange("POST", peer.headers(request), encoded(request)):
         peer.transcript.note("the connection is closed before the response is read")
     again = probe(peer)
     answer = await peer.look(headers=peer.headers(again), body=encoded(again))
