@@ -22,6 +22,7 @@ from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, try_protected_fault
 from mutants.client_faults.table import CLIENT_FAULTS
 from mutants.client_faults.variants import CLIENT_VARIANTS
+from mutants.generated.command import Selection, default_processes, run_generated
 from mutants.runs.clients import try_client_fault
 from mutants.runs.servers import TRANSPORTS, try_fault
 from mutants.server_faults.table import FAULTS
@@ -184,7 +185,29 @@ def main() -> int:
         metavar="N",
         help="number of concurrent runs (default: 6; most of their time is waiting)",
     )
+    generated = parser.add_argument_group("generated faults")
+    generated.add_argument("--generated", action="store_true", help="try generated faults instead of the tables")
+    generated.add_argument("--sample", type=int, metavar="N", help="only so many of them, drawn at random")
+    generated.add_argument("--seed", type=int, default=1, metavar="S", help="the seed of the draw (default: 1)")
+    generated.add_argument(
+        "--only", action="append", default=[], metavar="OPERATOR:TARGET", help="only these, or all that begin so"
+    )
+    generated.add_argument(
+        "--leg", action="append", default=[], metavar="TEXT", help="only legs such as 'server 2025-11-25 stdio'"
+    )
+    generated.add_argument(
+        "--processes", type=int, default=default_processes(), metavar="N", help="the number of processes"
+    )
     given = parser.parse_args()
+    if given.generated:
+        selection = Selection(
+            only=tuple(given.only),
+            legs=tuple(given.leg),
+            sample=given.sample,
+            seed=given.seed,
+            whole=given.whole,
+        )
+        return run_generated(selection, processes=given.processes)
     unknown = sorted(set(given.table) - set(_TABLES))
     if unknown:
         parser.error(f"unknown table {unknown[0]!r}: {', '.join(_TABLES)}")

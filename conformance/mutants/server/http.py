@@ -19,7 +19,7 @@ from mutants.server.streams import AccessInfo, HttpSession, ListenStream, Stream
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["serve_http"]
+__all__ = ["http_server", "serve_http"]
 
 _LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
 
@@ -350,7 +350,12 @@ def _tool(message: JsonObject) -> JsonValue:
     return params.get("name") if isinstance(params, dict) else None
 
 
+def http_server(server: RawServer, port: int, key: str | None = None, *, modern_only: bool = False) -> RawHttpServer:
+    """Return a server at a local port, which serves no connection yet."""
+    address = (server.fault.address("127.0.0.1"), port)
+    return RawHttpServer(address, _Handler, server, key, modern_only=modern_only)
+
+
 def serve_http(server: RawServer, port: int, key: str | None = None, *, modern_only: bool = False) -> None:
     """Serve at a local port without end."""
-    address = (server.fault.address("127.0.0.1"), port)
-    RawHttpServer(address, _Handler, server, key, modern_only=modern_only).serve_forever()
+    http_server(server, port, key, modern_only=modern_only).serve_forever()

@@ -98,7 +98,9 @@ class Answering(BaseHTTPRequestHandler):
         if status != 204:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if body:
+            # A pair of sockets, unlike a network connection, refuses even an empty write when the client has left.
+            self.wfile.write(body)
 
     def json(self, status: int, value: JsonValue, headers: dict[str, str] | None = None) -> None:
         """Send a JSON response."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from mutants.server.protocol import strict
 from mutants.server.server import RawServer
 from mutants.server.session import Session
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from mcp_core.jsonrpc.messages import JsonValue
 
 __all__ = ["serve"]
@@ -20,10 +22,25 @@ _WITH_CLIENT_REQUESTS: Final = ("tools/call", "resources/read", "prompts/get", "
 """The methods that may send client requests, whose responses the loop reads; `None` stands for a response."""
 
 
-def serve(server: RawServer) -> None:
-    """Serve until the input ends."""
+class _LineWriter(Protocol):
+    def write(self, line: bytes, /) -> object:
+        """Write a line."""
+
+    def flush(self) -> object:
+        """Write what is buffered."""
+
+
+def serve(server: RawServer, source: BinaryIO | None = None, output: _LineWriter | None = None) -> None:
+    """Serve until the input ends.
+
+    Args:
+        server: The server.
+        source: The input; `None`: standard input.
+        output: The output; `None`: standard output.
+    """
     writing = threading.Lock()
-    output = sys.stdout.buffer
+    source = sys.stdin.buffer if source is None else source
+    output = sys.stdout.buffer if output is None else output
 
     def send(message: JsonValue) -> None:
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
@@ -40,7 +57,7 @@ def serve(server: RawServer) -> None:
 
     session = Session(send)
     running: list[threading.Thread] = []
-    for line in server.fault.lines(sys.stdin.buffer):
+    for line in server.fault.lines(source):
         if not line.strip():
             continue
         try:

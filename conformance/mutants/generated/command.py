@@ -1,0 +1,163 @@
+"""The run of generated faults in several processes, and their score."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mutants.generated.fault import GeneratedFault, Target
+from mutants.generated.operators import OPERATORS, generate
+from mutants.generated.recording import SERVER_LEGS, record_server
+from mutants.generated.schemas import schema_folder
+from mutants.generated.trial import Score, TrialResult, try_generated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mutants.generated.fault import Leg, Recording
+
+__all__ = ["Selection", "default_processes", "run_generated"]
+
+_BATCH: Final = 24
+"""The number of faults in one order to a process."""
+_AT_A_TIME: Final = 6
+"""The number of faults that a process tries concurrently; most of their time is waiting."""
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """The faults to try."""
+
+    only: tuple[str, ...] = ()
+    """Beginnings of their names, `OPERATOR:TARGET`; empty: all."""
+    legs: tuple[str, ...] = ()
+    """Parts of the names of legs, such as `2025-11-25 stdio`; empty: all."""
+    sample: int | None = None
+    """How many of them are drawn; `None`: all."""
+    seed: int = 1
+    """The seed of the draw."""
+    whole: bool = False
+    """Whether every check that sees the target runs, also after one has failed."""
+
+    def of(self, recordings: Sequence[Recording]) -> list[GeneratedFault]:
+        """Return the selected faults of recordings."""
+        ordered = sorted(recordings, key=lambda each: str(each.leg))
+        found = [
+            each
+            for recording in ordered
+            for each in generate(recording)
+            if not self.only or any(each.name.startswith(name) for name in self.only)
+        ]
+        if self.sample is None or self.sample >= len(found):
+            return found
+        return random.Random(self.seed).sample(found, self.sample)  # noqa: S311  a draw that can be repeated
+
+
+def _recorded(leg: Leg) -> Recording:
+    return trio.run(record_server, leg)
+
+
+def _tried(names: Sequence[tuple[str, Target]], recording: Recording, *, whole: bool) -> list[TrialResult]:
+    """Try faults of one leg, in a process."""
+    faults = [GeneratedFault(operator=OPERATORS[name], target=target, leg=recording.leg) for name, target in names]
+    found: list[TrialResult] = []
+    limiter = trio.CapacityLimiter(_AT_A_TIME)
+
+    async def one(fault: GeneratedFault) -> None:
+        async with limiter:
+            found.append(await try_generated(fault, recording, whole=whole))
+
+    async def all_of_them() -> None:
+        async with trio.open_nursery() as nursery:
+            for fault in faults:
+                nursery.start_soon(one, fault)
+
+    trio.run(all_of_them)
+    return found
+
+
+def _batches(faults: Sequence[GeneratedFault]) -> Iterator[tuple[Leg, list[tuple[str, Target]]]]:
+    by_leg: dict[Leg, list[tuple[str, Target]]] = defaultdict(list)
+    for fault in faults:
+        by_leg[fault.leg].append((fault.operator.name, fault.target))
+    for leg, names in by_leg.items():
+        for start in range(0, len(names), _BATCH):
+            yield leg, names[start : start + _BATCH]
+
+
+def run_generated(selection: Selection, *, processes: int) -> int:
+    """Try generated faults, print the score, and return the exit status: 0 if every fault is judged rightly.
+
+    Args:
+        selection: The faults.
+        processes: The number of processes.
+    """
+    if schema_folder() is None:
+        print("generated faults need the official schemas: set MCP_SCHEMA_DIR to their folder", file=sys.stderr)
+        return 2
+    started = time.monotonic()
+    legs = [each for each in SERVER_LEGS if not selection.legs or any(part in str(each) for part in selection.legs)]
+    results: list[TrialResult] = []
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        recordings = {each.leg: each for each in pool.map(_recorded, legs)}
+        faults = selection.of(list(recordings.values()))
+        print(f"{len(faults)} faults; recorded in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+        running = [
+            pool.submit(partial(_tried, names, recordings[leg], whole=selection.whole))
+            for leg, names in _batches(faults)
+        ]
+        for number, batch in enumerate(as_completed(running), 1):
+            results += batch.result()
+            print(f"\r{number} / {len(running)} batches", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    _print_score(results, explained=len(faults) <= 20)
+    print(f"{len(results)} faults in {time.monotonic() - started:.0f} s")
+    return 0 if all(each.score.is_right or each.score is Score.UNREACHED for each in results) else 1
+
+
+def _print_score(results: Sequence[TrialResult], *, explained: bool) -> None:
+    groups: tuple[tuple[str, Callable[[TrialResult], str]], ...] = (
+        ("operator", lambda each: each.operator),
+        ("area", lambda each: each.area),
+        ("revision", lambda each: each.leg.revision),
+        ("transport", lambda each: f"{each.leg.role} {each.leg.transport}"),
+    )
+    ordered = sorted(results, key=lambda each: (each.fault, str(each.leg)))
+    for each in ordered:
+        if explained or not (each.score.is_right or each.score is Score.UNREACHED):
+            print(f"  {each.score.value:10}{each.leg}  --only {each.fault!r}  {' '.join(each.checks)[:200]}".rstrip())
+    for title, of in groups:
+        print(f"by {title}:")
+        found: dict[str, Counter[Score]] = defaultdict(Counter)
+        for each in results:
+            found[of(each)][each.score] += 1
+        for name, counts in sorted(found.items()):
+            print(f"  {name:28}{_line(counts)}")
+    print(f"all{'':27}{_line(Counter(each.score for each in results))}")
+
+
+def _line(counts: Counter[Score]) -> str:
+    named = counts[Score.NAMED] + counts[Score.REFUSED]
+    visible = sum(count for score, count in counts.items() if score.is_visible)
+    percent = f"{100 * named / visible:5.1f} %" if visible else "      -"
+    rest = "".join(
+        f", {counts[score]} {score.value}"
+        for score in (Score.REFUSED, Score.INVISIBLE, Score.FALSE, Score.UNREACHED)
+        if counts[score]
+    )
+    return f"{named:>5} / {visible:<5}{percent}{rest}"
+
+
+def default_processes() -> int:
+    """Return the number of processes: one for each core, at most four."""
+    return min(os.cpu_count() or 1, 4)

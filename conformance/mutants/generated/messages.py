@@ -1,0 +1,472 @@
+"""Operators on whole responses, notifications and requests of the peer: their ids, number, order and kind."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from mutants.generated.fault import ANY, Operator, Recording, Target
+from mutants.generated.proxy import Mutation
+from mutants.generated.schemas import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.generated.proxy import Conversation, MessageInfo
+
+__all__ = ["MESSAGE_OPERATORS"]
+
+_Sent: TypeAlias = "list[JsonValue | bytes] | None"
+_Change: TypeAlias = "Callable[[JsonObject, MessageInfo, Conversation], _Sent]"
+
+_RESPONSES: Final = ("result", "error")
+
+
+class _MessageMutation(Mutation):
+    """A change of the messages of one key.
+
+    Args:
+        target: The target.
+        change: The change.
+        others: A change of all other messages, for faults in their order.
+    """
+
+    def __init__(self, target: Target, change: _Change, others: _Change | None = None) -> None:
+        self._target: Final = target
+        self._change: Final = change
+        self._others: Final = others
+
+    def sent(self, message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+        """Return the changed messages."""
+        if self._target.key in (seen.key, f"{ANY} {seen.kind}"):
+            return self._change(message, seen, conversation)
+        return None if self._others is None else self._others(message, seen, conversation)
+
+
+# --- responses --------------------------------------------------------------------------------------------------------
+
+
+def _with_id(change: Callable[[JsonValue], JsonValue]) -> _Change:
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+        if message.get("id") is None:
+            return None
+        id = change(message["id"])
+        return None if id == message["id"] and type(id) is type(message["id"]) else [{**message, "id": id}]
+
+    return changed
+
+
+def _other_kind(id: JsonValue) -> JsonValue:
+    return str(id) if not isinstance(id, str) else int(id) if id.isdecimal() else f"{id} "
+
+
+def _reused(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    """Send the id of the response before."""
+    before, conversation.state["id"] = conversation.state.get("id"), message.get("id")
+    return None if before is None or before == message.get("id") else [{**message, "id": before}]
+
+
+def _as_error(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    error: JsonObject = {"code": -32603, "message": "internal error"}
+    return [{"jsonrpc": "2.0", "id": message.get("id"), "error": error}]
+
+
+def _as_result(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    return None if message.get("id") is None else [{"jsonrpc": "2.0", "id": message["id"], "result": {}}]
+
+
+def _both(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    error: JsonObject = {"code": -32603, "message": "internal error"}
+    return [{"result": {}, "error": error, **message}]
+
+
+def _neither(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    return [{name: value for name, value in message.items() if name not in _RESPONSES}]
+
+
+def _twice(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    return [message, message]
+
+
+def _in_array(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    # A response to a member of a batch belongs into an array.
+    return [[message]]
+
+
+def _with_method(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    return [{**message, "method": seen.method or "ping"}]
+
+
+def _other_code(code: int) -> _Change:
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+        error = message.get("error")
+        if not isinstance(error, dict) or error.get("code") == code:
+            return None
+        return [{**message, "error": {**error, "code": code}}]
+
+    return changed
+
+
+def _empty_result(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    return [{**message, "result": {}}] if message.get("result") else None
+
+
+def _dropped(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    return []
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def _hold(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    conversation.held.append(message)
+    return []
+
+
+def _release_after_response(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+    if seen.kind not in _RESPONSES or not conversation.held:
+        return None
+    released: list[JsonValue | bytes] = [message, *conversation.held]
+    conversation.held.clear()
+    return released
+
+
+def _release_before_response(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+    if seen.kind not in _RESPONSES or not conversation.held:
+        return None
+    released: list[JsonValue | bytes] = [*conversation.held, message]
+    conversation.held.clear()
+    return released
+
+
+# --- notifications and requests ---------------------------------------------------------------------------------------
+
+
+def _with_other(*path: str) -> _Change:
+    """Change a reference to another one of the same type."""
+
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+        holder: JsonValue = message
+        for name in path[:-1]:
+            holder = holder.get(name) if isinstance(holder, dict) else None
+        if not isinstance(holder, dict) or path[-1] not in holder:
+            return None
+        held = holder[path[-1]]
+        holder[path[-1]] = held + 1000 if isinstance(held, int) else f"{held}-other"
+        return [message]
+
+    return changed
+
+
+def _other_type(*path: str) -> _Change:
+    """Change a reference to the same text as another type, or to another text with the same letters."""
+
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+        holder: JsonValue = message
+        for name in path[:-1]:
+            holder = holder.get(name) if isinstance(holder, dict) else None
+        held = holder.get(path[-1]) if isinstance(holder, dict) else None
+        changed_value = str(held) if isinstance(held, int) else int(str(held)) if str(held).isdecimal() else None
+        if not isinstance(holder, dict) or held is None or changed_value is None:
+            return None
+        holder[path[-1]] = changed_value
+        return [message]
+
+    return changed
+
+
+def _as_request(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    return [{**message, "id": "no-notification"}]
+
+
+def _as_notification(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    return [{name: value for name, value in message.items() if name != "id"}]
+
+
+def _named(change: Callable[[str], str]) -> _Change:
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+        name = change(seen.method)
+        return None if name == seen.method else [{**message, "method": name}]
+
+    return changed
+
+
+def _repeated_after(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    """Keep a notification, to send it again after the next response."""
+    if message not in conversation.held:
+        conversation.held[:] = [message]
+    return None
+
+
+def _again_after_response(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+    if seen.kind not in _RESPONSES or not conversation.held:
+        return None
+    again: list[JsonValue | bytes] = [message, *conversation.held]
+    conversation.held.clear()
+    return again
+
+
+# --- targets ----------------------------------------------------------------------------------------------------------
+
+
+def _each(*kinds: str) -> Callable[[Recording], Iterable[Target]]:
+    """Return the messages of all methods of the revision. How a peer responds to others is its own affair."""
+
+    def targets(recording: Recording) -> Iterable[Target]:
+        known = schema_of(recording.leg.revision).methods
+        return [Target(key=key) for key in recording.keys(*kinds) if key.rpartition(" ")[0] in known]
+
+    return targets
+
+
+def _errors_except(code: int) -> Callable[[Recording], Iterable[Target]]:
+    """Return the errors with another code."""
+
+    def has_other(message: JsonObject) -> bool:
+        error = message.get("error")
+        return isinstance(error, dict) and error.get("code") != code
+
+    return lambda recording: [
+        each for each in _each("error")(recording) if any(map(has_other, recording.messages(each.key)))
+    ]
+
+
+def _any(*kinds: str) -> Callable[[Recording], Iterable[Target]]:
+    return lambda recording: [Target(key=f"{ANY} {kind}") for kind in kinds if recording.keys(kind)]
+
+
+def _some(*keys: str) -> Callable[[Recording], Iterable[Target]]:
+    return lambda recording: [Target(key=key) for key in keys if key in recording.samples]
+
+
+def _with_messages_before(recording: Recording) -> Iterable[Target]:
+    """Return the notifications that belong to a request."""
+    return _some("notifications/progress notification")(recording)
+
+
+def _streamed(recording: Recording) -> Iterable[Target]:
+    # In the body of a response, two messages are no JSON, and the fault is another one.
+    return _each("result")(recording) if recording.leg.transport == "stdio" else []
+
+
+_MEANING: Final = ("params", "progressToken")
+
+_CHANGES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]], _Change], ...]] = (
+    ("response-id-type", "the id is the same text as another type", _any(*_RESPONSES), _with_id(_other_kind)),
+    (
+        "response-id-other",
+        "the id is one that no request has",
+        _each("error"),
+        _with_id(lambda id: id + 1000 if isinstance(id, int) else f"{id}-other"),
+    ),
+    ("response-id-null", "the id is null", _any(*_RESPONSES), _with_id(lambda _: None)),
+    ("response-id-reused", "the id is the one of the response before", _any(*_RESPONSES), _reused),
+    ("response-as-error", "an internal error in place of a result", _each("result"), _as_error),
+    ("response-as-result", "an empty result in place of an error", _each("error"), _as_result),
+    ("response-both", "a result and an error", _any(*_RESPONSES), _both),
+    ("response-neither", "neither a result nor an error", _any(*_RESPONSES), _neither),
+    ("response-twice", "the response is sent twice", _streamed, _twice),
+    ("response-in-array", "the response is in an array", _any(*_RESPONSES), _in_array),
+    ("response-with-method", "the response has a method", _any(*_RESPONSES), _with_method),
+    ("error-code-zero", "the code of an error is 0", _errors_except(0), _other_code(0)),
+    ("error-code-parse", "the code of an error is -32700", _errors_except(-32700), _other_code(-32700)),
+    ("error-code-method", "the code of an error is -32601", _errors_except(-32601), _other_code(-32601)),
+    ("error-code-params", "the code of an error is -32602", _errors_except(-32602), _other_code(-32602)),
+    ("error-code-positive", "the code of an error is the one of HTTP", _errors_except(400), _other_code(400)),
+    ("response-dropped", "the response is not sent", _each("result"), _dropped),
+    ("result-empty", "the result is empty", _each("result"), _empty_result),
+    ("notification-as-request", "the notification has an id", _each("notification"), _as_request),
+    ("request-as-notification", "the request has no id", _each("request"), _as_notification),
+    (
+        "method-case",
+        "the name of the method is in another case",
+        _each("notification", "request"),
+        _named(lambda name: name[0].upper() + name[1:]),
+    ),
+    (
+        "method-prefix",
+        "the name of the method lacks its first part",
+        _each("notification", "request"),
+        _named(lambda name: name.partition("/")[2] or f"x{name}"),
+    ),
+    (
+        "token-other",
+        "the progress token is one that no request has",
+        _some("notifications/progress notification"),
+        _with_other(*_MEANING),
+    ),
+    (
+        "token-type",
+        "the progress token is the same text as another type",
+        _some("notifications/progress notification"),
+        _other_type(*_MEANING),
+    ),
+    (
+        "subscription-other",
+        "the subscription id is the one of another subscription",
+        lambda recording: [
+            each
+            for each in _each("notification")(recording)
+            if any(
+                "io.modelcontextprotocol/subscriptionId" in str(message.get("params"))
+                for message in recording.messages(each.key)
+            )
+        ],
+        _with_other("params", "_meta", "io.modelcontextprotocol/subscriptionId"),
+    ),
+    (
+        "task-other",
+        "the task id of a status notification is the one of another task",
+        _some("notifications/tasks/status notification", "notifications/tasks notification"),
+        _with_other("params", "taskId"),
+    ),
+    (
+        "uri-other",
+        "the URI of an update is the one of another resource",
+        _some("notifications/resources/updated notification"),
+        _with_other("params", "uri"),
+    ),
+    (
+        "acknowledgment-dropped",
+        "the acknowledgment is not sent",
+        _some("notifications/subscriptions/acknowledged notification"),
+        _dropped,
+    ),
+)
+
+_SEQUENCES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]], _Change, _Change], ...]] = (
+    (
+        "notification-late",
+        "a notification of a request is sent after its response",
+        _with_messages_before,
+        _hold,
+        _release_after_response,
+    ),
+    (
+        "notification-again",
+        "a progress notification is repeated after the response",
+        _with_messages_before,
+        _repeated_after,
+        _again_after_response,
+    ),
+    (
+        "acknowledgment-late",
+        "the acknowledgment is not the first message of its subscription",
+        _some("notifications/subscriptions/acknowledged notification"),
+        _hold,
+        _release_before_response,
+    ),
+)
+
+
+def _operator(
+    name: str,
+    summary: str,
+    targets: Callable[[Recording], Iterable[Target]],
+    change: _Change,
+    *,
+    provoked: bool = False,
+) -> Operator:
+    return Operator(
+        name=name,
+        summary=summary,
+        targets=targets,
+        mutation=lambda target, _: _MessageMutation(target, change),
+        provoked=provoked,
+    )
+
+
+def _sequence(
+    name: str,
+    summary: str,
+    targets: Callable[[Recording], Iterable[Target]],
+    change: _Change,
+    others: _Change,
+) -> Operator:
+    return Operator(
+        name=name,
+        summary=summary,
+        targets=targets,
+        mutation=lambda target, _: _MessageMutation(target, change, others),
+    )
+
+
+# --- identifiers ------------------------------------------------------------------------------------------------------
+
+
+def _narrow(bits: int) -> Callable[[JsonValue], JsonValue]:
+    def narrowed(id: JsonValue) -> JsonValue:
+        if not isinstance(id, int) or isinstance(id, bool):
+            return id
+        return int(float(id)) if bits == 53 else (id + 2**31) % 2**32 - 2**31
+
+    return narrowed
+
+
+def _of_text(change: Callable[[str], JsonValue]) -> Callable[[JsonValue], JsonValue]:
+    return lambda id: change(id) if isinstance(id, str) else id
+
+
+def _normalized(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+_IDENTIFIERS: Final[tuple[tuple[str, str, Callable[[JsonValue], JsonValue]], ...]] = (
+    ("zero", "0 is taken as absent", lambda id: None if id == 0 and id is not False else id),
+    ("empty", "the empty text is taken as absent", lambda id: None if id == "" else id),
+    ("negative", "the sign is lost", lambda id: abs(id) if isinstance(id, int) else id),
+    ("32-bits", "it is cut to 32 bits", _narrow(32)),
+    ("53-bits", "it is rounded to 53 bits", _narrow(53)),
+    ("long", "it is cut to 64 characters", _of_text(lambda id: id[:64])),
+    ("very-long", "it is cut to 255 characters", _of_text(lambda id: id[:255])),
+    ("digits", "a text of digits becomes a number", _of_text(lambda id: int(id) if id.isdecimal() else id)),
+    ("number", "a number becomes a text", lambda id: str(id) if isinstance(id, int) else id),
+    ("lower", "it is converted to lower case", _of_text(str.lower)),
+    ("upper", "it is converted to upper case", _of_text(str.upper)),
+    ("trimmed", "spaces around it are removed", _of_text(str.strip)),
+    ("ascii", "characters beyond ASCII are lost", _of_text(lambda id: id.encode("ascii", "ignore").decode())),
+    (
+        "latin",
+        "characters beyond Latin-1 become question marks",
+        _of_text(lambda id: id.encode("latin-1", "replace").decode("latin-1")),
+    ),
+    ("null-text", "the text `null` becomes null", _of_text(lambda id: None if id == "null" else id)),
+    ("composed", "it is normalized (NFC)", _of_text(_normalized)),
+)
+"""What may happen to an identifier that is stored, compared or sent back."""
+
+
+def _token(change: Callable[[JsonValue], JsonValue]) -> _Change:
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+        params = message.get("params")
+        if not isinstance(params, dict) or "progressToken" not in params:
+            return None
+        held = params["progressToken"]
+        params["progressToken"] = change(held)
+        same = params["progressToken"] == held and type(params["progressToken"]) is type(held)
+        return None if same else [message]
+
+    return changed
+
+
+def _identifier_operators() -> Iterable[Operator]:
+    for name, summary, change in _IDENTIFIERS:
+        yield _operator(
+            f"request-id-{name}", f"the request id: {summary}", _any("result"), _with_id(change), provoked=True
+        )
+        yield _operator(
+            f"progress-token-{name}",
+            f"the progress token: {summary}",
+            _some("notifications/progress notification"),
+            _token(change),
+            provoked=True,
+        )
+
+
+MESSAGE_OPERATORS: Final = (
+    *(_operator(*row) for row in _CHANGES),
+    *(_sequence(*row) for row in _SEQUENCES),
+    *_identifier_operators(),
+)
+"""The operators on whole messages, and on their identifiers."""

@@ -1,0 +1,26 @@
+"""The table of operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mutants.generated.fault import GeneratedFault
+from mutants.generated.members import MEMBER_OPERATORS
+from mutants.generated.messages import MESSAGE_OPERATORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mutants.generated.fault import Operator, Recording
+
+__all__ = ["OPERATORS", "generate"]
+
+OPERATORS: Final[Mapping[str, Operator]] = {each.name: each for each in (*MEMBER_OPERATORS, *MESSAGE_OPERATORS)}
+"""All operators, by name."""
+
+
+def generate(recording: Recording) -> Iterator[GeneratedFault]:
+    """Yield the faults of a leg."""
+    for operator in OPERATORS.values():
+        for target in operator.targets(recording):
+            yield GeneratedFault(operator=operator, target=target, leg=recording.leg)

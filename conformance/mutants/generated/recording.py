@@ -1,0 +1,134 @@
+"""The recording of a correct peer in a leg: what it sends, and which check sees it."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.model.check import Transport
+from mcp_conformance.model.fixtures_manifest import Manifest
+from mcp_conformance.runners.server import run_server
+from mcp_core.revisions import REVISIONS
+from mutants.generated.fault import Leg, Recording
+from mutants.generated.http_peer import http_target
+from mutants.generated.proxy import Conversation, Mutation, Observer
+from mutants.generated.stdio_peer import StdioTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from contextlib import AbstractContextManager
+
+    from mcp_conformance.drivers.server.targets import ServerTarget
+    from mcp_conformance.model.verdict import Run, Verdict
+    from mcp_core.jsonrpc.messages import JsonValue
+
+__all__ = ["SERVER_LEGS", "SETTINGS", "record_server", "run_faulty_server"]
+
+_KEY: Final = "raw"
+_SAMPLES: Final = 40
+"""The number of different values of a key that are kept."""
+SETTINGS: Final = Settings(
+    timeout=5.0,
+    headers=(("Authorization", f"Bearer {_KEY}"),),
+    other_headers=(("Authorization", f"Bearer other-{_KEY}"),),
+)
+"""The settings. The peers are in this process, so that a response needs no start of a program."""
+SERVER_LEGS: Final = tuple(
+    Leg(role="server", revision=revision, transport=transport.value)
+    for revision in REVISIONS
+    for transport in Transport
+    if transport is not Transport.HTTP_SSE or REVISIONS[revision].http_sse
+)
+"""The legs of servers."""
+
+
+class _Recorder(Observer):
+    """The samples of what the peer sends."""
+
+    def __init__(self) -> None:
+        self.samples: Final[dict[str, dict[str, JsonValue]]] = {}
+        self.current: Final[set[str]] = set()
+
+    def noted(self, name: str, value: JsonValue) -> None:
+        """Keep a value, if it is unlike the others of its name."""
+        self.current.add(name)
+        held = self.samples.setdefault(name, {})
+        if len(held) < _SAMPLES:
+            held.setdefault(json.dumps(_shape(value)), value)
+
+
+def _shape(value: JsonValue) -> JsonValue:
+    """Return the value without what does not distinguish it: texts and numbers, except those of unions."""
+    if isinstance(value, dict):
+        return {
+            name: each if name in ("type", "method", "status", "resultType") else _shape(each)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        shapes = {json.dumps(_shape(each)) for each in value}
+        return [*sorted(shapes)]
+    return type(value).__name__
+
+
+async def run_faulty_server(
+    leg: Leg,
+    mutation: Mutation,
+    observer: Observer,
+    *,
+    chosen: Collection[str] | None = None,
+    show: Callable[[Verdict], None] = lambda _: None,
+) -> Run:
+    """Test a raw server behind a proxy in one leg.
+
+    Args:
+        leg: The leg.
+        mutation: The mutation.
+        observer: Receives what the proxy sees.
+        chosen: The checks; `None`: all.
+        show: Receives each verdict.
+    """
+    transport = Transport(leg.transport)
+    target: AbstractContextManager[ServerTarget]
+    if transport is Transport.STDIO:
+        target = nullcontext(StdioTarget(lambda: Conversation(mutation, observer), SETTINGS))
+    else:
+        target = http_target(Conversation(mutation, observer), SETTINGS, _KEY, transport)
+    with target as server:
+        return await run_server(
+            server, SETTINGS, Manifest(), revisions=[REVISIONS[leg.revision]], chosen=chosen, show=show
+        )
+
+
+async def record_server(leg: Leg, *, chosen: Collection[str] | None = None) -> Recording:
+    """Record a correct raw server while checks run.
+
+    Args:
+        leg: The leg.
+        chosen: The checks; `None`: all.
+    """
+    recorder = _Recorder()
+    seen_by: dict[str, frozenset[str]] = {}
+    seconds: dict[str, float] = {}
+    outcomes: dict[str, str] = {}
+    since = time.monotonic()
+
+    def show(verdict: Verdict) -> None:
+        nonlocal since
+        now = time.monotonic()
+        seen_by[verdict.check] = frozenset(recorder.current)
+        seconds[verdict.check] = now - since
+        outcomes[verdict.check] = verdict.outcome.value
+        recorder.current.clear()
+        since = now
+
+    await run_faulty_server(leg, Mutation(), recorder, chosen=chosen, show=show)
+    return Recording(
+        leg=leg,
+        samples={key: tuple(held.values()) for key, held in recorder.samples.items()},
+        seen_by=seen_by,
+        seconds=seconds,
+        outcomes=outcomes,
+    )

@@ -1,0 +1,153 @@
+"""The trial of one generated fault: the checks that see its target run until one names it."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from mcp_conformance.model.check import CheckScope, Role
+from mcp_conformance.model.verdict import Leg as RunLeg
+from mcp_conformance.model.verdict import Outcome, Run
+from mcp_conformance.scoring.attribution import attributed
+from mcp_conformance.suite.checks import find
+from mutants.generated.proxy import Observer
+from mutants.generated.recording import run_faulty_server
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from mcp_conformance.model.verdict import Verdict
+    from mutants.generated.fault import GeneratedFault, Leg, Recording
+
+__all__ = ["Score", "TrialResult", "try_generated"]
+
+_TOUR: Final = "schema.tour"
+
+
+class Score(enum.Enum):
+    """The result of a fault."""
+
+    NAMED = "named"
+    """A check failed."""
+    REFUSED = "refused"
+    """The suite reported that the leg cannot be tested, with the reason."""
+    SURVIVED = "survived"
+    """No check failed."""
+    INVISIBLE = "invisible"
+    """No check failed, and the specification permits it."""
+    FALSE = "false"
+    """A check failed, although the specification permits it."""
+    UNREACHED = "unreached"
+    """The peer never sent the target: the fault does not count."""
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether the fault counts as one that a check can name."""
+        return self in (Score.NAMED, Score.REFUSED, Score.SURVIVED)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the suite judges rightly."""
+        return self in (Score.NAMED, Score.REFUSED, Score.INVISIBLE)
+
+
+@attrs.frozen(kw_only=True)
+class TrialResult:
+    """The result of the suite for one generated fault."""
+
+    fault: str
+    """The name of the fault."""
+    operator: str
+    """Its operator."""
+    area: str
+    """Its area."""
+    leg: Leg
+    """The leg."""
+    score: Score
+    """The result."""
+    checks: tuple[str, ...] = ()
+    """The checks that failed, or the reason of a refusal."""
+
+
+class _Counter(Observer):
+    def __init__(self) -> None:
+        self.hits = 0
+
+    def hit(self) -> None:
+        """Count a change."""
+        self.hits += 1
+
+
+def _scope(check: str) -> CheckScope:
+    return find(check, Role.SERVER).scope
+
+
+async def try_generated(fault: GeneratedFault, recording: Recording, *, whole: bool = False) -> TrialResult:
+    """Test a peer with a generated fault.
+
+    Args:
+        fault: The fault.
+        recording: The recording of its leg.
+        whole: Run every check that sees the target, also after one has failed.
+    """
+    counter = _Counter()
+    refusal = ""
+    failed: list[str] = []
+    for chosen in _stages(fault, recording):
+        run = await _run(fault, counter, chosen, stops=not whole)
+        failed = [each for each in _failures(run) if recording.outcomes.get(each) != Outcome.FAILED.value]
+        refusal = next((leg.refusal for leg in run.legs if leg.refusal is not None), "")
+        if failed or refusal:
+            break
+    if not counter.hits and not (fault.operator.provoked and not fault.operator.invisible):
+        score = Score.UNREACHED
+    elif fault.operator.invisible:
+        score = Score.FALSE if failed or refusal else Score.INVISIBLE
+    else:
+        score = Score.NAMED if failed else Score.REFUSED if refusal else Score.SURVIVED
+    return TrialResult(
+        fault=fault.name,
+        operator=fault.operator.name,
+        area=fault.area,
+        leg=fault.leg,
+        score=score,
+        checks=tuple(failed) or ((refusal,) if refusal else ()),
+    )
+
+
+def _stages(fault: GeneratedFault, recording: Recording) -> list[frozenset[str]]:
+    """Return the sets of checks to run one after another: the quick ones first."""
+    known = recording.outcomes.keys()
+    judges = frozenset(each for each in known if _scope(each) is CheckScope.EVIDENCE)
+    observers = recording.observers(fault.target.key)
+    senders = observers - judges
+    stages = [judges | {_TOUR}] if _TOUR in known else []
+    # What all connections send to be opened is seen by each check; those of the same area judge it.
+    own = frozenset(each for each in known if find(each, Role.SERVER).area == fault.area)
+    return [*stages, judges | senders | own]
+
+
+async def _run(fault: GeneratedFault, counter: _Counter, chosen: Collection[str], *, stops: bool) -> Run:
+    """Run checks; at the first failure, stop the run."""
+    verdicts: list[Verdict] = []
+    with trio.CancelScope() as scope:
+
+        def show(verdict: Verdict) -> None:
+            verdicts.append(verdict)
+            if stops and verdict.outcome is Outcome.FAILED:
+                scope.cancel()
+
+        return await run_faulty_server(fault.leg, fault.mutation(), counter, chosen=chosen, show=show)
+    return _cut(fault, verdicts)
+
+
+def _cut(fault: GeneratedFault, verdicts: list[Verdict]) -> Run:
+    leg = RunLeg(revision=fault.leg.revision, transport=fault.leg.transport, refusal=None)
+    return Run(role=Role.SERVER, target="", legs=(leg,), verdicts=tuple(verdicts))
+
+
+def _failures(run: Run) -> list[str]:
+    return [each.check for each in attributed(run).verdicts if each.outcome is Outcome.FAILED]

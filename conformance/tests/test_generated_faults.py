@@ -1,0 +1,212 @@
+"""Tests of the generated faults: the proxy, the enumeration by schema, and the trial of a fault."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mutants.generated.command import Selection
+from mutants.generated.fault import ANY, GeneratedFault, Leg, Target
+from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
+from mutants.generated.operators import OPERATORS
+from mutants.generated.proxy import Conversation, Mutation, Observer, dumped
+from mutants.generated.recording import record_server, run_faulty_server
+from mutants.generated.schemas import schema_folder, schema_of
+from mutants.generated.trial import Score, try_generated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mutants.generated.fault import Recording
+
+needs_schemas = pytest.mark.skipif(schema_folder() is None, reason="not run: no official schemas; set MCP_SCHEMA_DIR")
+
+STDIO = Leg(role="server", revision="2025-06-18", transport="stdio")
+HTTP = Leg(role="server", revision="2025-06-18", transport="http")
+CHECKS = ("schema.tour", "ping.empty-result", "schema.list-tools-result", "schema.tool", "jsonrpc.response-ids")
+EVENT = b'id: 1-0\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n\n'
+RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}'
+REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+STREAM = (
+    b"HTTP/1.1 200 OK\r\ncontent-TYPE:  text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + chunk(EVENT)
+    + chunk(b"id: 1-1\ndata: \n\n")
+    + chunk(b"data: " + RESPONSE + b"\n\n")
+    + b"0\r\n\r\n"
+)
+BODY = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(RESPONSE) + RESPONSE
+EMPTY = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+UNTIL_CLOSED = b"HTTP/1.0 500 Broken\r\nX: y\r\n\r\nnot framed"
+POST = b"POST /mcp HTTP/1.1\r\nHost:  here\r\naccept: */*\r\nContent-Length: %d\r\n\r\n" % len(REQUEST) + REQUEST
+
+
+class Hits(Observer):
+    def __init__(self) -> None:
+        self.hits = 0
+        self.names: list[str] = []
+
+    def hit(self) -> None:
+        self.hits += 1
+
+    def noted(self, name: str, value: object) -> None:
+        self.names.append(name)
+
+
+def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    places = [0, *sorted(each % (len(data) + 1) for each in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+@pytest.mark.property
+@given(
+    st.lists(st.sampled_from([STREAM, BODY, EMPTY]), max_size=4), st.booleans(), st.lists(st.integers(0), max_size=12)
+)
+def test_responses_without_mutation_are_unchanged(parts: list[bytes], broken: bool, cuts: list[int]) -> None:
+    data = b"".join(parts) + (UNTIL_CLOSED if broken else b"")
+    conversation = Conversation(Mutation(), Observer())
+    rewriter = ResponseRewriter(conversation, RequestRewriter(conversation))
+
+    passed = b"".join(rewriter.feed(each) for each in pieces(data, cuts)) + rewriter.end()
+
+    assert passed == data
+
+
+@pytest.mark.property
+@given(st.integers(0, 3), st.lists(st.integers(0), max_size=12))
+def test_requests_without_mutation_are_unchanged(count: int, cuts: list[int]) -> None:
+    data = POST * count + b"GET /mcp HTTP/1.1\r\nHost: here\r\n\r\n"
+    rewriter = RequestRewriter(Conversation(Mutation(), Observer()))
+
+    assert b"".join(rewriter.feed(each) for each in pieces(data, cuts)) == data
+
+
+def test_responses_are_named_by_their_request() -> None:
+    hits = Hits()
+    conversation = Conversation(Mutation(), hits)
+    requests = RequestRewriter(conversation)
+    requests.feed(POST)
+
+    ResponseRewriter(conversation, requests).feed(STREAM)
+
+    assert hits.names == [
+        "POST request 200 stream http",
+        "notifications/message notification",
+        "POST request 200 stream event",
+        "POST request 200 stream event",
+        "tools/list result",
+        "POST request 200 stream event",
+    ]
+
+
+def test_changed_body_has_its_new_length() -> None:
+    class Longer(Mutation):
+        def body(self, body: bytes, kind: str) -> bytes:
+            return body + b"  "
+
+    conversation = Conversation(Longer(), Observer())
+    found = ResponseRewriter(conversation, RequestRewriter(conversation)).feed(BODY)
+
+    assert found.endswith(RESPONSE + b"  ")
+    assert b"Content-Length: %d\r\n" % (len(RESPONSE) + 2) in found
+
+
+@pytest.mark.parametrize("leg", [STDIO, HTTP], ids=str)
+async def test_server_without_mutation_passes_behind_proxy(leg: Leg) -> None:
+    hits = Hits()
+
+    run = await run_faulty_server(leg, Mutation(), hits, chosen=CHECKS)
+
+    assert {each.check: each.outcome.value for each in run.verdicts} == dict.fromkeys(CHECKS, "passed")
+    assert "tools/list result" in hits.names
+    assert hits.hits == 0
+
+
+@needs_schemas
+def test_places_follow_schema_and_message() -> None:
+    text: JsonObject = {"type": "text", "text": "x"}
+    link: JsonObject = {"type": "resource_link", "name": "x", "uri": "x:"}
+    message: JsonObject = {"jsonrpc": "2.0", "id": 1, "result": {"content": [text, link]}}
+
+    places = {each.pattern: each for each in schema_of("2025-06-18").places("result", "tools/call", message)}
+
+    assert {"id", "jsonrpc", "result", "result.content", "result.isError"} <= set(places)
+    assert places["result.content[]<TextContent>.text"].required
+    assert places["result.content[]<TextContent>.text"].holder is text
+    assert places["result.content[]<ResourceLink>.type"].constants == ("resource_link",)
+    assert not places["result.isError"].is_present
+    assert "result.content[]<TextContent>.uri" not in places
+
+
+@pytest.fixture
+async def recording() -> Recording:
+    return await record_server(STDIO, chosen=CHECKS)
+
+
+def fault(name: str) -> GeneratedFault:
+    operator, _, target = name.partition(":")
+    key, _, detail = target.partition(":")
+    return GeneratedFault(operator=OPERATORS[operator], target=Target(key=key, detail=detail), leg=STDIO)
+
+
+@needs_schemas
+@pytest.mark.parametrize(
+    ("name", "score", "checks"),
+    [
+        ("member-omitted:tools/list result:result.tools[].inputSchema", Score.NAMED, "schema.tool"),
+        ("member-order:tools/list result", Score.INVISIBLE, ""),
+        ("member-type:roots/list request:params._meta", Score.UNREACHED, ""),
+        # No check sends such an id here, so that the fault survives.
+        ("request-id-53-bits:* result", Score.SURVIVED, ""),
+        ("response-id-other:ping error", Score.UNREACHED, ""),
+    ],
+)
+async def test_fault_has_its_score(recording: Recording, name: str, score: Score, checks: str) -> None:
+    result = await try_generated(fault(name), recording)
+
+    assert (result.score, " ".join(result.checks)) == (score, checks)
+
+
+@needs_schemas
+async def test_visible_fault_named_as_invisible_is_false(recording: Recording) -> None:
+    visible = OPERATORS["member-omitted"]
+    wrong = attrs.evolve(
+        fault("member-omitted:tools/list result:result.tools"), operator=attrs.evolve(visible, invisible="a mistake")
+    )
+
+    result = await try_generated(wrong, recording)
+
+    assert result.score is Score.FALSE
+    assert not result.score.is_right
+
+
+@needs_schemas
+async def test_sample_depends_on_its_seed_only(recording: Recording) -> None:
+    drawn = [[each.name for each in Selection(sample=20, seed=seed).of([recording])] for seed in (1, 1, 2)]
+
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert len(set(drawn[0])) == 20
+    assert all(OPERATORS[name.partition(":")[0]] for name in drawn[0])
+
+
+@needs_schemas
+async def test_selection_by_name_has_faults_that_begin_so(recording: Recording) -> None:
+    names = {each.name for each in Selection(only=("response-id-null:",)).of([recording])}
+
+    assert names == {f"response-id-null:{ANY} {kind}" for kind in ("result", "error")}
+
+
+def test_dumped_json_is_that_of_the_raw_peers() -> None:
+    assert dumped(json.loads(RESPONSE)) == RESPONSE
