@@ -17,7 +17,7 @@ import trio
 
 from mutants.generated.fault import GeneratedFault, Target
 from mutants.generated.operators import OPERATORS, generate
-from mutants.generated.recording import SERVER_LEGS, record_server
+from mutants.generated.recording import CLIENT_LEGS, SERVER_LEGS, record_client, record_server
 from mutants.generated.schemas import schema_folder
 from mutants.generated.trial import Score, TrialResult, try_generated
 
@@ -64,7 +64,7 @@ class Selection:
 
 
 def _recorded(leg: Leg) -> Recording:
-    return trio.run(record_server, leg)
+    return trio.run(record_server if leg.role == "server" else record_client, leg)
 
 
 def _tried(names: Sequence[tuple[str, Target]], recording: Recording, *, whole: bool) -> list[TrialResult]:
@@ -106,7 +106,11 @@ def run_generated(selection: Selection, *, processes: int) -> int:
         print("generated faults need the official schemas: set MCP_SCHEMA_DIR to their folder", file=sys.stderr)
         return 2
     started = time.monotonic()
-    legs = [each for each in SERVER_LEGS if not selection.legs or any(part in str(each) for part in selection.legs)]
+    legs = [
+        each
+        for each in (*SERVER_LEGS, *CLIENT_LEGS)
+        if not selection.legs or any(part in str(each) for part in selection.legs)
+    ]
     results: list[TrialResult] = []
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         recordings = {each.leg: each for each in pool.map(_recorded, legs)}

@@ -38,7 +38,7 @@ _AREAS: Final[Mapping[str, str]] = {
 def area_of(key: str) -> str:
     """Return the area of a key: of the feature to which a method belongs, or of a transport."""
     method, _, kind = key.rpartition(" ")
-    if kind == "http":
+    if kind in ("http", "request-head"):
         return "http"
     if kind == "event":
         return "sse"
@@ -79,6 +79,9 @@ class Recording:
     outcomes: Mapping[str, str]
     """By check, its outcome for the correct peer."""
 
+    scenarios: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    """By scenario of a client, the keys that it has."""
+
     def messages(self, key: str) -> list[JsonObject]:
         """Return the recorded messages of a key."""
         return [each for each in self.samples.get(key, ()) if isinstance(each, dict)]
@@ -90,8 +93,19 @@ class Recording:
     def observers(self, key: str) -> frozenset[str]:
         """Return the checks that saw a key. A key with any method stands for all of its kind."""
         method, _, kind = key.rpartition(" ")
+        if kind == "line":
+            return frozenset(self.seen_by)
         keys = {each for each in self.samples if each.rpartition(" ")[2] == kind} if method == ANY else {key}
         return frozenset(check for check, seen in self.seen_by.items() if seen & keys)
+
+    def scenarios_with(self, key: str) -> list[str]:
+        """Return the scenarios of a client that have a key."""
+        method, _, kind = key.rpartition(" ")
+        return [
+            scenario
+            for scenario, keys in self.scenarios.items()
+            if kind == "line" or any(each == key or (method == ANY and each.endswith(f" {kind}")) for each in keys)
+        ]
 
 
 @attrs.frozen(kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mutants.generated.proxy import HttpHead
+from mutants.generated.proxy import HttpHead, parsed
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
@@ -39,10 +39,14 @@ class RequestRewriter:
 
     Args:
         conversation: The proxy.
+        sends: Whether the peer sends them: it is a client.
+        authority: The value of Host as the server must read it; empty: unchanged.
     """
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: Conversation, *, sends: bool = False, authority: str = "") -> None:
         self._conversation: Final = conversation
+        self._sends: Final = sends
+        self._authority: Final = authority
         self._head = b""
         self._body_left = 0
         self._raw = b""
@@ -79,6 +83,13 @@ class RequestRewriter:
         return out
 
     def _request(self) -> bytes:
+        if self._authority:
+            self.head = self.head.replaced("host", ("Host", self._authority))
+            self._raw = _written(self.head)
+        return self._sent() if self._sends else self._received()
+
+    def _received(self) -> bytes:
+        """Return a request of the suite as the server receives it."""
         mutation, body = self._conversation.mutation, self._body
         changed = self._conversation.receives(body) if body else None
         # What the server answers belongs to the request that the suite sent.
@@ -88,9 +99,35 @@ class RequestRewriter:
             self._conversation.observer.hit()
         if changed is None:
             return (self._raw if head is None else _written(head)) + body
-        body = changed[0] if changed else b""
-        length = ("Content-Length", str(len(body)))
-        return _written((head or self.head).replaced("content-length", length)) + body
+        return self._with_body(head or self.head, changed[0] if changed else b"")
+
+    def _sent(self) -> bytes:
+        """Return a request of the client as the suite receives it."""
+        mutation, observer, body = self._conversation.mutation, self._conversation.observer, self._body
+        message = parsed(body) if body else None
+        self.message = message if isinstance(message, dict) else None
+        kind = f"{self.head.start.partition(' ')[0]} {posted(self.message)}".strip()
+        observer.noted(f"{kind} request-head", {name.lower(): value for name, value in self.head.headers})
+        changed = self._conversation.sends(body) if body else None
+        head = mutation.head(self.head, self.head, kind)
+        if head is not None:
+            observer.hit()
+        if changed is None:
+            return (self._raw if head is None else _written(head)) + body
+        return self._with_body(head or self.head, b"\n".join(changed))
+
+    @staticmethod
+    def _with_body(head: HttpHead, body: bytes) -> bytes:
+        return _written(head.replaced("content-length", ("Content-Length", str(len(body))))) + body
+
+
+def posted(message: JsonObject | None) -> str:
+    """Return the kind of a posted message in the name of an exchange: `initialize`, `request`, `message`, or nothing."""
+    if message is None:
+        return ""
+    if message.get("method") == "initialize":
+        return "initialize"
+    return "request" if "id" in message and "method" in message else "message"
 
 
 class ResponseRewriter:
@@ -99,11 +136,13 @@ class ResponseRewriter:
     Args:
         conversation: The proxy.
         requests: The requests on the connection.
+        sends: Whether the peer sends them: it is a server.
     """
 
-    def __init__(self, conversation: Conversation, requests: RequestRewriter) -> None:
+    def __init__(self, conversation: Conversation, requests: RequestRewriter, *, sends: bool = True) -> None:
         self._conversation: Final = conversation
         self._requests: Final = requests
+        self._sends: Final = sends
         self._buffer = b""
         self._head: HttpHead | None = None
         self._raw = b""
@@ -120,6 +159,9 @@ class ResponseRewriter:
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes that the suite receives in place of bytes of the server."""
+        if not self._sends:
+            self._learn(data)
+            return data
         self._buffer += data
         out = b""
         while True:
@@ -127,6 +169,13 @@ class ResponseRewriter:
             if found is None:
                 return out
             out += found
+
+    def _learn(self, data: bytes) -> None:
+        """Read the requests of the server to the client, whose responses have their methods."""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in (*lines, self._buffer):
+            if b'"method"' in line:
+                self._conversation.receives(line.strip().removeprefix(b"data:").strip())
 
     def _step(self) -> bytes | None:
         """Return the next rewritten part; `None` if bytes are missing."""
@@ -165,11 +214,8 @@ class ResponseRewriter:
         """Return the name of a response: the HTTP method, the kind of message in the request, the status, the form."""
         method = self._requests.head.start.partition(" ")[0]
         message = self._requests.message
-        posted = "" if message is None else "request" if "id" in message and "method" in message else "message"
-        if message is not None and message.get("method") == "initialize":
-            posted = "initialize"
         form = "stream" if (head.first("content-type") or "").strip().startswith(_STREAM) else "body"
-        return " ".join(each for each in (method, posted, status, form) if each)
+        return " ".join(each for each in (method, posted(message), status, form) if each)
 
     def _changed_head(self, body: bytes | None = None) -> bytes:
         head = self._head or _NOTHING

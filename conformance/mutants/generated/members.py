@@ -181,8 +181,11 @@ class _MemberMutation(Mutation):
         self._change: Final = change
 
     def sent(
-        self, message: JsonObject, seen: MessageInfo, conversation: Conversation
-    ) -> list[JsonValue | bytes] | None:  # noqa: ARG002
+        self,
+        message: JsonObject,
+        seen: MessageInfo,
+        conversation: Conversation,  # noqa: ARG002  as in Mutation
+    ) -> list[JsonValue | bytes] | None:
         """Return the changed message."""
         if self._target.key not in (seen.key, f"{ANY} {seen.kind}"):
             return None
@@ -205,8 +208,11 @@ class _WholeMutation(Mutation):
         self._change: Final = change
 
     def sent(
-        self, message: JsonObject, seen: MessageInfo, conversation: Conversation
-    ) -> list[JsonValue | bytes] | None:  # noqa: ARG002
+        self,
+        message: JsonObject,
+        seen: MessageInfo,
+        conversation: Conversation,  # noqa: ARG002  as in Mutation
+    ) -> list[JsonValue | bytes] | None:
         """Return the changed message."""
         changed = self._change(message, seen.kind) if seen.key == self._target.key else None
         return None if changed is None else [changed]

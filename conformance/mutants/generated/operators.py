@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mutants.generated.fault import GeneratedFault
+from mutants.generated.framing import FRAMING_OPERATORS
 from mutants.generated.members import MEMBER_OPERATORS
 from mutants.generated.messages import MESSAGE_OPERATORS
+from mutants.generated.received import RECEIVED_OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["OPERATORS", "generate"]
 
-OPERATORS: Final[Mapping[str, Operator]] = {each.name: each for each in (*MEMBER_OPERATORS, *MESSAGE_OPERATORS)}
+OPERATORS: Final[Mapping[str, Operator]] = {
+    each.name: each for each in (*MEMBER_OPERATORS, *MESSAGE_OPERATORS, *FRAMING_OPERATORS, *RECEIVED_OPERATORS)
+}
 """All operators, by name."""
 
 

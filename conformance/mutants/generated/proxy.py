@@ -16,7 +16,7 @@ from mutants.server.protocol import strict
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Conversation", "HttpHead", "MessageInfo", "Mutation", "Observer", "dumped"]
+__all__ = ["Conversation", "HttpHead", "MessageInfo", "Mutation", "Observer", "dumped", "parsed"]
 
 _KEPT: Final = 10_000
 """The number of requests whose methods are remembered."""
@@ -79,8 +79,11 @@ class Mutation:
     """The change that the proxy makes. By default none: `None` stands for the unchanged bytes."""
 
     def sent(
-        self, message: JsonObject, seen: MessageInfo, conversation: Conversation
-    ) -> list[JsonValue | bytes] | None:  # noqa: ARG002
+        self,
+        message: JsonObject,  # noqa: ARG002  for the mutations
+        seen: MessageInfo,  # noqa: ARG002  likewise
+        conversation: Conversation,  # noqa: ARG002  as in Mutation
+    ) -> list[JsonValue | bytes] | None:
         """Return what is sent in place of a message of the peer."""
         return None
 
@@ -166,7 +169,7 @@ class Conversation:
 
     def sends(self, data: bytes, request: JsonObject | None = None) -> list[bytes] | None:
         """Return what is sent in place of a message or batch of the peer; `None`: the same bytes."""
-        value = _parsed(data)
+        value = parsed(data)
         if isinstance(value, dict):
             changed = self._one(value, request)
             return None if changed is None else [each if isinstance(each, bytes) else dumped(each) for each in changed]
@@ -194,7 +197,7 @@ class Conversation:
 
     def receives(self, data: bytes) -> list[bytes] | None:
         """Return what the peer receives in place of a message of the suite; `None`: the same bytes."""
-        value = _parsed(data)
+        value = parsed(data)
         self.enter(value)
         self.last = value if isinstance(value, dict) else None
         if not isinstance(value, dict):
@@ -208,7 +211,8 @@ class Conversation:
         return [dumped(each) for each in changed]
 
 
-def _parsed(data: bytes) -> JsonValue:
+def parsed(data: bytes) -> JsonValue:
+    """Return the JSON value of bytes; `None` if they are not JSON."""
     try:
         return strict(data)
     except (ValueError, RecursionError):

@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 import time
 from contextlib import nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
+from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
+from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
+from mutants.generated.client_process import OBSERVED
 from mutants.generated.fault import Leg, Recording
 from mutants.generated.http_peer import http_target
 from mutants.generated.proxy import Conversation, Mutation, Observer
 from mutants.generated.stdio_peer import StdioTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
 
     from mcp_conformance.drivers.server.targets import ServerTarget
     from mcp_conformance.model.verdict import Run, Verdict
     from mcp_core.jsonrpc.messages import JsonValue
 
-__all__ = ["SERVER_LEGS", "SETTINGS", "record_server", "run_faulty_server"]
+__all__ = [
+    "CLIENT_LEGS",
+    "SERVER_LEGS",
+    "SETTINGS",
+    "ClientRun",
+    "record_client",
+    "record_server",
+    "run_faulty_client",
+    "run_faulty_server",
+]
 
 _KEY: Final = "raw"
 _SAMPLES: Final = 40
@@ -36,6 +54,8 @@ SETTINGS: Final = Settings(
     other_headers=(("Authorization", f"Bearer other-{_KEY}"),),
 )
 """The settings. The peers are in this process, so that a response needs no start of a program."""
+CLIENT_SETTINGS: Final = Settings(timeout=10.0, jobs=4)
+"""The settings for clients, which are programs."""
 SERVER_LEGS: Final = tuple(
     Leg(role="server", revision=revision, transport=transport.value)
     for revision in REVISIONS
@@ -43,6 +63,14 @@ SERVER_LEGS: Final = tuple(
     if transport is not Transport.HTTP_SSE or REVISIONS[revision].http_sse
 )
 """The legs of servers."""
+
+
+CLIENT_LEGS: Final = tuple(
+    Leg(role="client", revision=revision, transport=transport)
+    for revision in REVISIONS
+    for transport in ("stdio", "http")
+)
+"""The legs of clients. In 2024-11-05, `http` is HTTP+SSE."""
 
 
 class _Recorder(Observer):
@@ -131,4 +159,81 @@ async def record_server(leg: Leg, *, chosen: Collection[str] | None = None) -> R
         seen_by=seen_by,
         seconds=seconds,
         outcomes=outcomes,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ClientRun:
+    """A run of the suite against a raw client behind a proxy."""
+
+    run: Run
+    """The run."""
+    noted: Mapping[str, tuple[tuple[str, JsonValue], ...]]
+    """By scenario, the names and values of what the client sent."""
+    hits: int
+    """The number of changes."""
+
+
+async def run_faulty_client(
+    leg: Leg,
+    fault: tuple[str, str, str] | None,
+    *,
+    chosen: Collection[str] | None = None,
+    looked_at: Collection[str] | None = None,
+) -> ClientRun:
+    """Test a raw client behind a proxy in one leg.
+
+    Args:
+        leg: The leg.
+        fault: The operator, the key and the detail of the fault; `None`: no fault.
+        chosen: The checks; `None`: all.
+        looked_at: The scenarios for checks that judge all messages; `None`: all.
+    """
+    words = [sys.executable, "-m", "mutants.generated.client_process"]
+    words += [] if fault is None else ["--generated", json.dumps(fault)]
+    words += ["--leg", leg.role, leg.revision, leg.transport]
+    with TemporaryDirectory() as folder:
+        # An environment is part of a command line only through a program; `env` is everywhere where this runs.
+        line = shlex.join(["env", f"{OBSERVED}={folder}", *words])
+        command = ClientCommand(
+            http=f"{line} --url {{url}}" if leg.transport == "http" else None,
+            stdio=f"{line} --start {{command}}" if leg.transport == "stdio" else None,
+        )
+        run = await run_client(
+            command, CLIENT_SETTINGS, revisions=[REVISIONS[leg.revision]], chosen=chosen, looked_at=looked_at
+        )
+        files = {path.stem: path.read_text("utf-8").splitlines() for path in Path(folder).iterdir()}  # noqa: ASYNC240  small files of this process's own
+    return ClientRun(
+        run=run,
+        noted={
+            scenario: tuple((each[0], each[1]) for each in map(json.loads, lines) if each != "hit")
+            for scenario, lines in ((name, [line for line in held if line != "hit"]) for name, held in files.items())
+        },
+        hits=sum(held.count("hit") for held in files.values()),
+    )
+
+
+async def record_client(leg: Leg) -> Recording:
+    """Record a correct raw client in all scenarios."""
+    found = await run_faulty_client(leg, None)
+    recorder = _Recorder()
+    for noted in found.noted.values():
+        for name, value in noted:
+            recorder.noted(name, value)
+    keys = {scenario: frozenset(name for name, _ in noted) for scenario, noted in found.noted.items()}
+    everything = frozenset().union(*keys.values())
+    known = {each.id: each for each in CLIENT_CHECKS}
+    seen_by: dict[str, frozenset[str]] = {}
+    for verdict in found.run.verdicts:
+        needs = [each.removeprefix("scenario:") for each in known[verdict.check].needs]
+        seen_by[verdict.check] = (
+            frozenset().union(*(keys.get(each, frozenset()) for each in needs)) if needs else everything
+        )
+    return Recording(
+        leg=leg,
+        samples={key: tuple(held.values()) for key, held in recorder.samples.items()},
+        seen_by=seen_by,
+        seconds={},
+        outcomes={each.check: each.outcome.value for each in found.run.verdicts},
+        scenarios=keys,
     )

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.model.check import CheckScope, Role
 from mcp_conformance.model.verdict import Leg as RunLeg
 from mcp_conformance.model.verdict import Outcome, Run
 from mcp_conformance.scoring.attribution import attributed
 from mcp_conformance.suite.checks import find
 from mutants.generated.proxy import Observer
-from mutants.generated.recording import run_faulty_server
+from mutants.generated.recording import run_faulty_client, run_faulty_server
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["Score", "TrialResult", "try_generated"]
 
 _TOUR: Final = "schema.tour"
+_FIRST_SCENARIOS: Final = ("initialize", "tools_call", "server-asks")
+"""The scenarios that contain most messages."""
+_FEW: Final = 3
+_MANY: Final = 12
+"""The number of scenarios in which a client is tested at most."""
 
 
 class Score(enum.Enum):
@@ -93,16 +99,50 @@ async def try_generated(fault: GeneratedFault, recording: Recording, *, whole: b
         recording: The recording of its leg.
         whole: Run every check that sees the target, also after one has failed.
     """
+    if fault.leg.role == "client":
+        return await _try_client(fault, recording)
     counter = _Counter()
     refusal = ""
     failed: list[str] = []
     for chosen in _stages(fault, recording):
         run = await _run(fault, counter, chosen, stops=not whole)
-        failed = [each for each in _failures(run) if recording.outcomes.get(each) != Outcome.FAILED.value]
-        refusal = next((leg.refusal for leg in run.legs if leg.refusal is not None), "")
+        failed, refusal = _judged(run, recording)
         if failed or refusal:
             break
-    if not counter.hits and not (fault.operator.provoked and not fault.operator.invisible):
+    return _result(fault, counter.hits, failed, refusal)
+
+
+async def _try_client(fault: GeneratedFault, recording: Recording) -> TrialResult:
+    """Test a client: first in a few scenarios that have the target, then in more of them."""
+    scenarios = recording.scenarios_with(fault.target.key)
+    scenarios.sort(key=lambda each: (each not in _FIRST_SCENARIOS, len(recording.scenarios[each])))
+    hits, failed, refusal = 0, [""][:0], ""
+    for some in (scenarios[:_FEW], scenarios[_FEW:_MANY]):
+        if not some:
+            break
+        checks = frozenset(
+            each.id
+            for each in CLIENT_CHECKS
+            if not each.needs or any(need.removeprefix("scenario:") in some for need in each.needs)
+        )
+        found = await run_faulty_client(
+            fault.leg, (fault.operator.name, fault.target.key, fault.target.detail), chosen=checks, looked_at=some
+        )
+        hits += found.hits
+        failed, refusal = _judged(found.run, recording)
+        if failed or refusal:
+            break
+    return _result(fault, hits, failed, refusal)
+
+
+def _judged(run: Run, recording: Recording) -> tuple[list[str], str]:
+    """Return the checks that failed because of the fault, and the reason why the leg could not be tested."""
+    failed = [each for each in _failures(run) if recording.outcomes.get(each) != Outcome.FAILED.value]
+    return failed, next((leg.refusal for leg in run.legs if leg.refusal is not None), "")
+
+
+def _result(fault: GeneratedFault, hits: int, failed: list[str], refusal: str) -> TrialResult:
+    if not hits and not (fault.operator.provoked and not fault.operator.invisible):
         score = Score.UNREACHED
     elif fault.operator.invisible:
         score = Score.FALSE if failed or refusal else Score.INVISIBLE

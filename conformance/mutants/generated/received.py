@@ -1,0 +1,434 @@
+"""Operators on what a server receives: comparisons that are too lax, credentials that it ignores, state it forgets.
+
+The proxy changes a request before the correct server reads it, so that the server as a whole makes the mistake: a request
+from a foreign origin gets an own one, as if the origin had been compared by its beginning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from mutants.generated.fault import Operator, Recording, Target
+from mutants.generated.proxy import HttpHead, Mutation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mcp_core.jsonrpc.messages import JsonObject
+    from mutants.generated.proxy import Conversation
+
+__all__ = ["RECEIVED_OPERATORS"]
+
+_OWN: Final = "127.0.0.1"
+_ORIGIN: Final = f"http://{_OWN}:1"
+_KEY: Final = "Bearer raw"
+_LEGACY: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+_VERSIONS: Final = (*_LEGACY, "2026-07-28")
+
+
+class _HeadMutation(Mutation):
+    """A change of the heads of requests."""
+
+    def __init__(self, change: Callable[[HttpHead], HttpHead]) -> None:
+        self._change: Final = change
+
+    def request_head(self, head: HttpHead) -> HttpHead | None:
+        """Return the changed head."""
+        changed = self._change(head)
+        return None if changed == head else changed
+
+
+class _MessageMutation(Mutation):
+    """A change of received messages."""
+
+    def __init__(self, change: Callable[[JsonObject, Conversation], list[JsonObject] | None]) -> None:
+        self._change: Final = change
+
+    def received(self, message: JsonObject, conversation: Conversation) -> list[JsonObject] | None:
+        """Return what the peer receives."""
+        return self._change(message, conversation)
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def _accepts(name: str, value: str, is_near: Callable[[str], bool]) -> Callable[[HttpHead], HttpHead]:
+    """Give a header the right value where it is a near miss."""
+
+    def changed(head: HttpHead) -> HttpHead:
+        held = head.first(name)
+        return head.replaced(name, (name, value)) if held is not None and is_near(held) else head
+
+    return changed
+
+
+def _host(text: str) -> str:
+    try:
+        return urlsplit(text).hostname or ""
+    except ValueError:
+        return ""
+
+
+_ORIGINS: Final[tuple[tuple[str, str, Callable[[str], bool]], ...]] = (
+    ("any", "every origin is accepted", lambda _: True),
+    ("null", "the origin `null` is accepted", lambda text: text == "null"),
+    (
+        "prefix",
+        "an origin is accepted that begins as the own one",
+        lambda text: _host(text).startswith(("localhost", _OWN)) and _host(text) not in ("localhost", _OWN),
+    ),
+    (
+        "suffix",
+        "an origin is accepted that ends as the own one",
+        lambda text: _host(text).endswith(("localhost", _OWN)) and _host(text) not in ("localhost", _OWN),
+    ),
+    (
+        "contains",
+        "an origin is accepted that contains the own one",
+        lambda text: ("localhost" in text or _OWN in text) and _host(text) not in ("localhost", _OWN),
+    ),
+    ("userinfo", "the userinfo of an origin is taken for its host", lambda text: "@" in text),
+    ("empty", "an empty origin is accepted", lambda text: not text),
+)
+
+_HOSTS: Final[tuple[tuple[str, str, Callable[[str], bool]], ...]] = (
+    ("any", "every Host is accepted", lambda _: True),
+    (
+        "prefix",
+        "a Host is accepted that begins as the own one",
+        lambda text: text.startswith(("localhost.", f"{_OWN}.")),
+    ),
+    (
+        "suffix",
+        "a Host is accepted that ends as the own one",
+        lambda text: text.partition(":")[0].endswith((".localhost", f".{_OWN}")),
+    ),
+)
+
+
+def _on(kind: str, change: Callable[[HttpHead], HttpHead]) -> Callable[[HttpHead], HttpHead]:
+    """Limit a change to requests of an HTTP method."""
+    return lambda head: change(head) if head.start.startswith(f"{kind} ") else head
+
+
+def _with_key(head: HttpHead) -> HttpHead:
+    return attrs.evolve(
+        head.without("authorization"), headers=(*head.without("authorization").headers, ("Authorization", _KEY))
+    )
+
+
+_CREDENTIALS: Final[tuple[tuple[str, str, Callable[[str | None], bool]], ...]] = (
+    ("absent", "a request without credentials is accepted", lambda value: value is None),
+    (
+        "foreign",
+        "a request with foreign credentials is accepted",
+        lambda value: value is not None and value not in (_KEY, "Bearer other-raw"),
+    ),
+)
+
+
+def _authorized(matches: Callable[[str | None], bool]) -> Callable[[HttpHead], HttpHead]:
+    return lambda head: _with_key(head) if matches(head.first("authorization")) else head
+
+
+def _version_of(change: Callable[[str | None], str | None]) -> Callable[[HttpHead], HttpHead]:
+    name = "MCP-Protocol-Version"
+
+    def changed(head: HttpHead) -> HttpHead:
+        value = change(head.first(name))
+        return head if value is None else attrs.evolve(head, headers=(*head.without(name).headers, (name, value)))
+
+    return changed
+
+
+def _nearest(value: str | None) -> str | None:
+    known = None if value in _VERSIONS or value is None else value.strip()[:10]
+    return known if known in _VERSIONS else None
+
+
+def _any_known(value: str | None) -> str | None:
+    return None if value is None or value in _VERSIONS else "2025-11-25"
+
+
+class _SessionMutation(Mutation):
+    """A session that is taken for another one.
+
+    Args:
+        names: Returns the id to use, from the given one and the known ones.
+        absent: Whether it applies to requests without an id instead.
+    """
+
+    def __init__(self, names: Callable[[str, list[str]], str | None]) -> None:
+        self._names: Final = names
+        self._known: Final[list[str]] = []
+
+    def head(self, head: HttpHead, request: HttpHead, kind: str) -> HttpHead | None:  # noqa: ARG002
+        """Remember the sessions."""
+        id = head.first("mcp-session-id")
+        if id is not None and id not in self._known:
+            self._known.append(id)
+        return None
+
+    def request_head(self, head: HttpHead) -> HttpHead | None:
+        """Return the head with another session."""
+        id = head.first("mcp-session-id")
+        other = None if id is None else self._names(id, self._known)
+        return None if other is None or other == id else head.replaced("mcp-session-id", ("Mcp-Session-Id", other))
+
+
+_SESSIONS: Final[tuple[tuple[str, str, Callable[[str, list[str]], str | None]], ...]] = (
+    (
+        "case",
+        "the case of a session id does not matter",
+        lambda id, known: next((each for each in known if each.lower() == id.lower()), None),
+    ),
+    (
+        "unknown",
+        "an unknown session id is accepted",
+        lambda id, known: known[-1] if known and id not in known else None,
+    ),
+    (
+        "prefix",
+        "the beginning of a session id is accepted",
+        lambda id, known: next((each for each in known if each.startswith(id[:8])), None),
+    ),
+)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _params(
+    change: Callable[[JsonObject], bool], *methods: str
+) -> Callable[[JsonObject, Conversation], list[JsonObject] | None]:
+    def changed(message: JsonObject, conversation: Conversation) -> list[JsonObject] | None:  # noqa: ARG001
+        params = message.get("params")
+        named = not methods or message.get("method") in methods
+        return [message] if named and isinstance(params, dict) and change(params) else None
+
+    return changed
+
+
+def _of_member(name: str, change: Callable[[str], str]) -> Callable[[JsonObject], bool]:
+    def changed(params: JsonObject) -> bool:
+        held = params.get(name)
+        if not isinstance(held, str) or change(held) == held:
+            return False
+        params[name] = change(held)
+        return True
+
+    return changed
+
+
+def _without(*names: str) -> Callable[[JsonObject], bool]:
+    def changed(params: JsonObject) -> bool:
+        held = [name for name in names if name in params]
+        for name in held:
+            del params[name]
+        return bool(held)
+
+    return changed
+
+
+def _dropped(*methods: str) -> Callable[[JsonObject, Conversation], list[JsonObject] | None]:
+    return lambda message, _: (
+        [{"jsonrpc": "2.0", "method": "notifications/ignored"}] if message.get("method") in methods else None
+    )
+
+
+def _valid_jsonrpc(message: JsonObject, conversation: Conversation) -> list[JsonObject] | None:  # noqa: ARG001
+    return None if message.get("jsonrpc") == "2.0" else [{**message, "jsonrpc": "2.0"}]
+
+
+def _without_task(params: JsonObject) -> bool:
+    return _without("task")(params)
+
+
+_IDENTIFIED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("name", ("tools/call", "prompts/get")),
+    ("uri", ("resources/read", "resources/subscribe")),
+    ("cursor", ("tools/list", "resources/list", "prompts/list", "resources/templates/list")),
+    ("taskId", ("tasks/get", "tasks/result", "tasks/cancel", "tasks/update")),
+    ("requestState", ("tools/call", "prompts/get", "resources/read")),
+)
+_NEAR: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
+    ("lower", str.lower),
+    ("trimmed", str.strip),
+    ("no-slash", lambda text: text.rstrip("/")),
+    ("unquoted", lambda text: text.replace("%2D", "-").replace("%2d", "-")),
+    ("no-query", lambda text: text.partition("?")[0].partition("#")[0]),
+    ("no-padding", lambda text: text.rstrip("=")),
+)
+
+_MESSAGES: Final[tuple[tuple[str, str, str, Callable[[JsonObject, Conversation], list[JsonObject] | None]], ...]] = (
+    ("jsonrpc-unchecked", "the member `jsonrpc` is not checked", "* result", _valid_jsonrpc),
+    (
+        "cancellation-ignored",
+        "cancellations are ignored",
+        "notifications/progress notification",
+        _dropped("notifications/cancelled"),
+    ),
+    (
+        "level-ignored",
+        "the log level is ignored",
+        "notifications/message notification",
+        _params(_of_member("level", lambda _: "debug"), "logging/setLevel"),
+    ),
+    (
+        "cursor-ignored",
+        "cursors are ignored",
+        "resources/list result",
+        _params(_without("cursor"), "resources/list", "tools/list", "prompts/list", "resources/templates/list"),
+    ),
+    (
+        "arguments-ignored",
+        "arguments are ignored",
+        "tools/call result",
+        _params(_without("arguments"), "tools/call", "prompts/get"),
+    ),
+    (
+        "token-ignored",
+        "the progress token is ignored",
+        "notifications/progress notification",
+        lambda message, _: _without_token(message),
+    ),
+    ("task-ignored", "the request for a task is ignored", "tools/call result", _params(_without_task, "tools/call")),
+    (
+        "unsubscribe-ignored",
+        "the end of a subscription is ignored",
+        "notifications/resources/updated notification",
+        lambda message, _: (
+            [{**message, "method": "ping", "params": {}}] if message.get("method") == "resources/unsubscribe" else None
+        ),
+    ),
+    (
+        "answers-ignored",
+        "input responses are ignored",
+        "tools/call result",
+        _params(_without("inputResponses"), "tools/call", "prompts/get", "resources/read"),
+    ),
+    (
+        "state-ignored",
+        "the request state is ignored",
+        "tools/call result",
+        _params(_without("requestState"), "tools/call", "prompts/get", "resources/read"),
+    ),
+    (
+        "capabilities-ignored",
+        "the capabilities of the client are ignored",
+        "* request",
+        _params(lambda params: _all_capabilities(params), "initialize"),
+    ),
+)
+
+
+def _all_capabilities(params: JsonObject) -> bool:
+    everything: JsonObject = {
+        "sampling": {"tools": {}, "context": {}},
+        "roots": {},
+        "elicitation": {"form": {}, "url": {}},
+    }
+    if params.get("capabilities") == everything:
+        return False
+    params["capabilities"] = everything
+    return True
+
+
+def _without_token(message: JsonObject) -> list[JsonObject] | None:
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict) or "progressToken" not in meta or "id" not in message:
+        return None
+    del meta["progressToken"]
+    return [message]
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def _http(key: str, *, revisions: tuple[str, ...] = _VERSIONS) -> Callable[[Recording], Iterable[Target]]:
+    def targets(recording: Recording) -> Iterable[Target]:
+        leg = recording.leg
+        return (
+            [Target(key=key)] if leg.role == "server" and leg.transport == "http" and leg.revision in revisions else []
+        )
+
+    return targets
+
+
+def _recorded(key: str) -> Callable[[Recording], Iterable[Target]]:
+    def targets(recording: Recording) -> Iterable[Target]:
+        kind = key.rpartition(" ")[2]
+        known = bool(recording.keys(kind)) if key.startswith("*") else key in recording.samples
+        return [Target(key=key)] if known and recording.leg.role == "server" else []
+
+    return targets
+
+
+def _head_operator(
+    name: str, summary: str, targets: Callable[[Recording], Iterable[Target]], change: Callable[[HttpHead], HttpHead]
+) -> Operator:
+    return Operator(
+        name=name, summary=summary, targets=targets, mutation=lambda _, __: _HeadMutation(change), provoked=True
+    )
+
+
+def _head_operators() -> Iterable[Operator]:
+    for name, summary, near in _ORIGINS:
+        yield _head_operator(f"origin-{name}", summary, _http("* http"), _accepts("Origin", _ORIGIN, near))
+    for name, summary, near in _HOSTS:
+        yield _head_operator(f"host-{name}", summary, _http("* http"), _accepts("Host", f"{_OWN}:1", near))
+    for name, summary, matches in _CREDENTIALS:
+        for method in ("POST", "GET", "DELETE"):
+            revisions = _VERSIONS if method == "POST" else _LEGACY[1:]
+            change = _on(method, _authorized(matches))
+            yield _head_operator(
+                f"credentials-{name}-{method.lower()}", summary, _http("* http", revisions=revisions), change
+            )
+    known = _LEGACY[2:]
+    yield _head_operator(
+        "version-near", "a near miss of a version is accepted", _http("* http", revisions=known), _version_of(_nearest)
+    )
+    yield _head_operator(
+        "version-any", "an unknown version is accepted", _http("* http", revisions=known), _version_of(_any_known)
+    )
+    for name, summary, names in _SESSIONS:
+        yield Operator(
+            name=f"session-{name}",
+            summary=summary,
+            targets=_http("* http", revisions=_LEGACY[1:]),
+            mutation=lambda _, __, names=names: _SessionMutation(names),
+            provoked=True,
+        )
+
+
+def _message_operators() -> Iterable[Operator]:
+    for name, summary, key, change in _MESSAGES:
+        yield Operator(
+            name=name,
+            summary=summary,
+            targets=_recorded(key),
+            mutation=lambda _, __, change=change: _MessageMutation(change),
+            provoked=True,
+        )
+    for member, methods in _IDENTIFIED:
+        for near, rule in _NEAR:
+            # A text that differs names something else, which the server does not have.
+            yield Operator(
+                name=f"near-{member.lower()}-{near}",
+                summary=f"`{member}` is compared loosely: {near}",
+                targets=lambda recording, methods=methods: [
+                    each for method in methods for each in _recorded(f"{method} result")(recording)
+                ],
+                mutation=lambda target, _, member=member, rule=rule: _MessageMutation(
+                    _params(_of_member(member, rule), target.key.rpartition(" ")[0])
+                ),
+                provoked=True,
+            )
+
+
+RECEIVED_OPERATORS: Final = (*_head_operators(), *_message_operators())
+"""The operators on what a server receives."""
