@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
@@ -26,7 +27,9 @@ _IDS: Final[tuple[str | int, ...]] = (
     2**53 - 1,
     "",
     "0",
+    "null",
     "\u00fc\u2028\U0001f9ea",
+    "e\u0301",  # a letter and an accent, which a normalization would join
     "long" * 64,
 )
 """The ids of requests: numbers up to those that every JSON parser reads exactly, and strings of all kinds."""
@@ -100,18 +103,28 @@ async def error_shape(server: ServerUnderTest) -> None:
     subject=CheckScope.EVIDENCE,
 )
 async def response_ids(server: ServerUnderTest) -> None:
-    """Every response to a valid message has the id of a request of the same connection."""
+    """Every response to a valid message has the id of a request of the same connection, and a request has one response."""
     for transcript in server.evidence:
         used: set[str] = set()
+        # Over HTTP a response may be sent again when its stream is resumed, but not in the exchange of its request.
+        open_requests: Counter[tuple[int | None, str]] = Counter()
         # The response to an invalid message may lack the id, and over stdio it may be late.
         invalid = False
         for entry in transcript:
             invalid = invalid or bool(entry.sent and entry.deviant)
             for each in objects(entry):
+                id = key_of(each.get("id"))
+                place = (entry.exchange if server.transport is Transport.HTTP else None, id)
                 if entry.sent and "method" in each:
-                    used.add(key_of(each.get("id")))
-                elif not entry.sent and "method" not in each and key_of(each.get("id")) not in used and not invalid:
-                    raise Deviation("the id of a request", brief(each))
+                    used.add(id)
+                    open_requests[place] += 1
+                elif not entry.sent and "method" not in each and not invalid:
+                    if id not in used:
+                        raise Deviation("the id of a request", brief(each))
+                    if place in open_requests:
+                        open_requests[place] -= 1
+                        if open_requests[place] < 0:
+                            raise Deviation("one response to each request", brief(each))
 
 
 @check("jsonrpc.utf8", proves=("jsonrpc.utf8",), subject=CheckScope.EVIDENCE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.near_misses import near_misses
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.checks.server.lists import LISTS, entries, walk
 from mcp_conformance.model.check import Transport
@@ -98,7 +99,15 @@ async def _invalid(server: ServerUnderTest) -> list[tuple[List, JsonRpcResponse]
     rows = [row for row in LISTS if server.inventory.has(row.capability)]
     if not rows:
         raise NotApplicable("the server has no lists")
+    cursors: list[tuple[List, str]] = []
     for row in rows:
-        if (await server.peer.request(row.method)).is_error:
+        first = await server.peer.request(row.method)
+        if first.is_error:
             raise NotTestable(f"the control request failed: {row.method}")
-    return [(row, await server.peer.request(row.method, {"cursor": _INVALID})) for row in rows]
+        row_cursors = [_INVALID]
+        onward = first.message.get("result")
+        given = onward.get("nextCursor") if isinstance(onward, dict) else None
+        if isinstance(given, str):
+            row_cursors += near_misses(given)
+        cursors += ((row, each) for each in row_cursors)
+    return [(row, await server.peer.request(row.method, {"cursor": each})) for row, each in cursors]

@@ -12,6 +12,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
@@ -25,7 +26,17 @@ _PROGRESS: Final = "notifications/progress"
 _FIXTURE: Final = "test_tool_with_progress"
 _NEEDS: Final = ("capability:tools",)
 _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
-_TOKENS: Final[tuple[JsonValue, ...]] = ("conformance-token", 4711)
+_TOKENS: Final[tuple[JsonValue, ...]] = (
+    "conformance-token",
+    4711,
+    0,
+    -(2**53 - 1),
+    "",
+    "4712",
+    "null",
+    " A-Token \u00fc\u2028e\u0301\U0001f9ea " + "long" * 64,
+)
+"""The tokens of requests: numbers up to those that every JSON parser reads exactly, and strings of all kinds."""
 
 
 async def _call(server: ServerUnderTest, token: JsonValue) -> tuple[JsonRpcResponse, list[JsonObject]]:
@@ -76,10 +87,22 @@ async def shape(server: ServerUnderTest) -> None:
 @check("progress.token", proves=("progress.known-token", "progress.token-echo"), needs=_NEEDS)
 async def token(server: ServerUnderTest) -> None:
     """A progress notification has the token of the request, with the same type."""
-    for given in _TOKENS:
-        for params in (await _reported(server, given))[1]:
-            if key_of(params.get("progressToken")) != key_of(given):
-                raise Deviation(f"the token {brief(given)}", brief(params))
+    await _reported(server)
+    name, arguments = server.tool(_FIXTURE)
+    since = len(server.peer.inbox)
+    async with open_nursery() as nursery:
+        for given in _TOKENS:
+            params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": given}}
+            nursery.start_soon(server.peer.request, "tools/call", params)
+    await server.peer.fence()
+    reported = [_params(each) for each in server.peer.inbox[since:] if each.get("method") == _PROGRESS]
+    known = {key_of(given): given for given in _TOKENS}
+    for found in reported:
+        if key_of(found.get("progressToken")) not in known:
+            raise Deviation(f"one of the tokens {brief(list(_TOKENS))}", brief(found))
+    for key, given in known.items():
+        if all(key_of(found.get("progressToken")) != key for found in reported):
+            raise Deviation(f"progress notifications with the token {brief(given)}", brief([*reported]))
 
 
 @check("progress.only-with-token", proves=("progress.known-token", "progress.only-with-token"), needs=_NEEDS)

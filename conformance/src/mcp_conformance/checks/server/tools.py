@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.near_misses import near_misses
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -87,10 +88,12 @@ def _array(value: JsonValue) -> list[JsonValue]:
 
 @check("tools.unknown-name", proves=("tools.unknown-tool-error",), needs=_NEEDS)
 async def unknown_name(server: ServerUnderTest) -> None:
-    """A call of an unknown tool is answered with a JSON-RPC error."""
+    """A call of an unknown tool is answered with a JSON-RPC error, also if its name is almost that of another one."""
     await _control(server)
-    answer = await server.peer.request("tools/call", {"name": _UNKNOWN, "arguments": {}})
-    answer.error(what="an unknown tool")
+    known = [str(each.get("name")) for each in server.inventory.lists["tools"]]
+    for name in (_UNKNOWN, *(near_misses(known[0], known) if known else ())):
+        answer = await server.peer.request("tools/call", {"name": name, "arguments": {}})
+        answer.error(what=f"the unknown tool {brief(name)}")
 
 
 @check("tools.unknown-name-code", proves=("tools.unknown-tool-protocol-error",), needs=_NEEDS)

@@ -159,7 +159,8 @@ async def version_absent(server: ServerUnderTest) -> None:
 async def version_unknown(server: ServerUnderTest) -> None:
     """A request with an unknown MCP-Protocol-Version is answered with 400."""
     peer = http_peer(server)
-    for version in (_UNKNOWN, "no version"):
+    known = server.revision.name
+    for version in (_UNKNOWN, "no version", f"{known}x", f"{known}-1", known[:-3]):
         request = await control(peer)
         answer = await peer.look(
             headers=with_header(peer.headers(request), "MCP-Protocol-Version", version),

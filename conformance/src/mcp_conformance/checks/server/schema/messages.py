@@ -77,8 +77,8 @@ look(
 
 def _notification(value: JsonValue, revision: Revision) -> str | None:
     known = _NOTIFICATIONS | ({"elicitation/complete", "tasks/status"} if revision.core_tasks else frozenset())
-    name = str(value).removeprefix("notifications/")
-    return None if name in known else f"{brief(value)} is not defined by the revision"
+    begins, _, name = str(value).partition("/")
+    return None if begins == "notifications" and name in known else f"{brief(value)} is not defined by the revision"
 
 
 look(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.near_misses import near_misses
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
 from mcp_conformance.checks.probes.task_calls import ENDED, ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
-from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.protocol.unguessable_ids import flaw_of_ids
 from mcp_core.revisions import Era
@@ -353,13 +355,17 @@ async def cancel_ended(server: ServerUnderTest) -> None:
     ),
 )
 async def unknown(server: ServerUnderTest) -> None:
-    """Each request for an unknown task is answered with -32602."""
+    """Each request for an unknown task is answered with -32602, also if its id is almost that of another one."""
     extended(server)
-    params: JsonObject = {"taskId": _UNKNOWN}
+    ids = [_UNKNOWN]
+    with suppress(NotTestable):
+        ids += near_misses(id_of(server, await begin(server, "slow_compute", _SOON)))
     if server.revision.era is Era.LEGACY:
         methods = ["tasks/get", "tasks/result", *(["tasks/cancel"] if server.inventory.has("tasks.cancel") else [])]
     else:
         methods = ["tasks/get", "tasks/cancel", "tasks/update"]
     for method in methods:
         more: JsonObject = {"inputResponses": {}} if method == "tasks/update" else {}
-        (await ask(server, method, {**params, **more})).error(-32602, what=f"{method} of an unknown task")
+        for id in ids:
+            answer = await ask(server, method, {"taskId": id, **more})
+            answer.error(-32602, what=f"{method} of the unknown task {brief(id)}")
