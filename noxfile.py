@@ -202,6 +202,13 @@ def mutants(session: nox.Session) -> None:
 
 
 @nox.session
+def generated_faults(session: nox.Session) -> None:
+    """Try a sample of the generated faults of peers. All of them, at night: `nox -s mutants -- --generated`."""
+    sample = ["--sample", "150", "--at-least", "80"]
+    session.run("scripts/mutants", "--generated", *(session.posargs or sample), external=True)
+
+
+@nox.session
 def peers(session: nox.Session) -> None:
     """Run the suite against other SDKs, installed by npm and pip. Arguments: `nox -s peers -- typescript-2 --role server`."""
     install(session)

@@ -3,6 +3,8 @@
 Each broken peer is tested in one revision, and the checks that are meant for its fault must fail. With `--whole` it is
 tested over each transport in which the fault is observable, with all checks, and no other check may fail. That takes an
 hour; without `--whole` the command takes a few minutes.
+
+With `--generated`, faults are not taken from the tables but generated from the official schemas: `mutants.generated`.
 """
 
 from __future__ import annotations
@@ -196,6 +198,9 @@ def main() -> int:
         "--leg", action="append", default=[], metavar="TEXT", help="only legs such as 'server 2025-11-25 stdio'"
     )
     generated.add_argument(
+        "--at-least", type=float, default=100.0, metavar="PERCENT", help="fail below this score (default: 100)"
+    )
+    generated.add_argument(
         "--processes", type=int, default=default_processes(), metavar="N", help="the number of processes"
     )
     given = parser.parse_args()
@@ -205,6 +210,7 @@ def main() -> int:
             legs=tuple(given.leg),
             sample=given.sample,
             seed=given.seed,
+            at_least=given.at_least,
             whole=given.whole,
         )
         return run_generated(selection, processes=given.processes)

@@ -169,7 +169,7 @@ def fault(name: str) -> GeneratedFault:
         ("member-order:tools/list result", Score.INVISIBLE, ""),
         ("member-type:roots/list request:params._meta", Score.UNREACHED, ""),
         # No check sends such an id here, so that the fault survives.
-        ("request-id-53-bits:* result", Score.SURVIVED, ""),
+        ("request-id-32-bits:* result", Score.SURVIVED, ""),
         ("response-id-other:ping error", Score.UNREACHED, ""),
     ],
 )

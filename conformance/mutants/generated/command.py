@@ -46,6 +46,8 @@ class Selection:
     """How many of them are drawn; `None`: all."""
     seed: int = 1
     """The seed of the draw."""
+    at_least: float = 100.0
+    """The percentage of visible faults that the suite must name."""
     whole: bool = False
     """Whether every check that sees the target runs, also after one has failed."""
 
@@ -96,7 +98,9 @@ def _batches(faults: Sequence[GeneratedFault]) -> Iterator[tuple[Leg, list[tuple
 
 
 def run_generated(selection: Selection, *, processes: int) -> int:
-    """Try generated faults, print the score, and return the exit status: 0 if every fault is judged rightly.
+    """Try generated faults, print the score, and return the exit status.
+
+    It is 0 if enough visible faults were named, and no fault that the specification permits.
 
     Args:
         selection: The faults.
@@ -126,7 +130,8 @@ def run_generated(selection: Selection, *, processes: int) -> int:
     print(file=sys.stderr)
     _print_score(results, explained=len(faults) <= 20)
     print(f"{len(results)} faults in {time.monotonic() - started:.0f} s")
-    return 0 if all(each.score.is_right or each.score is Score.UNREACHED for each in results) else 1
+    counts = Counter(each.score for each in results)
+    return 1 if counts[Score.FALSE] or _percent(counts) < selection.at_least else 0
 
 
 def _print_score(results: Sequence[TrialResult], *, explained: bool) -> None:
@@ -150,10 +155,16 @@ def _print_score(results: Sequence[TrialResult], *, explained: bool) -> None:
     print(f"all{'':27}{_line(Counter(each.score for each in results))}")
 
 
+def _percent(counts: Counter[Score]) -> float:
+    """Return the percentage of the visible faults that were named; 100 if no fault is visible."""
+    visible = sum(count for score, count in counts.items() if score.is_visible)
+    return 100 * (counts[Score.NAMED] + counts[Score.REFUSED]) / visible if visible else 100.0
+
+
 def _line(counts: Counter[Score]) -> str:
     named = counts[Score.NAMED] + counts[Score.REFUSED]
     visible = sum(count for score, count in counts.items() if score.is_visible)
-    percent = f"{100 * named / visible:5.1f} %" if visible else "      -"
+    percent = f"{_percent(counts):5.1f} %" if visible else "      -"
     rest = "".join(
         f", {counts[score]} {score.value}"
         for score in (Score.REFUSED, Score.INVISIBLE, Score.FALSE, Score.UNREACHED)

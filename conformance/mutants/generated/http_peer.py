@@ -101,6 +101,8 @@ class HttpTarget(UrlTarget):
         self, server: RawHttpServer, conversation: Conversation, settings: Settings, transport: Transport
     ) -> None:
         super().__init__(f"{_URL}/mcp", settings, sse_url=f"{_URL}/sse")
+        # The runner connects to the endpoint to see whether the server is still there.
+        vars(self)["endpoint"] = _FaultyEndpoint(f"{_URL}/mcp", server, conversation)
         self._server: Final = server
         self._conversation: Final = conversation
         self._own_settings: Final = settings

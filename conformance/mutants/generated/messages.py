@@ -395,13 +395,8 @@ def _sequence(
 # --- identifiers ------------------------------------------------------------------------------------------------------
 
 
-def _narrow(bits: int) -> Callable[[JsonValue], JsonValue]:
-    def narrowed(id: JsonValue) -> JsonValue:
-        if not isinstance(id, int) or isinstance(id, bool):
-            return id
-        return int(float(id)) if bits == 53 else (id + 2**31) % 2**32 - 2**31
-
-    return narrowed
+def _narrow(id: JsonValue) -> JsonValue:
+    return (id + 2**31) % 2**32 - 2**31 if isinstance(id, int) and not isinstance(id, bool) else id
 
 
 def _of_text(change: Callable[[str], JsonValue]) -> Callable[[JsonValue], JsonValue]:
@@ -416,8 +411,7 @@ _IDENTIFIERS: Final[tuple[tuple[str, str, Callable[[JsonValue], JsonValue]], ...
     ("zero", "0 is taken as absent", lambda id: None if id == 0 and id is not False else id),
     ("empty", "the empty text is taken as absent", lambda id: None if id == "" else id),
     ("negative", "the sign is lost", lambda id: abs(id) if isinstance(id, int) else id),
-    ("32-bits", "it is cut to 32 bits", _narrow(32)),
-    ("53-bits", "it is rounded to 53 bits", _narrow(53)),
+    ("32-bits", "it is cut to 32 bits", _narrow),
     ("long", "it is cut to 64 characters", _of_text(lambda id: id[:64])),
     ("very-long", "it is cut to 255 characters", _of_text(lambda id: id[:255])),
     ("digits", "a text of digits becomes a number", _of_text(lambda id: int(id) if id.isdecimal() else id)),
@@ -434,7 +428,8 @@ _IDENTIFIERS: Final[tuple[tuple[str, str, Callable[[JsonValue], JsonValue]], ...
     ("null-text", "the text `null` becomes null", _of_text(lambda id: None if id == "null" else id)),
     ("composed", "it is normalized (NFC)", _of_text(_normalized)),
 )
-"""What may happen to an identifier that is stored, compared or sent back."""
+"""What may happen to an identifier that is stored, compared or sent back. Beyond 53 bits nothing is required of numbers
+(RFC 8259, section 6)."""
 
 
 def _token(change: Callable[[JsonValue], JsonValue]) -> _Change:

@@ -91,21 +91,6 @@ _ORIGINS: Final[tuple[tuple[str, str, Callable[[str], bool]], ...]] = (
         lambda text: ("localhost" in text or _OWN in text) and _host(text) not in ("localhost", _OWN),
     ),
     ("userinfo", "the userinfo of an origin is taken for its host", lambda text: "@" in text),
-    ("empty", "an empty origin is accepted", lambda text: not text),
-)
-
-_HOSTS: Final[tuple[tuple[str, str, Callable[[str], bool]], ...]] = (
-    ("any", "every Host is accepted", lambda _: True),
-    (
-        "prefix",
-        "a Host is accepted that begins as the own one",
-        lambda text: text.startswith(("localhost.", f"{_OWN}.")),
-    ),
-    (
-        "suffix",
-        "a Host is accepted that ends as the own one",
-        lambda text: text.partition(":")[0].endswith((".localhost", f".{_OWN}")),
-    ),
 )
 
 
@@ -120,18 +105,8 @@ def _with_key(head: HttpHead) -> HttpHead:
     )
 
 
-_CREDENTIALS: Final[tuple[tuple[str, str, Callable[[str | None], bool]], ...]] = (
-    ("absent", "a request without credentials is accepted", lambda value: value is None),
-    (
-        "foreign",
-        "a request with foreign credentials is accepted",
-        lambda value: value is not None and value not in (_KEY, "Bearer other-raw"),
-    ),
-)
-
-
-def _authorized(matches: Callable[[str | None], bool]) -> Callable[[HttpHead], HttpHead]:
-    return lambda head: _with_key(head) if matches(head.first("authorization")) else head
+def _authorized(head: HttpHead) -> HttpHead:
+    return _with_key(head) if head.first("authorization") is None else head
 
 
 def _version_of(change: Callable[[str | None], str | None]) -> Callable[[HttpHead], HttpHead]:
@@ -154,15 +129,9 @@ def _any_known(value: str | None) -> str | None:
 
 
 class _SessionMutation(Mutation):
-    """A session that is taken for another one.
+    """The mutation that takes an unknown session id for the last session."""
 
-    Args:
-        names: Returns the id to use, from the given one and the known ones.
-        absent: Whether it applies to requests without an id instead.
-    """
-
-    def __init__(self, names: Callable[[str, list[str]], str | None]) -> None:
-        self._names: Final = names
+    def __init__(self) -> None:
         self._known: Final[list[str]] = []
 
     def head(self, head: HttpHead, request: HttpHead, kind: str) -> HttpHead | None:  # noqa: ARG002
@@ -173,29 +142,11 @@ class _SessionMutation(Mutation):
         return None
 
     def request_head(self, head: HttpHead) -> HttpHead | None:
-        """Return the head with another session."""
+        """Return the head with the last session."""
         id = head.first("mcp-session-id")
-        other = None if id is None else self._names(id, self._known)
-        return None if other is None or other == id else head.replaced("mcp-session-id", ("Mcp-Session-Id", other))
-
-
-_SESSIONS: Final[tuple[tuple[str, str, Callable[[str, list[str]], str | None]], ...]] = (
-    (
-        "case",
-        "the case of a session id does not matter",
-        lambda id, known: next((each for each in known if each.lower() == id.lower()), None),
-    ),
-    (
-        "unknown",
-        "an unknown session id is accepted",
-        lambda id, known: known[-1] if known and id not in known else None,
-    ),
-    (
-        "prefix",
-        "the beginning of a session id is accepted",
-        lambda id, known: next((each for each in known if each.startswith(id[:8])), None),
-    ),
-)
+        if id is None or id in self._known or not self._known:
+            return None
+        return head.replaced("mcp-session-id", ("Mcp-Session-Id", self._known[-1]))
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -247,21 +198,30 @@ def _without_task(params: JsonObject) -> bool:
     return _without("task")(params)
 
 
-_IDENTIFIED: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("name", ("tools/call", "prompts/get")),
-    ("uri", ("resources/read", "resources/subscribe")),
-    ("cursor", ("tools/list", "resources/list", "prompts/list", "resources/templates/list")),
-    ("taskId", ("tasks/get", "tasks/result", "tasks/cancel", "tasks/update")),
-    ("requestState", ("tools/call", "prompts/get", "resources/read")),
+def _all_capabilities(params: JsonObject) -> bool:
+    everything: JsonObject = {
+        "sampling": {"tools": {}, "context": {}},
+        "roots": {},
+        "elicitation": {"form": {}, "url": {}},
+    }
+    if params.get("capabilities") == everything:
+        return False
+    params["capabilities"] = everything
+    return True
+
+
+_LOWER: Final = ("lower", str.lower)
+_TRIMMED: Final = ("trimmed", str.strip)
+_NO_SLASH: Final = ("no-slash", lambda text: text.rstrip("/"))
+
+_LISTS: Final = ("tools/list", "resources/list", "prompts/list", "resources/templates/list", "tasks/list")
+_IDENTIFIED: Final[tuple[tuple[str, tuple[str, ...], tuple[tuple[str, Callable[[str], str]], ...]], ...]] = (
+    ("name", ("tools/call", "prompts/get"), (_LOWER, _TRIMMED, _NO_SLASH)),
+    ("cursor", _LISTS, (_LOWER, _TRIMMED)),
+    ("taskId", ("tasks/get", "tasks/result", "tasks/cancel", "tasks/update"), (_LOWER, _TRIMMED)),
 )
-_NEAR: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
-    ("lower", str.lower),
-    ("trimmed", str.strip),
-    ("no-slash", lambda text: text.rstrip("/")),
-    ("unquoted", lambda text: text.replace("%2D", "-").replace("%2d", "-")),
-    ("no-query", lambda text: text.partition("?")[0].partition("#")[0]),
-    ("no-padding", lambda text: text.rstrip("=")),
-)
+"""By member, the methods that have it, and the ways in which it may be compared too loosely. Which URIs are equal is left to
+the server, which may read any."""
 
 _MESSAGES: Final[tuple[tuple[str, str, str, Callable[[JsonObject, Conversation], list[JsonObject] | None]], ...]] = (
     ("jsonrpc-unchecked", "the member `jsonrpc` is not checked", "* result", _valid_jsonrpc),
@@ -320,21 +280,9 @@ _MESSAGES: Final[tuple[tuple[str, str, str, Callable[[JsonObject, Conversation],
         "capabilities-ignored",
         "the capabilities of the client are ignored",
         "* request",
-        _params(lambda params: _all_capabilities(params), "initialize"),
+        _params(_all_capabilities, "initialize"),
     ),
 )
-
-
-def _all_capabilities(params: JsonObject) -> bool:
-    everything: JsonObject = {
-        "sampling": {"tools": {}, "context": {}},
-        "roots": {},
-        "elicitation": {"form": {}, "url": {}},
-    }
-    if params.get("capabilities") == everything:
-        return False
-    params["capabilities"] = everything
-    return True
 
 
 def _without_token(message: JsonObject) -> list[JsonObject] | None:
@@ -344,6 +292,10 @@ def _without_token(message: JsonObject) -> list[JsonObject] | None:
         return None
     del meta["progressToken"]
     return [message]
+
+
+_WITH_RETRIES: Final = ("answers-ignored", "state-ignored")
+"""The faults that only the revision with multi round-trip requests has."""
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -359,11 +311,12 @@ def _http(key: str, *, revisions: tuple[str, ...] = _VERSIONS) -> Callable[[Reco
     return targets
 
 
-def _recorded(key: str) -> Callable[[Recording], Iterable[Target]]:
+def _recorded(key: str, revisions: tuple[str, ...] = _VERSIONS) -> Callable[[Recording], Iterable[Target]]:
     def targets(recording: Recording) -> Iterable[Target]:
         kind = key.rpartition(" ")[2]
         known = bool(recording.keys(kind)) if key.startswith("*") else key in recording.samples
-        return [Target(key=key)] if known and recording.leg.role == "server" else []
+        leg = recording.leg
+        return [Target(key=key)] if known and leg.role == "server" and leg.revision in revisions else []
 
     return targets
 
@@ -379,15 +332,14 @@ def _head_operator(
 def _head_operators() -> Iterable[Operator]:
     for name, summary, near in _ORIGINS:
         yield _head_operator(f"origin-{name}", summary, _http("* http"), _accepts("Origin", _ORIGIN, near))
-    for name, summary, near in _HOSTS:
-        yield _head_operator(f"host-{name}", summary, _http("* http"), _accepts("Host", f"{_OWN}:1", near))
-    for name, summary, matches in _CREDENTIALS:
-        for method in ("POST", "GET", "DELETE"):
-            revisions = _VERSIONS if method == "POST" else _LEGACY[1:]
-            change = _on(method, _authorized(matches))
-            yield _head_operator(
-                f"credentials-{name}-{method.lower()}", summary, _http("* http", revisions=revisions), change
-            )
+    for method in ("POST", "GET", "DELETE"):
+        revisions = _VERSIONS if method == "POST" else _LEGACY[1:]
+        yield _head_operator(
+            f"credentials-absent-{method.lower()}",
+            f"a {method} without credentials is accepted",
+            _http("* http", revisions=revisions),
+            _on(method, _authorized),
+        )
     known = _LEGACY[2:]
     yield _head_operator(
         "version-near", "a near miss of a version is accepted", _http("* http", revisions=known), _version_of(_nearest)
@@ -395,14 +347,13 @@ def _head_operators() -> Iterable[Operator]:
     yield _head_operator(
         "version-any", "an unknown version is accepted", _http("* http", revisions=known), _version_of(_any_known)
     )
-    for name, summary, names in _SESSIONS:
-        yield Operator(
-            name=f"session-{name}",
-            summary=summary,
-            targets=_http("* http", revisions=_LEGACY[1:]),
-            mutation=lambda _, __, names=names: _SessionMutation(names),
-            provoked=True,
-        )
+    yield Operator(
+        name="session-unknown",
+        summary="an unknown session id is taken for the last session",
+        targets=_http("* http", revisions=_LEGACY[1:]),
+        mutation=lambda _, __: _SessionMutation(),
+        provoked=True,
+    )
 
 
 def _message_operators() -> Iterable[Operator]:
@@ -410,12 +361,12 @@ def _message_operators() -> Iterable[Operator]:
         yield Operator(
             name=name,
             summary=summary,
-            targets=_recorded(key),
+            targets=_recorded(key, _VERSIONS[-1:] if name in _WITH_RETRIES else _VERSIONS),
             mutation=lambda _, __, change=change: _MessageMutation(change),
             provoked=True,
         )
-    for member, methods in _IDENTIFIED:
-        for near, rule in _NEAR:
+    for member, methods, rules in _IDENTIFIED:
+        for near, rule in rules:
             # A text that differs names something else, which the server does not have.
             yield Operator(
                 name=f"near-{member.lower()}-{near}",
