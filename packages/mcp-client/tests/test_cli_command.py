@@ -327,6 +327,31 @@ def test_unknown_resource_explained_with_nearest_name(folder: Path) -> None:
     assert "Did you mean" not in run(folder, "read", "other:thing")[2]
 
 
+def test_server_option_without_file_explained(folder: Path) -> None:
+    code, _, err = run(folder, "probe", "--server", "weather", server=[])
+    assert (code, "error: --server requires --config FILE" in err) == (2, True)
+    code, _, err = run(folder, "probe", "--config", "mpc.json", server=[])
+    assert (code, err) == (2, "mcp-client: error: cannot read mpc.json: No such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "output"),
+    [
+        (["probe"], 0, "server        weather 1.0"),
+        (["list", "prompts"], 0, "prompts (1)"),
+        (["call", "forecast", "city=Ghent"], 0, "Ghent: 3 days of sun"),
+        (["read", "weather://units"], 0, "C"),
+        (["read", "https://example.com/units"], 1, ""),
+        (["prompt", "plan", "city=Ghent"], 0, "user: Plan a trip to Ghent in summer."),
+        (["complete", "plan", "season=w"], 0, "winter"),
+        (["listen", "--uri", "weather://none"], 1, ""),
+    ],
+)
+def test_server_of_config_file_used_by_each_command(words: list[str], code: int, output: str, folder: Path) -> None:
+    exit_code, out, err = run(folder, *words, "--config", "mcp.json", "--server", "weather", server=[])
+    assert (exit_code, out.partition("\n")[0]) == (code, output), err
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -67,11 +67,14 @@ def is_url(word: str) -> bool:
 def server_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the words of a command line into those for this program and those that name the server.
 
-    The server is named by the words after `--`, or else by the last URL that is not the value of an option.
+    The server is named by the words after `--`, or else by the last URL that is not the value of an option. With `--config`,
+    a URL is an argument, for example of `read`.
     """
     if "--" in words:
         cut = words.index("--")
         return [*words[:cut]], [*words[cut + 1 :]]
+    if any(word.partition("=")[0] == "--config" for word in words):
+        return [*words], []
     for place in reversed(range(len(words))):
         if is_url(words[place]) and (place == 0 or words[place - 1] not in _WITH_VALUE):
             return [*words[:place], *words[place + 1 :]], [words[place]]

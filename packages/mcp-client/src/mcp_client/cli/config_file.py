@@ -40,7 +40,9 @@ def configured_server(path: str, name: str | None, screen: Screen) -> ServerConf
             raise UsageError(f"{path} has no server {name!r}{closest(name, names)}")
         chosen = names[0] if name is None else name
         server = read_server(path, chosen, inputs=ask, workspace_folder=os.getcwd())
-    except (ConfigError, OSError) as error:
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    except ConfigError as error:
         raise UsageError(str(error)) from error
     if server.disabled:
         raise UsageError(f"server {chosen!r} is disabled in {path}")

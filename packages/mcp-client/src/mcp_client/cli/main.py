@@ -363,7 +363,7 @@ def _main(given: Sequence[str]) -> int:
     if name not in commands:
         _reject(words, commands)
     parser = commands[name]
-    if not server and not any(word.partition("=")[0] in {"--config", "-h", "--help"} for word in words):
+    if not server and not any(word.partition("=")[0] in {"--config", "--server", "-h", "--help"} for word in words):
         # Before other errors: the words of the server's command would be taken for arguments.
         parser.error("no server: pass its URL, or its command after `--`: mcp-client probe -- python weather.py")
     options = parser.parse(words[1:])
