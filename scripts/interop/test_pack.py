@@ -108,7 +108,7 @@ def test_bundle_is_accepted_by_official_tools(mcpb: list[str], folder: Path, tmp
 
 
 def test_official_library_derives_command_of_server(mcpb: list[str], folder: Path, tmp_path: Path) -> None:
-    """The library of the tools replaces the variables of the manifest, as a host application does."""
+    # The library of the tools replaces the variables of the manifest, as a host application does.
     with zipfile.ZipFile(folder / "out" / "weather.mcpb") as packed:
         packed.extractall(tmp_path / "bundle")
     program = tmp_path / "derive.mjs"
@@ -131,7 +131,7 @@ console.log(JSON.stringify({{ missing: missing ?? null, entered }}));
 def test_manifest_with_unknown_member_is_rejected_by_official_tools(
     mcpb: list[str], folder: Path, tmp_path: Path
 ) -> None:
-    """The tools check the manifest that they are given."""
+    # The tools check the manifest that they are given.
     with zipfile.ZipFile(folder / "out" / "weather.mcpb") as packed:
         packed.extractall(tmp_path)
     path = tmp_path / "manifest.json"
@@ -155,7 +155,7 @@ def test_registry_entry_is_valid(folder: Path) -> None:
 
 @pytest.mark.parametrize("changed", [{}, {"name": "weather"}, {"version": "latest"}])
 def test_registry_entry_keeps_rules_of_registry(folder: Path, tmp_path: Path, changed: dict[str, str]) -> None:
-    """The rules that a schema cannot express. A changed entry breaks them."""
+    # The rules that a schema cannot express. A changed entry breaks them.
     entry = json.loads((folder / "out" / "server.json").read_text())
     (tmp_path / "server.json").write_text(json.dumps({**entry, **changed}))
     skillsaw = [sys.executable, "-m", "skillsaw", "lint", "--type", "mcp-registry", "--strict", "--no-progress"]
