@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import signal
 import sys
+import threading
 from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -36,6 +38,7 @@ from mcp_core.errors import (
     RequestTimeout,
 )
 from mcp_core.revisions import REVISIONS
+from mcp_core.trio.signals import end_interrupted, stop_signal
 from mcp_core.types import LOGGING_LEVELS, Root
 
 if TYPE_CHECKING:
@@ -385,7 +388,7 @@ def _main(given: Sequence[str]) -> int:
             if len(server) > 1:
                 raise UsageError(f"unexpected word {server[1]!r} after `--`: a URL must be the only one")
             entry = ServerConfig(name="", url=server[0])
-        return trio.run(_run, options, entry, screen)
+        return trio.run(_until_interrupted, options, entry, screen)
     except UsageError as error:
         if screen.json:
             screen.data({"error": {"type": "UsageError", "message": str(error)}})
@@ -407,6 +410,20 @@ class _Remarks(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._screen.note(record.getMessage())
+
+
+async def _until_interrupted(options: argparse.Namespace, server: ServerConfig, screen: Screen) -> int:
+    """Run the command until its end or SIGINT, and return the exit code.
+
+    A `KeyboardInterrupt` could be raised in any task, and look like the failure of a connection.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread handles signals.
+        return await _run(options, server, screen)
+    with stop_signal([signal.SIGINT], interrupted_again=end_interrupted):
+        return await _run(options, server, screen)
+    screen.clear()
+    return INTERRUPTED
 
 
 async def _run(options: argparse.Namespace, server: ServerConfig, screen: Screen) -> int:

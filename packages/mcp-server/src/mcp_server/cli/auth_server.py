@@ -11,9 +11,9 @@ import trio
 
 from mcp_core.errors import McpError, MissingExtra
 from mcp_core.oauth.urls import parse_url
+from mcp_core.trio.signals import end_interrupted, stop_signal
 from mcp_server.host.listeners import listen
 from mcp_server.host.tls import tls_context
-from mcp_server.runners.signals import end_interrupted, stop_signal
 
 if TYPE_CHECKING:
     import argparse

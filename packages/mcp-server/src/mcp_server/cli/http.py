@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_core.errors import MissingExtra
+from mcp_core.trio.signals import end_interrupted, stop_signal
 from mcp_server.cli import observability
 from mcp_server.cli.options import CommandOption
 from mcp_server.host.service_manager import WORKER
 from mcp_server.runners.http import ServeHttpOptions, UnknownNames, serve_http
-from mcp_server.runners.signals import end_interrupted, stop_signal
 
 if TYPE_CHECKING:
     import argparse

@@ -17,6 +17,7 @@ import trio
 import mcp_server
 from mcp_core.conversion.converter import converter
 from mcp_core.revisions import LATEST
+from mcp_core.trio.signals import end_interrupted, stop_signal
 from mcp_server.cli import auth_server, http, install, observability, options
 from mcp_server.cli.dev import command as dev
 from mcp_server.cli.pack import options as pack_options
@@ -24,7 +25,6 @@ from mcp_server.cli.pack.errors import PackError
 from mcp_server.cli.parser import CommandParser
 from mcp_server.cli.target import DEFAULT, TargetError, load, split
 from mcp_server.errors import OutputBroken
-from mcp_server.runners.signals import end_interrupted, stop_signal
 from mcp_server.runners.stdio import serve_stdio
 from mcp_server.tracebacks import format_user_error
 
