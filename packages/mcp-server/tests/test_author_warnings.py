@@ -118,7 +118,7 @@ def test_coroutine_without_await_is_logged_with_its_place(tmp_path: Path) -> Non
     ]
 
 
-def test_other_warning_of_python_shown_unchanged(tmp_path: Path) -> None:
+def test_warning_with_other_text_shown_unchanged(tmp_path: Path) -> None:
     log = run(tmp_path / "weather.py", "import warnings\nwarnings.warn('it rains', RuntimeWarning)\n")
     assert "RuntimeWarning: it rains" in log
 
