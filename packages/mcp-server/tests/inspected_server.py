@@ -22,7 +22,7 @@ class Trip:
 
 @dataclass
 class Order:
-    """What the user is asked for."""
+    """The form of an order."""
 
     city: str
     kind: Literal["train", "bicycle"]
@@ -71,7 +71,7 @@ async def describe(city: str, context: Context) -> str:
 @server.tool
 async def wait() -> str:
     """Wait until the call is cancelled."""
-    await trio.sleep_forever()
+    await trio.Event().wait()
     return "never"
 
 

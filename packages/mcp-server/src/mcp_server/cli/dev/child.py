@@ -21,7 +21,7 @@ import trio
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_server.cli import observability
 from mcp_server.cli.dev.load_failure import LoadFailure
-from mcp_server.cli.dev.reports import Report, Serving, write_report
+from mcp_server.cli.dev.reports import Report, ServerReady, write_report
 from mcp_server.cli.target import load
 from mcp_server.runners.http import serve_http
 from mcp_server.runners.signals import stopped_by_signals
@@ -54,7 +54,7 @@ def main() -> int:
     with sink:
         try:
             trio.run(_serve, load(target), bind, origin, report)
-        except Exception as error:  # noqa: BLE001  # the author's code can raise anything, and the author is told
+        except Exception as error:  # noqa: BLE001  # the author's code can raise anything; it is reported to the author
             report(LoadFailure.of(error))
             return 1
     return 0
@@ -93,7 +93,7 @@ class _Ready:
         self._report: Final = report
 
     def started(self, value: tuple[str, ...] = ()) -> None:  # noqa: ARG002  # the parent chose the address
-        self._report(Serving(name=self._server.info.name, version=self._server.info.version))
+        self._report(ServerReady(name=self._server.info.name, version=self._server.info.version))
 
 
 if __name__ == "__main__":

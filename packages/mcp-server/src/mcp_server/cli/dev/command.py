@@ -120,7 +120,7 @@ def _endpoint_address(bind: str | None) -> str:
 
 
 class _Announcement:
-    """Shows the states of the server in the terminal."""
+    """The states of the server, as the terminal shows them."""
 
     def __init__(self, url: str) -> None:
         self._url: Final = url

@@ -1,4 +1,4 @@
-"""Where and why a server could not be loaded, for its author."""
+"""The place and the reason of a failure to load or to serve a server, for its author."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHARS: Final = 16_000
 
 @attrs.frozen(kw_only=True)
 class LoadFailure:
-    """Why a server is not served."""
+    """The place and the reason of a failure."""
 
     message: str
     """The error, as text."""

@@ -22,7 +22,7 @@ import trio
 from mcp_core.trio.extras import extra
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_server.cli.dev.load_failure import LoadFailure
-from mcp_server.cli.dev.reports import REPORT_BYTES, Serving, read_report
+from mcp_server.cli.dev.reports import REPORT_BYTES, ServerReady, read_report
 from mcp_server.cli.target import split
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Reloader:
         failure: LoadFailure | None = None
         try:
             async for report in _reports(process):
-                if isinstance(report, Serving):
+                if isinstance(report, ServerReady):
                     self._enter("serving", name=report.name, version=report.version)
                 else:
                     failure = report

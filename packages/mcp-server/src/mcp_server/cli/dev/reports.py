@@ -1,4 +1,4 @@
-"""What the child process of `mcp-server dev` reports to its parent: one JSON object per line, on a pipe."""
+"""The reports of the child process of `mcp-server dev` to its parent: one JSON object per line, on a pipe."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import orjson
 
 from mcp_server.cli.dev.load_failure import LoadFailure
 
-__all__ = ["REPORT_BYTES", "Report", "Serving", "read_report", "write_report"]
+__all__ = ["REPORT_BYTES", "Report", "ServerReady", "read_report", "write_report"]
 
 REPORT_BYTES: Final = 256 * 1024
 """Most bytes of a report. The texts of a failure are shorter."""
 
 
 @attrs.frozen(kw_only=True)
-class Serving:
+class ServerReady:
     """The server accepts requests."""
 
     name: str
@@ -25,10 +25,10 @@ class Serving:
     """The version of the server."""
 
 
-Report: TypeAlias = Serving | LoadFailure
+Report: TypeAlias = ServerReady | LoadFailure
 """A report: either the server accepts requests, or it has failed."""
 
-_KINDS: Final = {"serving": Serving, "failed": LoadFailure}
+_KINDS: Final = {"serving": ServerReady, "failed": LoadFailure}
 
 
 def write_report(report: Report) -> bytes:
@@ -46,4 +46,4 @@ def read_report(line: bytes) -> Report:
     """Return the report of a line that `write_report` wrote."""
     values = orjson.loads(line)
     kind = values.pop("kind")
-    return Serving(**values) if kind == "serving" else LoadFailure(**values)
+    return ServerReady(**values) if kind == "serving" else LoadFailure(**values)

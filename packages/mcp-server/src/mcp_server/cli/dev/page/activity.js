@@ -34,7 +34,7 @@ class EntryList {
     const removed = this.#total - list.children.length;
     const note = this.#panel.querySelector(".older");
     note.hidden = removed === 0;
-    note.textContent = `${removed} older entries are no longer shown.`;
+    note.textContent = `${removed} older entries were removed.`;
     this.#count.textContent = String(this.#total);
     if (atEnd) {
       this.#panel.scrollTop = this.#panel.scrollHeight;
