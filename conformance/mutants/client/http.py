@@ -232,8 +232,11 @@ class SessionHttp(_Http):
                 last = (last if wrong("resumes-from-first") else "") or event.get("id", last)
                 retry = int(event["retry"]) / 1000 if "retry" in event else retry
                 if event.get("data", "").startswith("["):
-                    for each in json.loads(event["data"]):
-                        self._reply(each)
+                    members = json.loads(event["data"])
+                    valid = [each for each in members if isinstance(each, dict)]
+                    if not (wrong("all-of-batch-valid") and valid != members):
+                        for each in valid:
+                            self._reply(each)
                     continue
                 message = _json(event.get("data", "").encode())
                 if "method" in message:

@@ -38,6 +38,7 @@ BEARING_FAULTS: Final = (
     of("no-early-pong", _LATE, "stdio", "ping.client-before-initialized"),
     of("no-early-pong", "2024-11-05", "http", "ping.client-before-initialized"),
     of("all-of-batch-valid", _OLD, "stdio", "batch.client-bad-member"),
+    of("all-of-batch-valid", _OLD, "http", "batch.client-bad-member"),
     of("resumes-from-first", _LATE, "http", "resume.client-last-event-id"),
     of("takes-any-method", _LATE, "stdio", "jsonrpc.client-invalid-request"),
     of("dies-without-id", _LATE, "stdio", "schema.client-bears-error-without-id"),

@@ -9,15 +9,24 @@ from mutants.client_faults.fault import of, refused
 __all__ = ["CLIENT_VARIANTS"]
 
 _OLDEST = "2024-11-05"
+_MARCH = "2025-03-26"
 _JUNE = "2025-06-18"
 _LATE = "2025-11-25"
+_MODERN = "2026-07-28"
 
 CLIENT_VARIANTS: Final = (
     refused("no-http-sse", _OLDEST, "http"),
     of("falls-back-with-next-id", _LATE, "http"),
+    of("ignores-instructions", _OLDEST, "stdio"),
+    # It uses Streamable HTTP, which the server of this revision does not have.
+    refused("ignores-instructions", _OLDEST, "http"),
+    of("ignores-instructions", _MARCH, "stdio"),
+    of("ignores-instructions", _MARCH, "http"),
     of("ignores-instructions", _JUNE, "stdio"),
     of("ignores-instructions", _JUNE, "http"),
     of("ignores-instructions", _LATE, "stdio"),
     of("ignores-instructions", _LATE, "http"),
+    of("ignores-instructions", _MODERN, "stdio"),
+    of("ignores-instructions", _MODERN, "http"),
 )
 """The variants of this module. Their rows have no checks."""
