@@ -10,11 +10,15 @@ from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, on
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.protocol.message_schema import flaw_of_params, flaw_of_result
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import R2025_06_18, between
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_conformance.checks.probes.recorded_values import RecordedMessages
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.revisions import Revision
@@ -120,6 +124,37 @@ look(
     at=lambda recorded: recorded.capabilities(),
     by=conforms("ServerCapabilities", "experimental", "extensions"),
     what="capabilities",
+)
+
+
+def _whole_messages(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    yield from ({"method": each.method, "result": each.result} for each in recorded.exchanges if each.complete)
+    yield from ({"method": each["method"], "params": each.get("params")} for each in recorded.spoken)
+
+
+def _message(value: JsonValue, revision: Revision) -> str | None:
+    method = str(member(value, "method"))
+    if isinstance(value, dict) and "result" in value:
+        return flaw_of_result(method, value["result"], revision)
+    return flaw_of_params(method, member(value, "params"), revision)
+
+
+look(
+    "schema.server-messages",
+    "Every result, and the params of every request and notification of the server, conform to the schema.",
+    "schema.initialize-result",
+    "schema.call-tool-result",
+    "schema.list-tools-result",
+    "schema.list-resources-result",
+    "schema.list-prompts-result",
+    "schema.get-prompt-result",
+    "schema.resource-contents",
+    "schema.complete-result",
+    "schema.create-message-params",
+    VALID,
+    at=_whole_messages,
+    by=_message,
+    what="message",
 )
 look(
     "schema.cancelled",
