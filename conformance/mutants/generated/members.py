@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mutants.generated.fault import ANY, Leg, Operator, Recording, Target
 from mutants.generated.proxy import Mutation, dumped
-from mutants.generated.schemas import schema_of
+from mutants.generated.schemas import is_defined, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -156,6 +156,8 @@ def _key(key: str, pattern: str) -> str:
 def _places(recording: Recording) -> Iterator[tuple[str, Place]]:
     schema = schema_of(recording.leg.revision)
     for key in recording.keys(*_MESSAGES):
+        if not is_defined(recording, key):
+            continue
         method, _, kind = key.rpartition(" ")
         for message in recording.messages(key):
             for place in schema.places(kind, method, message):
@@ -275,7 +277,7 @@ _WHOLE: Final[tuple[tuple[str, str, Callable[[JsonObject, str], bytes | None], s
 
 
 def _whole_targets(recording: Recording) -> Iterable[Target]:
-    return [Target(key=key) for key in recording.keys(*_MESSAGES)]
+    return [Target(key=key) for key in recording.keys(*_MESSAGES) if is_defined(recording, key)]
 
 
 def _member_operator(name: str, summary: str, change: _Change) -> Operator:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mutants.generated.fault import ANY, Operator, Recording, Target
 from mutants.generated.proxy import Mutation
-from mutants.generated.schemas import schema_of
+from mutants.generated.schemas import is_defined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -214,8 +214,7 @@ def _each(*kinds: str) -> Callable[[Recording], Iterable[Target]]:
     """Return the messages of all methods of the revision. How a peer responds to others is its own affair."""
 
     def targets(recording: Recording) -> Iterable[Target]:
-        known = schema_of(recording.leg.revision).methods
-        return [Target(key=key) for key in recording.keys(*kinds) if key.rpartition(" ")[0] in known]
+        return [Target(key=key) for key in recording.keys(*kinds) if is_defined(recording, key)]
 
     return targets
 

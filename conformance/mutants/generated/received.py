@@ -321,6 +321,11 @@ def _recorded(key: str, revisions: tuple[str, ...] = _VERSIONS) -> Callable[[Rec
     return targets
 
 
+def _is_paged(recording: Recording, key: str) -> bool:
+    """Return whether the list of the peer has several pages, so that it gives cursors."""
+    return any("nextCursor" in str(each.get("result")) for each in recording.messages(key))
+
+
 def _head_operator(
     name: str, summary: str, targets: Callable[[Recording], Iterable[Target]], change: Callable[[HttpHead], HttpHead]
 ) -> Operator:
@@ -371,8 +376,11 @@ def _message_operators() -> Iterable[Operator]:
             yield Operator(
                 name=f"near-{member.lower()}-{near}",
                 summary=f"`{member}` is compared loosely: {near}",
-                targets=lambda recording, methods=methods: [
-                    each for method in methods for each in _recorded(f"{method} result")(recording)
+                targets=lambda recording, methods=methods, member=member: [
+                    each
+                    for method in methods
+                    for each in _recorded(f"{method} result")(recording)
+                    if member != "cursor" or _is_paged(recording, each.key)
                 ],
                 mutation=lambda target, _, member=member, rule=rule: _MessageMutation(
                     _params(_of_member(member, rule), target.key.rpartition(" ")[0])

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.generated.fault import Recording
 
-__all__ = ["Place", "Schema", "schema_folder", "schema_of"]
+__all__ = ["Place", "Schema", "is_defined", "schema_folder", "schema_of"]
 
 _TASKS: Final = "ext-tasks.schema.json"
 _WITH_TASKS_EXTENSION: Final = "2026-07-28"
@@ -277,6 +278,13 @@ def _member(value: JsonObject | None, name: str) -> JsonObject:
 
 def _list(value: JsonValue) -> list[JsonValue]:
     return list(value) if isinstance(value, list) else []
+
+
+def is_defined(recording: Recording, key: str) -> bool:
+    """Return whether a key is of messages that the revision of a recording defines: no response to a notification."""
+    method, _, kind = key.rpartition(" ")
+    is_notification = method.startswith("notifications/")
+    return method in schema_of(recording.leg.revision).methods and is_notification == (kind == "notification")
 
 
 @cache
