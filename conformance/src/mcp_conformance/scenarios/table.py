@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.scripted_request import ErrorReply
 from mcp_conformance.model.check import Transport
+from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.scenarios.caching import FRESH_SCENARIOS
 from mcp_conformance.scenarios.cancellation import CANCEL_SCENARIOS
 from mcp_conformance.scenarios.client_requests import CLIENT_REQUEST_SCENARIOS
@@ -135,7 +136,9 @@ def _all_client_requests(setup: ScenarioSetup) -> None:
             await request.send_client_request("sampling/createMessage", _SAMPLING)
         if request.session.has("elicitation"):
             await request.send_client_request("elicitation/create", _FORM)
-        await request.send_client_request("ping")
+        for id in ODD_IDS:
+            if await request.send_client_request("ping", id=id) is None:
+                break
         return text_result("asked")
 
     setup.server.offers.add_tool("test_server_asks", "Asks the client all that a server may ask", ask)

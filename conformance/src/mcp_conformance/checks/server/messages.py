@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-
-
-_IDS: Final[tuple[str | int, ...]] = (
-    4711,
-    "4712",
-    "an id with spaces",
-    " An-ID-in-Both-CASES ",
-    0,
-    -1,
-    2**53 - 1,
-    "",
-    "0",
-    "null",
-    "\u00fc\u2028\U0001f9ea",
-    "e\u0301",  # a letter and an accent, which a normalization would join
-    "long" * 64,
-)
-"""The ids of requests: numbers up to those that every JSON parser reads exactly, and strings of all kinds."""
 
 
 @check(
@@ -155,7 +138,7 @@ def _is_utf8(raw: bytes) -> bool:
 )
 async def id_echo(server: ServerUnderTest) -> None:
     """A response has the id of its request, with the same type: a number or a string."""
-    for id in _IDS:
+    for id in ODD_IDS:
         answer = await server.peer.request("tools/list" if server.inventory.has("tools") else "nothing/known", id=id)
         if answer.message.get("id") != id or type(answer.message.get("id")) is not type(id):
             raise Deviation(f"the id {brief(id)}", str(answer))

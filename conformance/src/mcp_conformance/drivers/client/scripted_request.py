@@ -221,6 +221,7 @@ class ScriptedRequest:
         standalone: bool = False,
         deviant: str = "",
         name: str = "",
+        id: JsonValue = None,
     ) -> JsonObject | None:
         """Send a client request; legacy revisions only.
 
@@ -230,6 +231,7 @@ class ScriptedRequest:
             standalone: Whether it is sent on the standalone stream and not with the response.
             deviant: The rule that the request breaks on purpose.
             name: The name by which a scenario identifies this request.
+            id: The id; `None`: the next number.
 
         Returns:
             The whole response; `None` if it was not received in time.
@@ -237,7 +239,7 @@ class ScriptedRequest:
         sink = self.session.standalone_sink if standalone else self.sink
         if sink is None:
             return None
-        request: JsonObject = {"jsonrpc": "2.0", "id": self._ids(), "method": method}
+        request: JsonObject = {"jsonrpc": "2.0", "id": self._ids() if id is None else id, "method": method}
         if params is not None:
             request["params"] = params
         wrong = None if deviant else flaw_of_params(method, params, self.revision)
