@@ -10,13 +10,17 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from program_path import PROGRAM_PATH
 
+from mcp_conformance.checks import CLIENT_CHECKS
+from mcp_conformance.checks.probes.near_misses import near_misses
+from mcp_conformance.model.verdict import Outcome
 from mutants.generated.command import Selection
 from mutants.generated.fault import ANY, GeneratedFault, Leg, Target
 from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
 from mutants.generated.operators import OPERATORS
 from mutants.generated.proxy import Conversation, Mutation, Observer, dumped
-from mutants.generated.recording import record_server, run_faulty_server
+from mutants.generated.recording import record_server, run_faulty_client, run_faulty_server
 from mutants.generated.schemas import schema_folder, schema_of
 from mutants.generated.trial import Score, try_generated
 
@@ -134,6 +138,41 @@ async def test_server_without_mutation_passes_behind_proxy(leg: Leg) -> None:
     assert hits.hits == 0
 
 
+PASSIVE = [each.id for each in CLIENT_CHECKS if not each.needs]
+SCENARIOS = ("initialize", "tools_call")
+
+
+@pytest.fixture
+def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
+
+
+@pytest.mark.usefixtures("_programs")
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_client_without_mutation_passes_behind_proxy(transport: str) -> None:
+    leg = Leg(role="client", revision="2025-06-18", transport=transport)
+
+    found = await run_faulty_client(leg, None, chosen=PASSIVE, looked_at=SCENARIOS)
+
+    assert [each.refusal for each in found.run.legs] == [None]
+    assert {each.outcome.value for each in found.run.verdicts} <= {"passed", "not applicable", "not testable"}
+    assert found.hits == 0
+    assert "tools/call request" in {name for name, _ in found.noted["tools_call"]}
+
+
+@needs_schemas
+@pytest.mark.usefixtures("_programs")
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_client_fault_is_named(transport: str) -> None:
+    leg = Leg(role="client", revision="2025-06-18", transport=transport)
+    fault = ("member-type", "tools/call request", "params.name")
+
+    found = await run_faulty_client(leg, fault, chosen=PASSIVE, looked_at=SCENARIOS)
+
+    assert found.hits > 0
+    assert "schema.client-tools-call" in {each.check for each in found.run.verdicts if each.outcome is Outcome.FAILED}
+
+
 @needs_schemas
 def test_places_follow_schema_and_message() -> None:
     text: JsonObject = {"type": "text", "text": "x"}
@@ -210,3 +249,8 @@ async def test_selection_by_name_has_faults_that_begin_so(recording: Recording) 
 
 def test_dumped_json_is_that_of_the_raw_peers() -> None:
     assert dumped(json.loads(RESPONSE)) == RESPONSE
+
+
+def test_near_misses_differ_from_text_and_from_known_ones() -> None:
+    assert near_misses("Name") == ["nAME", "Name ", " Name", "Name/"]
+    assert near_misses("42", ["42/"]) == ["42 ", " 42"]
