@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 
+from mcp_conformance.catalogue.requirements import Level
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.model.check import Role
 from mcp_conformance.model.verdict import Leg, Outcome, Run, Verdict
@@ -12,7 +13,15 @@ from mcp_conformance.suite.checks import CHECKS
 
 TODAY = datetime.date(2026, 11, 22)
 REVISION = "2025-06-18"
-IDS = [check.id for check in SERVER_CHECKS if REVISION in check.revisions]
+PRESENT = [check for check in SERVER_CHECKS if REVISION in check.revisions]
+IDS = [
+    check.id
+    for check in PRESENT
+    if {check.level(revision) for revision in check.revisions} == {Level.MUST}
+    and check.revisions >= {"2024-11-05", "2025-03-26", "2025-11-25"}
+    and not check.depends_on
+]
+RECOMMENDED = [check.id for check in PRESENT if check.level(REVISION) is Level.SHOULD]
 RULES = Rules(today=TODAY)
 
 

@@ -118,7 +118,9 @@ def test_failure_that_does_not_count_hides_nothing() -> None:
     )
     run = run_of(*(failure(id) for id in below))
 
-    assert score(run, RULES).run.verdicts[0].outcome is Outcome.NOT_TESTABLE
+    assert score(run, attrs.evolve(RULES, strict=True)).run.verdicts[0].outcome is Outcome.NOT_TESTABLE
+    # A warning must not hide a failure.
+    assert score(run, RULES).run.verdicts[0].outcome is Outcome.FAILED
     assert score(run, attrs.evolve(RULES, level=Level.MUST)).run.verdicts[0].outcome is Outcome.FAILED
 
 

@@ -8,7 +8,7 @@ import pytest
 from checks.freeze_profile import main
 from mcp_conformance.model.check import Role
 from mcp_conformance.suite.checks import CHECKS
-from mcp_conformance.suite.profile import freeze, load, names, read
+from mcp_conformance.suite.profile import Purpose, freeze, load, names, read
 from mcp_core.errors import InvalidValue
 from mcp_core.revisions import REVISIONS
 
@@ -57,9 +57,23 @@ def test_profile_lists_requirements_of_revision() -> None:
         assert profile.requirements(revision, Role.SERVER) == expected
 
 
-def test_unknown_profile_raises() -> None:
-    with pytest.raises(InvalidValue, match="there is no profile 'nothing'"):
-        load("nothing")
+@pytest.mark.parametrize("name", ["nothing", "nobody@2026-11", "author@2020-01", "author@", ""])
+def test_unknown_profile_raises(name: str) -> None:
+    with pytest.raises(InvalidValue, match=f"there is no profile '{name}'; available: author, library, author@2026-11"):
+        load(name)
+
+
+def test_profile_of_a_purpose_has_all_present_checks() -> None:
+    for purpose in Purpose:
+        profile = load(purpose.value)
+        assert (profile.name, profile.purpose, profile.checks) == (purpose.value, purpose, read(freeze("now")).checks)
+
+
+def test_purpose_applies_to_a_frozen_set() -> None:
+    author, library, short = load("author@2026-11"), load("library@2026-11"), load("2026-11")
+    assert (author.name, author.purpose) == ("author@2026-11", Purpose.AUTHOR)
+    assert library.purpose is short.purpose is Purpose.LIBRARY
+    assert author.digest == library.digest == short.digest
 
 
 def test_existing_profile_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from scored_runs import IDS, REVISION, RULES, TODAY, scored, verdict
+from scored_runs import IDS, RECOMMENDED, REVISION, RULES, TODAY, scored, verdict
 
 from mcp_conformance.catalogue.requirements import Level
 from mcp_conformance.model.check import Role
-from mcp_conformance.model.verdict import Leg, Outcome, Run, Verdict
+from mcp_conformance.model.verdict import Leg, Outcome, Run
 from mcp_conformance.scoring.baseline import Baseline, ExpectedFailure
 from mcp_conformance.scoring.score import Rules, Score, meets, score
 from mcp_conformance.suite.checks import CHECKS
-from mcp_conformance.suite.profile import Profile, ProfileCheck
+from mcp_conformance.suite.profile import Profile, ProfileCheck, load
 
 PROFILE = Profile(
     name="x",
@@ -79,22 +79,56 @@ def test_check_outside_profile_is_not_scored() -> None:
     assert not PROFILE.has(IDS[0], "2025-11-25", Role.SERVER)
 
 
-def failure_below_must() -> Verdict:
-    """Return a failure of a check below MUST."""
-    found = next(
-        (check.id, revision)
-        for check in CHECKS[Role.SERVER]
-        for revision in sorted(check.revisions)
-        if check.level(revision) is not Level.MUST
-    )
-    return verdict(Outcome.FAILED, check=found[0], revision=found[1])
-
-
 def test_check_below_level_is_not_scored() -> None:
-    assert scored(verdict(Outcome.PASSED), failure_below_must()).status == 1
-    assert (
-        scored(verdict(Outcome.PASSED), failure_below_must(), rules=attrs.evolve(RULES, level=Level.MUST)).status == 0
+    failure = verdict(Outcome.FAILED, check=RECOMMENDED[0])
+    rules = attrs.evolve(RULES, level=Level.MUST, strict=True)
+    assert scored(failure, rules=rules).score_of(failure) is Score.UNSCORED
+    assert scored(failure, rules=rules).status == 0
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.NOT_TESTABLE])
+def test_recommendation_fails_only_strict_run(outcome: Outcome) -> None:
+    verdicts = (verdict(Outcome.PASSED), verdict(outcome, check=RECOMMENDED[0]))
+    assert scored(*verdicts).status == 0
+    strict = scored(*verdicts, rules=attrs.evolve(RULES, strict=True))
+    assert (strict.status, strict.summary) == (1, f"1 {outcome.value}")
+
+
+def test_failed_recommendation_is_a_warning() -> None:
+    run = scored(verdict(Outcome.PASSED), verdict(Outcome.FAILED, check=RECOMMENDED[0]))
+    assert run.summary == "passed, 1 warning"
+    assert [run.score_of(each) for each in run.run.verdicts] == [Score.PASSED, Score.WARNING]
+
+
+def test_level_in_the_revision_of_the_leg_decides() -> None:
+    check = next(
+        check
+        for check in CHECKS[Role.SERVER]
+        if {check.level(revision) for revision in check.revisions} >= {Level.MUST, Level.SHOULD}
     )
+    for revision in check.revisions:
+        failure = verdict(Outcome.FAILED, check=check.id, revision=revision)
+        assert scored(failure).status == (check.level(revision) is Level.MUST)
+
+
+def test_error_of_the_suite_in_a_recommendation_is_no_warning() -> None:
+    assert scored(verdict(Outcome.BROKEN, check=RECOMMENDED[0])).status == 3
+
+
+def test_author_is_not_asked_for_what_cannot_be_tested() -> None:
+    untested = verdict(Outcome.NOT_TESTABLE, check=IDS[1])
+    author, library = (
+        scored(verdict(Outcome.PASSED), untested, rules=attrs.evolve(RULES, profile=load(name)))
+        for name in ("author", "library")
+    )
+    assert (author.status, author.score_of(untested)) == (0, Score.UNSCORED)
+    assert (library.status, library.score_of(untested)) == (1, Score.NOT_TESTABLE)
+
+
+def test_author_is_asked_for_what_a_failure_prevents() -> None:
+    follower = attrs.evolve(verdict(Outcome.NOT_TESTABLE, check=IDS[1]), cause=IDS[0])
+    run = scored(verdict(Outcome.PASSED), follower, rules=attrs.evolve(RULES, profile=load("author")))
+    assert (run.status, run.score_of(follower)) == (1, Score.NOT_TESTABLE)
 
 
 def test_unscored_entry_is_not_stale() -> None:

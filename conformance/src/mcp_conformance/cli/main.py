@@ -30,9 +30,10 @@ _BROKEN_PIPE: Final = 141
 
 _STATUSES: Final = """\
 exit status:
-  0  every check that counts and applies passed, or its failure is in the baseline
-  1  a check failed, or could not test (see --allow-untested), and is not in the baseline; or a check in the baseline
-     does not fail
+  0  every check of the level MUST that counts and applies passed, or its failure is in the baseline; failures of
+     other levels are warnings
+  1  a check of the level MUST, or with --strict of any level, failed, or could not test (see --allow-untested and
+     --profile), and is not in the baseline; or a check in the baseline does not fail
   2  the command line is invalid, or a file that it names
   3  there was nothing to test: the target could not be reached, does not support a revision of --revision, or
      supports none; a check of --check does not apply to it; or an error of the suite

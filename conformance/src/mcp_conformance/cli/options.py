@@ -75,12 +75,23 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--level",
         choices=list(_LEVELS),
-        help="only requirements of the level MUST (must), or also SHOULD (should); by default all",
+        help="run only checks of the level MUST (must), or also SHOULD (should); by default all",
     )
     what.add_argument("--list", action="store_true", help="list the checks instead of running them")
     how = parser.add_argument_group("score and time limits")
     how.add_argument(
-        "--profile", metavar="NAME", help=f"only the checks of a frozen set count; available: {', '.join(names())}"
+        "--strict",
+        action="store_true",
+        help="failures of checks below the level MUST, which are warnings, fail the run",
+    )
+    how.add_argument(
+        "--profile",
+        metavar="NAME",
+        help=(
+            "what is asked for: of a library everything (library, the default), of an author's program only what can "
+            "be tested without fixtures (author). With a frozen set of checks (author@SET, library@SET), later checks "
+            f"do not count; SET alone is library@SET; available: {', '.join(names())}"
+        ),
     )
     how.add_argument(
         "--allow-untested",
@@ -146,6 +157,7 @@ def choice(
             level=level,
             profile=profile,
             baseline=known_baseline(given.baseline),
+            strict=given.strict,
             allow_untested=given.allow_untested,
             demanded=frozenset(given.revision or ()),
             requested=frozenset(given.check or ()),

@@ -76,6 +76,8 @@ class Verdict:
     """Messages that the check exchanged, one per line, with secrets masked. Empty when the check passed."""
     log: str = ""
     """Last lines that the implementation wrote to standard error."""
+    cause: str = ""
+    """Id of the check whose failure makes this one not testable; empty when there is none."""
     broken_basics: tuple[str, ...] = ()
     """Ids of the basic checks whose rules the messages of the check break, when the check failed."""
 
@@ -102,6 +104,8 @@ class Run:
     """The side under test."""
     target: str
     """The implementation under test: a command line or a URL."""
+    implementation: str = ""
+    """Name and version that the implementation states; empty when it stated none."""
     legs: tuple[Leg, ...]
     """The legs, in order."""
     verdicts: tuple[Verdict, ...]

@@ -44,6 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--mcp-fixtures", metavar="FILE", help="mapping of the fixtures to features of the server (TOML)")
     group.addoption("--mcp-allow-untested", action="store_true", help="skip checks that need a missing fixture")
+    group.addoption(
+        "--mcp-strict", action="store_true", help="failures of checks below the level MUST, which are warnings, fail"
+    )
     group.addoption("--mcp-baseline", metavar="FILE", help="expected failures (TOML)")
 
 
@@ -79,6 +82,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
                 fixtures=option("--mcp-fixtures"),
                 baseline=option("--mcp-baseline"),
                 allow_untested=bool(config.getoption("--mcp-allow-untested")),
+                strict=bool(config.getoption("--mcp-strict")),
             )
         )
     except CommandLineError as error:
@@ -119,7 +123,9 @@ class _Test(pytest.Item):
             pytest.skip(ending.text)  # reports a check that does not apply; skips no test of this project
         if ending.known:
             pytest.xfail(ending.text)  # reports a failure that the user's baseline expects
-        if ending.text:
+        if ending.warning:
+            self.warn(pytest.PytestWarning(ending.text))
+        elif ending.text:
             raise _CheckFailed(ending.text)
 
     # The text of a check is complete: the source lines of the plugin do not matter.

@@ -76,6 +76,8 @@ class Ending:
     """Whether the check does not apply."""
     known: bool = False
     """Whether the baseline expects the failure."""
+    warning: bool = False
+    """Whether the failure is against a recommendation."""
 
 
 class Target:
@@ -145,15 +147,15 @@ class Target:
         verdict = next(each for each in scored.run.of(leg) if each.check == case.check.id)
         verdict_score = scored.score_of(verdict)
         if verdict_score is Score.NOT_APPLICABLE or (
-            verdict_score in FAILING and not scored.rules.makes_run_fail(verdict_score)
+            verdict_score in FAILING and not scored.rules.makes_run_fail(verdict, self._role)
         ):
             return Ending(text=verdict.reason, skipped=True)
         entry = scored.known(verdict)
         if entry is not None:
             return Ending(text=entry.reason, known=True)
-        if verdict_score in FAILING:
+        if verdict_score in FAILING or verdict_score is Score.WARNING:
             (finding,) = findings(scored, [verdict])
-            return Ending(text="\n".join(finding_lines(finding)))
+            return Ending(text="\n".join(finding_lines(finding)), warning=verdict_score is Score.WARNING)
         stale = next((each for each in scored.comparison.stale if each.covers(verdict)), None)
         return Ending() if stale is None else Ending(text=f"the baseline has {stale}, which does not fail")
 
@@ -167,6 +169,7 @@ def targets(
     fixtures: str | None,
     baseline: str | None,
     allow_untested: bool,
+    strict: bool,
 ) -> Iterator[Target]:
     """Yield the targets of the options.
 
@@ -178,6 +181,7 @@ def targets(
         fixtures: The file of the fixtures manifest.
         baseline: The file of the baseline.
         allow_untested: Whether checks that cannot test are skipped.
+        strict: Whether checks of a level below MUST fail.
 
     Raises:
         CommandLineError: A file cannot be read.
@@ -191,6 +195,7 @@ def targets(
     rules = Rules(
         today=datetime.datetime.now(datetime.UTC).date(),
         allow_untested=allow_untested,
+        strict=strict,
         baseline=known_baseline(None if baseline is None else Path(baseline)),
     )
     more = () if fixtures is None else ("--fixtures", fixtures)

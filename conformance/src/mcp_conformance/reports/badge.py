@@ -33,8 +33,8 @@ def _label_message_color(scored: ScoredRun) -> tuple[str, str, str]:
     if counts[Score.FAILED]:
         return label, f"{counts[Score.FAILED]} failed", _RED
     message = spoken[0] if len(spoken) == 1 else f"{len(spoken)} revisions"
-    left = counts[Score.NOT_TESTABLE] + counts[Score.KNOWN]
-    # A run with untested or expected failures is not entirely clean.
+    left = counts[Score.WARNING] + counts[Score.NOT_TESTABLE] + counts[Score.KNOWN]
+    # A run with warnings, untested or expected failures is not entirely clean.
     return (label, f"{message}, {left} open", _AMBER) if left else (label, message, _GREEN)
 
 

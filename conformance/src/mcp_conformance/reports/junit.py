@@ -25,6 +25,7 @@ __all__ = ["junit"]
 
 _TAGS: Final[Mapping[Score, str]] = {
     Score.FAILED: "failure",
+    Score.WARNING: "skipped",
     Score.BROKEN: "error",
     # A check that could not test is not a pass, and must not look like one.
     Score.NOT_TESTABLE: "failure",
@@ -73,7 +74,7 @@ def _case(scored: ScoredRun, suite: Element, verdict: Verdict) -> None:
     tag = _TAGS.get(verdict_score)
     if tag is None:
         return
-    if verdict_score in FAILING and not scored.rules.makes_run_fail(verdict_score):
+    if verdict_score in FAILING and not scored.rules.makes_run_fail(verdict, scored.run.role):
         tag = "skipped"
     message = f"expected {verdict.expected}; observed {verdict.observed}" if verdict.expected else verdict.reason
     entry = scored.known(verdict)

@@ -1,8 +1,8 @@
 """The attribution of failures: one fault is one finding.
 
 A check that depends on another one cannot judge when that one failed. Its failure is then not testable, with the reason;
-a pass remains a pass. A failure is attributed only to failures that count by the same rules, so that a check outside of
-the level or the profile hides nothing.
+a pass remains a pass. The rules of the score decide which failures explain others, so that a check outside of the level
+or the profile, or a warning, hides nothing.
 """
 
 from __future__ import annotations
@@ -23,29 +23,31 @@ if TYPE_CHECKING:
 __all__ = ["attributed"]
 
 
-def attributed(run: Run, counts: Callable[[Verdict], bool] = lambda _: True) -> Run:
+def attributed(run: Run, explains: Callable[[Verdict, Verdict], bool] = lambda *_: True) -> Run:
     """Return a run in which failures that follow from others are not testable.
 
     Args:
         run: The run.
-        counts: Returns whether the failure of a verdict counts.
+        explains: Returns whether the failure of the first verdict may be the cause of the second one.
     """
     verdicts: list[Verdict] = []
     for leg in run.legs:
         own = run.of(leg)
-        failed = {each.check: each for each in own if each.outcome is Outcome.FAILED and counts(each)}
-        verdicts += (_judged(each, failed, run.role) for each in own)
+        failed = [each for each in own if each.outcome is Outcome.FAILED]
+        for each in own:
+            found = each
+            if each.outcome is Outcome.FAILED:
+                found = _judged(each, {cause.check: cause for cause in failed if explains(cause, each)}, run.role)
+            verdicts.append(found)
     return attrs.evolve(run, verdicts=tuple(verdicts))
 
 
 def _judged(verdict: Verdict, failed: Mapping[str, Verdict], role: Role) -> Verdict:
-    if verdict.outcome is not Outcome.FAILED:
-        return verdict
     cause = _cause(verdict, failed, role)
     if cause is None:
         return verdict
     reason = f"not testable because of {cause.check}: expected {cause.expected}; observed {cause.observed}"
-    return attrs.evolve(verdict, outcome=Outcome.NOT_TESTABLE, reason=reason)
+    return attrs.evolve(verdict, outcome=Outcome.NOT_TESTABLE, reason=reason, cause=cause.check)
 
 
 def _cause(verdict: Verdict, failed: Mapping[str, Verdict], role: Role) -> Verdict | None:

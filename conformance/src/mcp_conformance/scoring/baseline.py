@@ -23,7 +23,7 @@ from mcp_conformance.model.verdict import Outcome
 from mcp_core.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from mcp_conformance.model.verdict import Verdict
@@ -170,8 +170,8 @@ def _entry(entry: object, place: str) -> ExpectedFailure:
     )
 
 
-def written(verdicts: Iterable[Verdict], old: Baseline) -> str:
-    """Return a baseline that excuses all failures.
+def written(verdicts: Iterable[Verdict], old: Baseline, fails: Callable[[Verdict], bool] = lambda _: True) -> str:
+    """Return a baseline that excuses the failures of a run.
 
     Entries of the old baseline remain unchanged unless they are stale. A check that failed in all legs gets one entry;
     a check that failed only in some legs gets one entry for each.
@@ -179,10 +179,11 @@ def written(verdicts: Iterable[Verdict], old: Baseline) -> str:
     Args:
         verdicts: The verdicts of a run that count.
         old: The earlier baseline.
+        fails: Returns whether a failure needs an entry.
     """
     all_ = tuple(verdicts)
     kept = [entry for entry in old.known if not _is_stale(entry, all_)]
-    return "\n".join(_written([*kept, *_new(all_, kept)])) + "\n"
+    return "\n".join(_written([*kept, *_new([each for each in all_ if fails(each)], kept)])) + "\n"
 
 
 def _new(verdicts: Sequence[Verdict], kept: Sequence[ExpectedFailure]) -> Iterator[ExpectedFailure]:

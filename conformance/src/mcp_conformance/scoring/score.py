@@ -18,6 +18,7 @@ from mcp_conformance.model.verdict import Outcome
 from mcp_conformance.scoring.attribution import attributed
 from mcp_conformance.scoring.baseline import Baseline, judge
 from mcp_conformance.suite.checks import find
+from mcp_conformance.suite.profile import Purpose
 
 if TYPE_CHECKING:
     import datetime
@@ -36,6 +37,8 @@ class Score(enum.Enum):
 
     PASSED = "passed"
     FAILED = "failed"
+    WARNING = "warning"
+    """A failure against a recommendation, which is not required."""
     NOT_TESTABLE = "not testable"
     """The rule could not be tested, which is not a pass."""
     BROKEN = "broken"
@@ -48,7 +51,7 @@ class Score(enum.Enum):
 
 
 FAILING: Final = (Score.FAILED, Score.NOT_TESTABLE, Score.BROKEN)
-"""The scores that make a run fail, except not testable if the rules allow it."""
+"""The scores that can make a run fail, see `Rules.makes_run_fail`."""
 
 _SCORES: Final[Mapping[Outcome, Score]] = {
     Outcome.PASSED: Score.PASSED,
@@ -77,6 +80,8 @@ class Rules:
     """The set of checks that count; `None`: all."""
     baseline: Baseline = attrs.field(factory=Baseline)
     """The expected failures."""
+    strict: bool = False
+    """Whether checks of a level below MUST make a run fail too."""
     allow_untested: bool = False
     """Whether a run passes although checks could not test: right for a server without fixtures."""
     demanded: frozenset[str] = frozenset()
@@ -88,7 +93,19 @@ class Rules:
         """Return whether a verdict counts."""
         if not meets(find(verdict.check, role).level(verdict.revision), self.level):
             return False
-        return self.profile is None or self.profile.has(verdict.check, verdict.revision, role)
+        if self.profile is None:
+            return True
+        if self.profile.purpose is Purpose.AUTHOR and verdict.outcome is Outcome.NOT_TESTABLE and not verdict.cause:
+            return False
+        return self.profile.has(verdict.check, verdict.revision, role)
+
+    def is_required(self, verdict: Verdict, role: Role) -> bool:
+        """Return whether a run fails for a check: its level is MUST in the revision, or the rules are strict."""
+        return self.strict or find(verdict.check, role).level(verdict.revision) is Level.MUST
+
+    def explains(self, cause: Verdict, verdict: Verdict, role: Role) -> bool:
+        """Return whether one failure may be the cause of another: no warning hides a failure."""
+        return self.counts(cause, role) and (self.is_required(cause, role) or not self.is_required(verdict, role))
 
     def score_of(self, verdict: Verdict, role: Role) -> Score:
         """Return the score of a verdict."""
@@ -96,11 +113,16 @@ class Rules:
             return Score.UNSCORED
         if self.baseline.find(verdict, self.today) is not None:
             return Score.KNOWN
+        if verdict.outcome is Outcome.FAILED and not self.is_required(verdict, role):
+            return Score.WARNING
         return _SCORES[verdict.outcome]
 
-    def makes_run_fail(self, verdict_score: Score) -> bool:
-        """Return whether a score makes a run fail."""
-        return verdict_score in FAILING and not (self.allow_untested and verdict_score is Score.NOT_TESTABLE)
+    def makes_run_fail(self, verdict: Verdict, role: Role) -> bool:
+        """Return whether a verdict makes a run fail."""
+        verdict_score = self.score_of(verdict, role)
+        if verdict_score is Score.NOT_TESTABLE:
+            return not self.allow_untested and self.is_required(verdict, role)
+        return verdict_score in FAILING
 
 
 @attrs.frozen(kw_only=True)
@@ -173,7 +195,7 @@ class ScoredRun:
             return "nothing to test" if not self.run.verdicts else "not supported"
         if self.not_applied:
             return f"not applicable: {', '.join(self.not_applied)}"
-        parts = [f"{counts[each]} {each.value}" for each in FAILING if counts[each]]
+        parts = [f"{counts[each]} {each.value}" for each in (*FAILING, Score.WARNING) if counts[each]]
         if self.comparison.stale:
             parts.append(f"{len(self.comparison.stale)} stale in the baseline")
         return ", ".join(["passed", *parts] if self.status == 0 else parts)
@@ -181,10 +203,12 @@ class ScoredRun:
 
 def score(run: Run, rules: Rules) -> ScoredRun:
     """Score a run. Failures that follow from others are not testable."""
-    run = attributed(run, lambda verdict: rules.counts(verdict, run.role))
+    run = attributed(run, lambda cause, verdict: rules.explains(cause, verdict, run.role))
     counted = tuple(
         verdict
         for verdict in run.verdicts
         if rules.counts(verdict, run.role) and not (rules.allow_untested and verdict.outcome is Outcome.NOT_TESTABLE)
     )
-    return ScoredRun(run=run, rules=rules, counted=counted, comparison=judge(counted, rules.baseline, rules.today))
+    comparison = judge(counted, rules.baseline, rules.today)
+    new = tuple(verdict for verdict in comparison.new if rules.is_required(verdict, run.role))
+    return ScoredRun(run=run, rules=rules, counted=counted, comparison=attrs.evolve(comparison, new=new))

@@ -1,12 +1,18 @@
-"""Profiles: frozen sets of checks that count. An implementation that passes a profile passes it permanently.
+"""Profiles: what is asked of an implementation, by its purpose and by a set of checks.
 
-A profile is a file `profiles/NAME.json`: for each role the checks, and for each check the revisions in which it counts
-and the requirements that it proves. A digest identifies the contents; it is verified when the file is read. Later
-checks run too, and are reported as not scored.
+The purpose is `library`, of which every check is asked, or `author`, of which nothing is asked that cannot be tested
+without fixtures. The set is that of all present checks, or a frozen one: an implementation that passes it passes it
+permanently. The name of a profile has both: `author` and `library` have all present checks, `author@2026-11` and
+`library@2026-11` a frozen set, and `2026-11` is short for the latter.
+
+A frozen set is a file `profiles/NAME.json`: for each role the checks, and for each check the revisions in which it
+counts and the requirements that it proves. A digest identifies the contents; it is verified when the file is read.
+Later checks run too, and are reported as not scored.
 """
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import json
 from functools import cache
@@ -23,7 +29,16 @@ from mcp_core.errors import InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Profile", "ProfileCheck", "freeze", "load", "names", "read"]
+__all__ = ["Profile", "ProfileCheck", "Purpose", "freeze", "load", "names", "read"]
+
+
+class Purpose(enum.Enum):
+    """The purpose of an implementation."""
+
+    AUTHOR = "author"
+    """An implementation with a purpose of its own: a check that cannot test is not asked for."""
+    LIBRARY = "library"
+    """A library, which has a program with all fixtures: every check is asked for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +53,7 @@ class ProfileCheck:
 
 @attrs.frozen(kw_only=True)
 class Profile:
-    """A frozen set of checks."""
+    """What is asked of an implementation."""
 
     name: str
     """Name of the profile."""
@@ -46,6 +61,8 @@ class Profile:
     """Digest of the contents: `sha256:` and 64 hexadecimal digits."""
     checks: Mapping[Role, Mapping[str, ProfileCheck]]
     """Checks of each role, by id."""
+    purpose: Purpose = Purpose.LIBRARY
+    """Purpose of the implementation."""
 
     def has(self, check: str, revision: str, role: Role) -> bool:
         """Return whether a check counts in a revision."""
@@ -65,7 +82,7 @@ class Profile:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Return the names of the profiles, the oldest first."""
+    """Return the names of the frozen sets, the oldest first."""
     folder = resources.files(__package__ or "").joinpath("profiles")
     return tuple(sorted(each.name.removesuffix(".json") for each in folder.iterdir() if each.name.endswith(".json")))
 
@@ -77,14 +94,22 @@ def load(name: str) -> Profile:
     Raises:
         InvalidValue: There is no such profile, or its file was changed.
     """
-    if name not in names():
-        raise InvalidValue(f"there is no profile {name!r}; available: {', '.join(names())}", path="--profile")
-    text = resources.files(__package__ or "").joinpath("profiles", f"{name}.json").read_text(encoding="utf-8")
-    return read(text)
+    purposes = [each.value for each in Purpose]
+    purpose, at, frozen = name.partition("@")
+    if purpose not in purposes and not at:
+        purpose, at, frozen = Purpose.LIBRARY.value, "@", name
+    if purpose not in purposes or (at and frozen not in names()):
+        available = [*purposes, *(f"{each}@{frozen}" for frozen in names() for each in purposes), *names()]
+        raise InvalidValue(f"there is no profile {name!r}; available: {', '.join(available)}", path="--profile")
+    if at:
+        text = resources.files(__package__ or "").joinpath("profiles", f"{frozen}.json").read_text(encoding="utf-8")
+    else:
+        text = freeze(name)
+    return attrs.evolve(read(text), name=name, purpose=Purpose(purpose))
 
 
 def read(text: str) -> Profile:
-    """Read a profile.
+    """Read a frozen set, as the profile of a library.
 
     Raises:
         InvalidValue: The digest does not match the contents.
@@ -105,7 +130,7 @@ def read(text: str) -> Profile:
 
 
 def freeze(name: str) -> str:
-    """Return the file of a profile with all present checks."""
+    """Return the file of a set with all present checks."""
     checks = {
         role: {check.id: ProfileCheck(revisions=check.revisions, proves=check.proves) for check in CHECKS[role]}
         for role in Role
