@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scored_runs import IDS, REVISION, RULES, TODAY, client_run, run_of, scored, verdict
 
+from mcp_conformance.catalogue.links import link
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.model.check import Role
 from mcp_conformance.model.verdict import Outcome, Verdict
@@ -43,12 +44,14 @@ class Page(html.parser.HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
+        self.tags: list[str] = []
         self.attributes: list[tuple[str, str, str]] = []
         self.text: list[str] = []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
         self.attributes += [(tag, name, value or "") for name, value in attrs]
         if tag not in VOID:
             self.open.append(tag)
@@ -83,29 +86,52 @@ def test_server_text_is_escaped_in_page(outcome: Outcome) -> None:
     run = score(run_of(verdict(outcome, HOSTILE), refusal=HOSTILE, target=HOSTILE), RULES)
     parsed = Page(page(run))
     assert {tag for tag, _, _ in parsed.attributes}.isdisjoint({"script", "img", "link", "iframe", "object", "base"})
+    assert parsed.tags.count("script") == 1
     assert not [name for _, name, _ in parsed.attributes if name.startswith("on") or name in ("style", "src", "srcset")]
     assert any("<script>alert(1)</script>" in text for text in parsed.text)
 
 
-def test_page_has_no_external_references_and_strict_csp() -> None:
+def test_page_loads_nothing_and_has_strict_csp() -> None:
     text = page(scored(verdict(Outcome.FAILED)))
     parsed = Page(text)
-    assert all(value.startswith("#") for _, name, value in parsed.attributes if name == "href")
+    links = {value.partition("#")[0] for _, name, value in parsed.attributes if name == "href"}
+    assert all(link.startswith(("https://modelcontextprotocol.io/", "https://github.com/")) for link in links - {""})
     (policy,) = (value for _, name, value in parsed.attributes if name == "content" and "default-src" in value)
-    style = re.search("<style>(.*?)</style>", text, re.DOTALL)
-    assert style is not None
-    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    assert "url(" not in style[1]
-    assert "@import" not in style[1]
+    digests = []
+    for tag in ("style", "script"):
+        (own,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digests.append(base64.b64encode(hashlib.sha256(own.encode()).digest()).decode())
+        for word in ("url(", "@import", "fetch", "innerHTML", "eval"):
+            assert word not in own
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{digests[0]}'; script-src 'sha256-{digests[1]}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
 
 
 def test_page_links_resolve() -> None:
     verdicts = [verdict(outcome, check=check) for outcome, check in zip(Outcome, IDS, strict=False)]
     parsed = Page(page(scored(*verdicts)))
     anchors = {value for _, name, value in parsed.attributes if name == "id"}
-    links = {value.removeprefix("#") for _, name, value in parsed.attributes if name == "href"}
-    assert {"failures", "f1"} <= links <= anchors
+    links = {value[1:] for _, name, value in parsed.attributes if name == "href" and value.startswith("#")}
+    assert {"failures", "f1-1"} <= links <= anchors
+
+
+def test_page_links_requirement_to_its_place_in_the_specification() -> None:
+    failure = verdict(Outcome.FAILED, check="ping.empty-result")
+    links = {value for _, name, value in Page(page(scored(failure))).attributes if name == "href"}
+    row = SERVER_CHECKS["ping.empty-result"].requirements(REVISION)[0]
+    assert link(row, REVISION) in links
+    assert link(row, REVISION).startswith("https://modelcontextprotocol.io/specification/2025-06-18/")
+
+
+def test_page_names_the_implementation() -> None:
+    run = score(attrs.evolve(run_of(verdict(Outcome.PASSED)), implementation="weather 1.2"), RULES)
+    text = page(run)
+    assert "<h1>weather 1.2</h1>" in text
+    assert "<title>MCP conformance of weather 1.2: passed</title>" in text
+    assert "weather 1.2" in markdown(run)
+    assert document(run)["implementation"] == "weather 1.2"
 
 
 def test_page_shows_details_of_failure() -> None:

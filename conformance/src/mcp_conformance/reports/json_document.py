@@ -44,6 +44,7 @@ def document(scored: ScoredRun) -> JsonObject:
         "suite": mcp_conformance.__version__,
         "role": run.role.value,
         "target": run.target,
+        "implementation": run.implementation,
         "invocation": run.invocation,
         "status": scored.status,
         "level": rules.level.value,
@@ -92,6 +93,8 @@ def _verdict(scored: ScoredRun, verdict: Verdict) -> JsonObject:
     for name, value in (("reason", verdict.reason), ("expected", verdict.expected), ("observed", verdict.observed)):
         if value:
             found[name] = value
+    if verdict.cause:
+        found["cause"] = verdict.cause
     if known is not None:
         found["known"] = known.reason
     if verdict.transcript:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.reports.causes import causes, unexplained
 from mcp_conformance.reports.findings import findings
 from mcp_conformance.scoring.score import Score
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from mcp_conformance.reports.causes import Cause
     from mcp_conformance.reports.findings import Finding
     from mcp_conformance.scoring.score import ScoredRun
 
 __all__ = ["markdown"]
 
 _MOST: Final = 100
-"""Maximum number of findings that are shown in full: services limit summaries to one megabyte."""
+"""Maximum number of causes that are shown in full: services limit summaries to one megabyte."""
 _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>#|!~&@])")
 """Characters with a meaning in Markdown."""
 
@@ -31,19 +33,20 @@ def _lines(scored: ScoredRun) -> Iterator[str]:
     run, profile = scored.run, scored.rules.profile
     yield f"## MCP conformance of the {run.role.value}: {'passed' if scored.status == 0 else 'not passed'}"
     yield ""
-    yield f"{_code(run.target)}: {scored.summary}."
+    name = f"{_plain(run.implementation)}, " if run.implementation else ""
+    yield f"{name}{_code(run.target)}: {scored.summary}."
     if profile is not None:
         yield f"Scored by the profile {profile.name} ({profile.digest})."
     yield ""
     yield from _table(scored)
-    found = findings(scored, scored.with_scores((Score.FAILED, Score.BROKEN)))
-    for finding in found[:_MOST]:
-        yield from _finding(finding)
+    found = causes(scored)
+    for cause in found[:_MOST]:
+        yield from _cause(cause)
     if len(found) > _MOST:
         yield ""
         yield f"And {len(found) - _MOST} more."
-    yield from _listed("Not testable", findings(scored, scored.with_scores((Score.NOT_TESTABLE,))))
-    yield from _listed("Known", findings(scored, scored.comparison.known))
+    yield from _listed("Not testable", findings(scored, unexplained(scored)))
+    yield from _listed("Known", findings(scored, scored.with_scores((Score.KNOWN,))))
     if scored.comparison.stale:
         yield ""
         yield "### Stale in the baseline"
@@ -62,11 +65,29 @@ def _table(scored: ScoredRun) -> Iterator[str]:
         yield f"| {leg.revision} | {leg.transport} | {' | '.join(cells)} |"
 
 
+def _cause(cause: Cause) -> Iterator[str]:
+    yield ""
+    yield f"### {cause.label.capitalize()} ({cause.level.value}): {_plain(cause.title)}"
+    yield ""
+    if len(cause.checks) > 1:
+        for finding in cause.findings:
+            yield f"- **{finding.check.level(finding.first.revision).value}** `{finding.first.check}` ({finding.places})"
+        yield ""
+        yield f"The first of them, `{cause.checks[0]}`:"
+        yield ""
+        yield from _finding(cause.findings[0])
+    else:
+        for finding in cause.findings:
+            yield f"In {finding.places}:"
+            yield ""
+            yield from _finding(finding)
+    if cause.followers:
+        yield ""
+        yield f"Not testable because of it: {', '.join(f'`{id}`' for id in cause.followers)}."
+
+
 def _finding(finding: Finding) -> Iterator[str]:
     verdict = finding.first
-    yield ""
-    yield f"### `{verdict.check}` ({finding.places})"
-    yield ""
     yield _plain(finding.check.title)
     yield ""
     for row in finding.requirements:

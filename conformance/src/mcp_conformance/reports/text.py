@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.model.verdict import Outcome
+from mcp_conformance.reports.causes import SHOWN, causes, unexplained
 from mcp_conformance.reports.findings import findings, places
 from mcp_conformance.scoring.score import FAILING, Score
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from mcp_conformance.model.verdict import Verdict
+    from mcp_conformance.reports.causes import Cause
     from mcp_conformance.reports.findings import Finding
     from mcp_conformance.scoring.score import ScoredRun
 
@@ -47,11 +49,10 @@ class Progress:
         """Show a verdict."""
         verdict_score = self._verdict_score(verdict)
         self._all += 1
-        loud = verdict_score in (Score.FAILED, Score.BROKEN)
-        self._failing += loud
-        if loud:
+        self._failing += verdict_score in (Score.FAILED, Score.BROKEN)
+        if verdict_score in SHOWN:
             self._clear()
-            print(progress_line(verdict), file=self._stream)
+            print(progress_line(verdict, verdict_score), file=self._stream)
         self._show(self._all, f"{verdict.revision} {verdict.transport} {verdict.check}")
 
     def played(self, scenario: str) -> None:
@@ -85,15 +86,15 @@ class Progress:
             self._stream.write("\r\x1b[K")
 
 
-def progress_line(verdict: Verdict) -> str:
+def progress_line(verdict: Verdict, verdict_score: Score) -> str:
     """Return a verdict as one line."""
-    return f"{verdict.outcome.value:14} {verdict.revision} {verdict.transport:8} {verdict.check}"
+    return f"{verdict_score.value:14} {verdict.revision} {verdict.transport:8} {verdict.check}"
 
 
 def summary_lines(scored: ScoredRun) -> Iterator[str]:
-    """Yield the summary of a run: each failure in full, other remarks, then the counts."""
-    for finding in findings(scored, scored.with_scores((Score.FAILED, Score.BROKEN))):
-        yield from finding_lines(finding)
+    """Yield the summary of a run: each cause with its first failure in full, other remarks, then the counts."""
+    for cause in causes(scored):
+        yield from _cause(cause)
         yield ""
     yield from _untested(scored)
     yield from _known(scored)
@@ -111,10 +112,31 @@ def summary_lines(scored: ScoredRun) -> Iterator[str]:
     yield f"{scored.run.role.value} {scored.run.target}: {scored.summary}"
 
 
-def finding_lines(finding: Finding) -> Iterator[str]:
-    """Yield the lines of a failure, in full."""
+def _cause(cause: Cause) -> Iterator[str]:
+    if len(cause.checks) > 1:
+        yield f"{cause.label.upper()}  {cause.level.value}  {cause.title}"
+        for finding in cause.findings:
+            yield f"    {finding.check.level(finding.first.revision).value:6}  {finding.first.check}  ({finding.places})"
+        yield f"  The first of them, {cause.checks[0]}:"
+        yield from list(finding_lines(cause.findings[0], cause.label))[1:]
+    else:
+        for number, finding in enumerate(cause.findings):
+            if number:
+                yield ""
+            yield from finding_lines(finding, cause.label)
+    if cause.followers:
+        yield f"  not testable because of it: {', '.join(cause.followers)}"
+
+
+def finding_lines(finding: Finding, label: str = "failed") -> Iterator[str]:
+    """Yield the lines of a failure, in full.
+
+    Args:
+        finding: The failure.
+        label: The kind of failure.
+    """
     verdict = finding.first
-    yield f"{verdict.outcome.value.upper()}  {verdict.check}  ({finding.places})"
+    yield f"{label.upper()}  {verdict.check}  ({finding.places})"
     yield f"  {finding.check.title}"
     for row in finding.requirements:
         yield f"  {row.level.value} {row.id}: {row.text}"
@@ -140,7 +162,7 @@ def _ended(log: str) -> Iterator[str]:
 def _untested(scored: ScoredRun) -> Iterator[str]:
     """Yield the reasons of checks that are not testable; only their number when the rules allow it."""
     reasons: dict[str, dict[str, None]] = {}
-    for verdict in scored.with_scores((Score.NOT_TESTABLE,)):
+    for verdict in unexplained(scored):
         reasons.setdefault(verdict.reason, {})[verdict.check] = None
     if reasons and scored.rules.allow_untested:
         number = len({check for checks in reasons.values() for check in checks})
@@ -157,7 +179,7 @@ def _untested(scored: ScoredRun) -> Iterator[str]:
 
 def _known(scored: ScoredRun) -> Iterator[str]:
     known: dict[str, list[Verdict]] = {}
-    for verdict in scored.comparison.known:
+    for verdict in scored.with_scores((Score.KNOWN,)):
         known.setdefault(verdict.check, []).append(verdict)
     for check, verdicts in known.items():
         entry = scored.known(verdicts[0])

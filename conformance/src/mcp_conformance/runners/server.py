@@ -75,6 +75,7 @@ async def run_server(
     ]
     verdicts: dict[int, list[Verdict]] = {}
     found: dict[int, Leg] = {}
+    names: dict[int, str] = {}
     places = trio.CapacityLimiter(settings.jobs)
     monitor = ServerMonitor(target)
 
@@ -83,6 +84,7 @@ async def run_server(
             leg = _ServerLeg(target, settings, manifest, monitor, revision=revision, transport=transport, show=show)
             found[number] = await leg.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
             verdicts[number] = leg.verdicts
+            names[number] = leg.implementation
 
     async with open_nursery() as nursery:
         for number, (revision, transport) in enumerate(legs):
@@ -91,6 +93,7 @@ async def run_server(
     return Run(
         role=Role.SERVER,
         target=str(target),
+        implementation=", ".join(dict.fromkeys(names[number] for number in order if names[number])),
         legs=tuple(found[number] for number in order),
         verdicts=tuple(verdict for number in order for verdict in verdicts[number]),
     )
@@ -119,6 +122,7 @@ class _ServerLeg:
         self._show: Final = show
         self._evidence: Final[list[Transcript]] = []
         self.verdicts: Final[list[Verdict]] = []
+        self.implementation = ""
 
     async def run(self, checks: Sequence[Check[ServerUnderTest]]) -> Leg:
         """Run all checks of the leg."""
@@ -135,6 +139,7 @@ class _ServerLeg:
             return attrs.evolve(leg, refusal=str(why), log=self._evidence[-1].log() if self._evidence else "")
         async with open_nursery() as nursery:
             connections = ConnectionPool(nursery)
+            self.implementation = inventory.implementation
             watch = self._monitor.watch(f"{self._revision} over {self._transport.value}", connections.close)
             subject = ServerUnderTest(
                 target=self._target,

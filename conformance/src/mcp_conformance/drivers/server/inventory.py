@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.revisions import Era
+from mcp_core.types.meta import SERVER_INFO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,9 @@ __all__ = ["ServerInventory", "read_inventory"]
 
 _PAGES: Final = 100
 """The maximal number of pages of a list that are read."""
+
+_LONGEST: Final = 200
+"""The maximal length of the name and version of a server, in characters."""
 
 _LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "tools": ("tools", "tools/list", "tools"),
@@ -36,6 +40,8 @@ class ServerInventory:
     """The declared capabilities."""
     lists: Mapping[str, tuple[JsonObject, ...]]
     """The entries of `tools`, `resources`, `templates` and `prompts`."""
+    implementation: str = ""
+    """The name and version of the server; empty if it states none."""
 
     def has(self, path: str) -> bool:
         """Return whether a capability is declared, for example `tools` or `resources.subscribe`."""
@@ -69,7 +75,17 @@ async def read_inventory(peer: SuiteConnection) -> ServerInventory:
     lists: dict[str, tuple[JsonObject, ...]] = {}
     for kind, (capability, method, member) in _LISTS.items():
         lists[kind] = await _listed(peer, method, member) if isinstance(capabilities.get(capability), dict) else ()
-    return ServerInventory(capabilities=capabilities, lists=lists)
+    return ServerInventory(
+        capabilities=capabilities, lists=lists, implementation=_implementation(first.result(), peer.revision.era)
+    )
+
+
+def _implementation(result: JsonObject, era: Era) -> str:
+    """Return the name and version of a server as it states them. Defects are left to the checks."""
+    meta = result.get("_meta")
+    info = result.get("serverInfo") if era is Era.LEGACY else meta.get(SERVER_INFO) if isinstance(meta, dict) else None
+    parts = (info.get("name"), info.get("version")) if isinstance(info, dict) else ()
+    return " ".join(part for part in parts if isinstance(part, str) and part)[:_LONGEST]
 
 
 async def _listed(peer: SuiteConnection, method: str, member: str) -> tuple[JsonObject, ...]:

@@ -1,12 +1,12 @@
-"""The table with all checks of the page, with a filter that needs no script."""
+"""The table with all checks of the page."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mcp_conformance.reports.html.elements import add, prose, requirement, slug
+from mcp_conformance.reports.html.filters import filterable
 from mcp_conformance.reports.html.matrix import columns, head_row, opens_group
-from mcp_conformance.scoring.score import Score
 from mcp_conformance.suite.checks import find
 
 if TYPE_CHECKING:
@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from mcp_conformance.scoring.score import ScoredRun
 
 __all__ = ["checks_section"]
-
-_FILTERS: Final = (
-    Score.FAILED,
-    Score.NOT_TESTABLE,
-    Score.KNOWN,
-    Score.NOT_APPLICABLE,
-    Score.UNSCORED,
-    Score.PASSED,
-)
 
 
 def checks_section(main: Element, scored: ScoredRun, anchors: Mapping[int, str]) -> None:
@@ -43,7 +34,6 @@ def checks_section(main: Element, scored: ScoredRun, anchors: Mapping[int, str])
     for verdict in scored.run.verdicts:
         rows.setdefault(verdict.check, {})[verdict.revision, verdict.transport] = verdict
     add(section, "h2", f"Checks: {len(rows)}")
-    _filters(section, scored)
     table = add(add(section, "div", cls="wide", tabindex="0"), "table")
     add(table, "caption", "Score of each check", cls="said")
     head_row(add(table, "thead"), "check", legs)
@@ -57,18 +47,6 @@ def checks_section(main: Element, scored: ScoredRun, anchors: Mapping[int, str])
         _row(body, scored, check, rows[id], legs=legs, anchors=anchors)
 
 
-def _filters(section: Element, scored: ScoredRun) -> None:
-    counts = scored.counts()
-    fields = add(section, "fieldset")
-    add(fields, "legend", "Show")
-    for name, shown in (("all", "all"), *((slug(each.value), each.value) for each in _FILTERS if counts[each])):
-        label = add(fields, "label")
-        button = add(label, "input", type="radio", name="only", id=f"only-{name}")
-        if name == "all":
-            button.set("checked", "checked")
-        button.tail = f" {shown}"
-
-
 def _row(
     body: Element,
     scored: ScoredRun,
@@ -78,8 +56,8 @@ def _row(
     legs: Sequence[Leg],
     anchors: Mapping[int, str],
 ) -> None:
-    has = sorted({f"has-{slug(scored.score_of(verdict).value)}" for verdict in verdicts.values()})
-    row = add(body, "tr", cls=" ".join(["check", *has]))
+    row = add(body, "tr", cls="check")
+    filterable(row, scored, verdicts.values())
     _name(add(row, "th", scope="row"), check, [revision for revision, _ in verdicts])
     for number, leg in enumerate(legs):
         verdict = verdicts.get((leg.revision, leg.transport))
@@ -100,8 +78,7 @@ def _name(cell: Element, check: CheckInfo, revisions: Sequence[str]) -> None:
     add(summary, "code", check.id).tail = " "
     prose(add(summary, "span", cls="title"), check.title)
     entries = add(details, "ul", cls="requirements")
-    # A requirement may have the same words in several revisions.
-    for text in dict.fromkeys(
-        (row.level.value, row.id, row.text, row.place) for name in revisions for row in check.requirements(name)
-    ):
-        requirement(entries, *text)
+    # A requirement may have the same words in several revisions: the link is that of the last one.
+    rows = {row: name for name in sorted(revisions) for row in check.requirements(name)}
+    for row, name in rows.items():
+        requirement(entries, row, name)

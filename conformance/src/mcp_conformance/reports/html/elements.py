@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from xml.etree.ElementTree import Element, SubElement
+
+from mcp_conformance.catalogue.links import link
+
+if TYPE_CHECKING:
+    from mcp_conformance.catalogue.requirements import Requirement
 
 __all__ = ["add", "prose", "requirement", "slug"]
 
@@ -26,13 +31,13 @@ def add(parent: Element, tag: str, text: str = "", *, cls: str = "", **attribute
     return element
 
 
-def requirement(rows: Element, level: str, id: str, text: str, place: str) -> None:
-    """Add a requirement to a list."""
+def requirement(rows: Element, row: Requirement, revision: str) -> None:
+    """Add a requirement of a revision to a list, with a link to its place in the specification."""
     entry = add(rows, "li")
-    add(entry, "strong", level).tail = " "
-    add(entry, "span", id, cls="id").tail = ": "
-    prose(entry, f"{text} ")
-    add(entry, "span", f"({place})", cls="place")
+    add(entry, "strong", row.level.value).tail = " "
+    add(entry, "span", row.id, cls="id").tail = ": "
+    prose(entry, f"{row.text} ")
+    add(entry, "a", row.place, href=link(row, revision), rel="noreferrer", cls="place")
 
 
 def prose(parent: Element, text: str) -> None:

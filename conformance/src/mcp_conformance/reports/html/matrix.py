@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["columns", "head_row", "matrix_section", "opens_group"]
 
-_WORST: Final = (Score.BROKEN, Score.FAILED, Score.NOT_TESTABLE, Score.KNOWN, Score.PASSED)
+_WORST: Final = (Score.BROKEN, Score.FAILED, Score.WARNING, Score.NOT_TESTABLE, Score.KNOWN, Score.PASSED)
 """The order of the scores that determine the color of a cell: the first that occurs."""
 _KEYS: Final = (
     (Score.PASSED, "all"),
-    (Score.NOT_TESTABLE, "some not testable, or expected to fail"),
+    (Score.NOT_TESTABLE, "some with a warning, not testable, or expected to fail"),
     (Score.FAILED, "some failed"),
 )
 """The legend of the colors."""
