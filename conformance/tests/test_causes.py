@@ -36,13 +36,17 @@ def test_same_observation_in_an_area_has_one_cause() -> None:
     assert cause.label == "failed"
 
 
+def test_error_responses_with_the_same_code_have_one_cause() -> None:
+    texts = [f'{{"jsonrpc": "2.0", "id": {n}, "error": {{"code": {7 + n // 2}, "message": "m{n}"}}}}' for n in range(3)]
+    found = causes(run(*(failure(id, text) for id, text in zip(INVALID, texts, strict=True))))
+    assert [each.title for each in found] == ["error 7: 2 checks", INVALID[2]]
+    (status,) = causes(run(*(failure(id, f"{texts[0]} (HTTP 500)") for id in INVALID)))
+    assert status.title == "error 7 (HTTP 500): 3 checks"
+
+
 def test_observations_that_differ_in_request_ids_have_one_cause() -> None:
-    texts = (
-        '{"jsonrpc": "2.0", "id": 5, "error": {"code": 7}}',
-        '{"jsonrpc": "2.0", "id": "a-9", "error": {"code": 7}}',
-    )
+    texts = [f'{{"jsonrpc": "2.0", "id": {id}, "result": {{}}}}' for id in ("5", '"a-9"')]
     assert len(causes(run(*(failure(id, text) for id, text in zip(INVALID, texts, strict=False))))) == 1
-    assert len(causes(run(failure(INVALID[0], texts[0]), failure(INVALID[1], texts[0].replace("7", "8"))))) == 2
 
 
 def test_same_observation_in_other_area_has_another_cause() -> None:

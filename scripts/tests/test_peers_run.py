@@ -6,7 +6,21 @@ import tomllib
 
 import pytest
 
-from interop.peers.run import KNOWN, PROGRAMS, PYTHONS, SuiteRun, findings, rows, surprises, table, trials
+from interop.peers.run import (
+    KNOWN,
+    PROGRAMS,
+    PYTHONS,
+    SDKS,
+    TABLES,
+    SuiteRun,
+    findings,
+    recorded,
+    rows,
+    surprises,
+    table,
+    trials,
+)
+from mcp_conformance.scoring.baseline import parse_baseline
 
 _COUNTS = {"passed": 5, "failed": 2, "broken": 1, "not testable": 3}
 _DOCUMENT: dict[str, object] = {
@@ -63,6 +77,28 @@ def test_new_and_resolved_findings_reported() -> None:
         "new: a.two (2025-11-25 over http)", "gone: a.nine",
     ]  # fmt: skip
     assert surprises(found, {"a.one": "so", "a.nine": "so"}, whole=False) == ["new: a.two (2025-11-25 over http)"]
+
+
+def test_recorded_failures_are_known_ones_and_may_pass() -> None:
+    check, other = "ping.empty-result", "jsonrpc.unknown-method"
+    where = {"revision": "2025-11-25", "transport": "stdio"}
+    verdicts = [
+        {"check": check, "outcome": "failed", **where},
+        {"check": check, "outcome": "passed", **where, "transport": "http"},
+        {"check": "schema.empty-result", "outcome": "not testable", "cause": check, **where},
+        {"check": other, "outcome": "failed", **where},
+        {"check": "jsonrpc.parse-error", "outcome": "not testable", **where},
+    ]
+    known = {check: "so", "schema.empty-result": "likewise", "jsonrpc.parse-error": "never"}
+    written = parse_baseline(tomllib.loads(recorded([{"verdicts": verdicts}], known)), "table")
+    assert [(str(entry), entry.reason, entry.flaky) for entry in written.known] == [
+        (f"{check} 2025-11-25 stdio", "so", True),
+        ("schema.empty-result", "likewise", True),
+    ]
+
+
+def test_every_recorded_sdk_has_a_table() -> None:
+    assert {f"{sdk}.toml" for sdk in SDKS.values()} == {path.name for path in TABLES.iterdir()}
 
 
 def test_known_findings_belong_to_existing_peers() -> None:

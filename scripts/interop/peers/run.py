@@ -3,6 +3,7 @@
         nox -s peers                                    every peer, as server and as client, over stdio and over HTTP
     nox -s peers -- typescript-2 --role server      one of them, in one role
     nox -s peers -- --transport http --reports out  with a JSON report for each run in the folder `out`
+    nox -s peers -- --role server --record          writes the known failures of each SDK into the suite
 
 The programs on each SDK are in `scripts/interop/peers/programs`, with the versions. npm installs into `.peers/node`, and each
 major version of the Python SDK has an environment in `.peers`.
@@ -27,7 +28,11 @@ from typing import TYPE_CHECKING
 
 # The folders of scripts import each other.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import attrs
+
 from interop.framework.run import install
+from mcp_conformance.model.verdict import Outcome, Verdict
+from mcp_conformance.scoring.baseline import baseline_lines, new_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +47,14 @@ PYTHONS: Mapping[str, tuple[str, Path]] = {
     "python-2": ("mcp==2.3.0", ROOT / "scripts" / "constraints.txt"),
 }
 """The packages of each environment, and the file with the versions of all dependencies."""
+SDKS: Mapping[str, str] = {
+    "python-1": "python@1.30.0",
+    "python-2": "python@2.3.0",
+    "typescript-1": "typescript@1.32.2",
+    "typescript-2": "typescript@2.4.0",
+}
+"""The name and version of the SDK of each peer whose known failures are recorded."""
+TABLES = ROOT / "conformance" / "src" / "mcp_conformance" / "scoring" / "known_sdks"
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 PORT, AT = "{port}", "http://127.0.0.1:{port}/mcp"
 SUITE = str(Path(sys.executable).with_name("mcp-conformance"))
@@ -178,9 +191,39 @@ def findings(documents: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
         verdicts = document["verdicts"]
         assert isinstance(verdicts, list)
         for verdict in verdicts:
-            if verdict["outcome"] in ("failed", "broken"):
+            # A check that could not test because of another failure found one too.
+            if verdict["outcome"] in ("failed", "broken") or "cause" in verdict:
                 found.setdefault(verdict["check"], []).append(f"{verdict['revision']} over {verdict['transport']}")
     return found
+
+
+def recorded(documents: Sequence[Mapping[str, object]], known: Mapping[str, str]) -> str:
+    """Return the known failures of an SDK as a baseline.
+
+    Args:
+        documents: The reports of the runs of a server on the SDK.
+        known: The reasons of known failures, by check. Other failures are not recorded: they may be false alarms.
+    """
+    verdicts = [
+        Verdict(
+            check=verdict["check"],
+            revision=verdict["revision"],
+            transport=verdict["transport"],
+            # What follows from a failure is not testable, and fails where its cause does not count.
+            outcome=Outcome.FAILED if verdict["outcome"] == "not testable" else Outcome(verdict["outcome"]),
+        )
+        for document in documents
+        for verdict in _list(document["verdicts"])
+        if verdict["check"] in known and (verdict["outcome"] in ("passed", "failed") or "cause" in verdict)
+    ]
+    entries = [attrs.evolve(each, reason=known[each.check], flaky=True) for each in new_entries(verdicts, ())]
+    head = "# The known failures of a server on this SDK, written by: nox -s peers -- --role server --record"
+    return "\n".join([head, *list(baseline_lines(sorted(entries, key=str)))[1:]]) + "\n"
+
+
+def _list(value: object) -> list[dict[str, str]]:
+    assert isinstance(value, list)
+    return value
 
 
 def surprises(found: Mapping[str, list[str]], known: Mapping[str, str], *, whole: bool) -> list[str]:
@@ -210,6 +253,7 @@ def main() -> int:
     parser.add_argument("peers", nargs="*", help=f"{', '.join(peers)}; default: all")
     parser.add_argument("--role", choices=["server", "client"], help="only in this role")
     parser.add_argument("--transport", choices=["stdio", "http"], help="only over this transport")
+    parser.add_argument("--record", action="store_true", help="write the known failures of the servers into the suite")
     parser.add_argument("--reports", type=Path, default=PLACE / "reports", help="the folder for the reports")
     given = parser.parse_args()
     if unknown := set(given.peers) - set(peers):
@@ -231,9 +275,22 @@ def main() -> int:
     heads = ("peer", "role", "transport", "revision", "passed", "failed", "not testable")
     lines = [heads, *(row for trial, document in documents.items() for row in rows(trial, document))]
     print(f"\n{table(lines)}\n")
-    surprised = print_findings(documents, tomllib.loads(KNOWN.read_text()))
+    known = tomllib.loads(KNOWN.read_text())
+    surprised = print_findings(documents, known)
+    if given.record:
+        record(documents, known)
     print(f"\nThe reports are in {reports}.")
     return int(surprised)
+
+
+def record(documents: Mapping[SuiteRun, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the known failures of each SDK that was run completely as a server."""
+    for peer, sdk in SDKS.items():
+        mine = [document for trial, document in documents.items() if (trial.peer, trial.role) == (peer, "server")]
+        if len(mine) == 2:
+            path = TABLES / f"{sdk}.toml"
+            path.write_text(recorded(mine, known[f"{peer} server"]), encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
 
 
 def print_findings(documents: Mapping[SuiteRun, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> bool:

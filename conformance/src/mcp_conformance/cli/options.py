@@ -13,6 +13,7 @@ import attrs
 from mcp_conformance.catalogue.requirements import Level
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.scoring.baseline import Baseline, read_baseline
+from mcp_conformance.scoring.known_sdks import known_sdk, sdk_names
 from mcp_conformance.scoring.score import Rules, meets
 from mcp_conformance.suite.checks import CHECKS
 from mcp_conformance.suite.profile import load, names
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mcp_conformance.model.check import CheckInfo, Role
+    from mcp_conformance.scoring.baseline import ExpectedFailure
     from mcp_core.revisions import Revision
 
 __all__ = [
+    "SDK_PREFIX",
     "Choice",
     "CommandLineError",
     "add_choices",
@@ -39,6 +42,8 @@ __all__ = [
 
 _LEVELS: Final[Mapping[str, Level]] = {"must": Level.MUST, "should": Level.SHOULD}
 _TIMEOUT: Final = 10.0
+SDK_PREFIX: Final = "sdk:"
+"""What precedes the name of an SDK as a baseline."""
 
 
 class CommandLineError(Exception):
@@ -98,7 +103,21 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="report checks that cannot test, for instance without a fixture, but let the run pass",
     )
-    how.add_argument("--baseline", type=Path, metavar="FILE", help="expected failures (TOML)")
+    how.add_argument(
+        "--baseline",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help=(
+            "expected failures (TOML), or those of an SDK: sdk:NAME@VERSION; may be repeated; available: "
+            f"{', '.join(sdk_names())}"
+        ),
+    )
+    how.add_argument(
+        "--sdk",
+        metavar="NAME@VERSION",
+        help="the SDK of the server, whose failures are labeled; by default it is recognized by its failures",
+    )
     how.add_argument("--write-baseline", type=Path, metavar="FILE", help="write the present failures as a new baseline")
     how.add_argument(
         "--timeout",
@@ -138,6 +157,7 @@ def choice(
     level = Level.MAY if given.level is None else _LEVELS[given.level]
     try:
         profile = None if given.profile is None else load(given.profile)
+        sdk = None if given.sdk is None else known_sdk(given.sdk)
     except InvalidValue as error:
         raise CommandLineError(str(error)) from error
     checks = tuple(
@@ -157,6 +177,7 @@ def choice(
             level=level,
             profile=profile,
             baseline=known_baseline(given.baseline),
+            sdk=sdk,
             strict=given.strict,
             allow_untested=given.allow_untested,
             demanded=frozenset(given.revision or ()),
@@ -200,23 +221,30 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-def known_baseline(path: Path | None) -> Baseline:
-    """Return the baseline in a file; an empty one without a file.
+def known_baseline(sources: Iterable[str]) -> Baseline:
+    """Return the entries of some baselines. The first entry that matches a failure applies.
+
+    Args:
+        sources: Paths of files, or `sdk:NAME@VERSION`.
 
     Raises:
-        CommandLineError: The file does not exist, or is not a valid baseline.
+        CommandLineError: A file does not exist, or is not a valid baseline; or there is no such SDK.
     """
-    if path is None:
-        return Baseline()
+    return Baseline(tuple(entry for source in sources for entry in _entries(source)))
+
+
+def _entries(path: str) -> tuple[ExpectedFailure, ...]:
     try:
-        baseline = read_baseline(path)
+        if path.startswith(SDK_PREFIX):
+            return known_sdk(path.removeprefix(SDK_PREFIX)).baseline.known
+        baseline = read_baseline(Path(path))
     except (InvalidValue, OSError) as error:
         raise CommandLineError(f"{path}: {error}") from error
     ids = {check.id for checks in CHECKS.values() for check in checks}
     for entry in baseline.known:
         if entry.check not in ids:
             raise CommandLineError(f"{path}: there is no check {entry.check!r}{near(entry.check, ids)}")
-    return baseline
+    return baseline.known
 
 
 def choice_words(given: argparse.Namespace) -> list[str]:

@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--mcp-strict", action="store_true", help="failures of checks below the level MUST, which are warnings, fail"
     )
-    group.addoption("--mcp-baseline", metavar="FILE", help="expected failures (TOML)")
+    group.addoption("--mcp-baseline", metavar="FILE", help="expected failures (TOML), or sdk:NAME@VERSION")
 
 
 def _given(config: pytest.Config) -> bool:

@@ -196,7 +196,7 @@ def targets(
         today=datetime.datetime.now(datetime.UTC).date(),
         allow_untested=allow_untested,
         strict=strict,
-        baseline=known_baseline(None if baseline is None else Path(baseline)),
+        baseline=known_baseline(() if baseline is None else (baseline,)),
     )
     more = () if fixtures is None else ("--fixtures", fixtures)
     if server is not None:

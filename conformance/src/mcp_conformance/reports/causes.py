@@ -29,6 +29,8 @@ SHOWN: Final = (Score.FAILED, Score.WARNING, Score.BROKEN)
 """The scores of the verdicts that causes explain."""
 _VARYING: Final = re.compile(r"\b(id|port)\b(\W{1,4})(\"[^\"]*\"|\d+)")
 """Values that differ between two observations of the same behavior."""
+_ERROR: Final = re.compile(r'\{"jsonrpc": "2\.0".*?"error": \{.*?"code": (-?\d+).*?\}( \(HTTP \d+\))?$', re.DOTALL)
+"""An error response, as checks describe what they observed."""
 _LONGEST: Final = 120
 """Maximum length of an observation in a title, in characters."""
 
@@ -56,7 +58,7 @@ class Cause:
         """The kind of failure: `failed`, `warning` or `broken`."""
         if self.findings[0].first.outcome is Outcome.BROKEN:
             return Score.BROKEN.value
-        return (Score.WARNING if self.is_warning else Score.FAILED).value
+        return Score.WARNING.value if self.is_warning else Score.FAILED.value
 
     @property
     def title(self) -> str:
@@ -64,7 +66,7 @@ class Cause:
         number = len({*self.checks, *self.followers})
         if number == 1 or not self.findings[0].first.observed:
             return self.checks[0]
-        observed = " ".join(self.findings[0].first.observed.split())
+        observed = _brief(self.findings[0].first.observed)
         if len(observed) > _LONGEST:
             observed = f"{observed[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
         return f"{observed}: {number} checks"
@@ -107,7 +109,13 @@ def _key(finding: Finding) -> tuple[str, ...]:
     verdict = finding.first
     if verdict.outcome is not Outcome.FAILED or not verdict.observed:
         return (verdict.check, verdict.outcome.value)
-    return (finding.check.area, _VARYING.sub(r"\1\2", verdict.observed))
+    return (finding.check.area, _VARYING.sub(r"\1\2", _brief(verdict.observed)))
+
+
+def _brief(observed: str) -> str:
+    """Return an observation in one line; of an error response only its code and status."""
+    error = _ERROR.match(observed)
+    return f"error {error.group(1)}{error.group(2) or ''}" if error else " ".join(observed.split())
 
 
 def _cause(scored: ScoredRun, group: Iterable[Finding]) -> Cause:

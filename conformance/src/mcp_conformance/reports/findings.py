@@ -32,6 +32,8 @@ class Finding:
     """What the check proves in these revisions."""
     again: str
     """The command line that repeats the first verdict."""
+    sdk: str = ""
+    """The known failure of the SDK that the verdicts show, in a sentence with its name; empty when there is none."""
 
     @property
     def first(self) -> Verdict:
@@ -51,7 +53,7 @@ def findings(scored: ScoredRun, verdicts: Iterable[Verdict]) -> list[Finding]:
     for verdict in verdicts:
         proven = find(verdict.check, scored.run.role).requirements(verdict.revision)
         contents = (verdict.outcome, verdict.reason, verdict.expected, verdict.observed)
-        key = (verdict.check, *contents, *(row.id for row in proven))
+        key = (verdict.check, *contents, *(row.id for row in proven), _sdk(scored, verdict))
         groups.setdefault(key, []).append(verdict)
         rows.setdefault(key, proven)
     return [
@@ -60,9 +62,15 @@ def findings(scored: ScoredRun, verdicts: Iterable[Verdict]) -> list[Finding]:
             verdicts=tuple(group),
             requirements=rows[key],
             again=again(scored.run, group[0]),
+            sdk=_sdk(scored, group[0]),
         )
         for key, group in groups.items()
     ]
+
+
+def _sdk(scored: ScoredRun, verdict: Verdict) -> str:
+    entry = scored.from_sdk(verdict)
+    return "" if scored.sdk is None or entry is None else f"{scored.sdk.name}: {entry.reason}"
 
 
 def places(verdicts: Iterable[Verdict]) -> str:

@@ -49,6 +49,7 @@ def document(scored: ScoredRun) -> JsonObject:
         "status": scored.status,
         "level": rules.level.value,
         "profile": profile,
+        "sdk": None if scored.sdk is None else scored.sdk.name,
         "stale": [_entry(entry) for entry in comparison.stale],
         "expired": [_entry(entry) for entry in comparison.expired],
         "lanes": [
@@ -95,6 +96,9 @@ def _verdict(scored: ScoredRun, verdict: Verdict) -> JsonObject:
             found[name] = value
     if verdict.cause:
         found["cause"] = verdict.cause
+    entry = scored.from_sdk(verdict)
+    if entry is not None:
+        found["sdk"] = entry.reason
     if known is not None:
         found["known"] = known.reason
     if verdict.transcript:

@@ -37,6 +37,9 @@ def _lines(scored: ScoredRun) -> Iterator[str]:
     yield f"{name}{_code(run.target)}: {scored.summary}."
     if profile is not None:
         yield f"Scored by the profile {profile.name} ({profile.digest})."
+    if scored.sdk_summary:
+        yield ""
+        yield f"{_plain(scored.sdk_summary)}."
     yield ""
     yield from _table(scored)
     found = causes(scored)
@@ -94,6 +97,8 @@ def _finding(finding: Finding) -> Iterator[str]:
         yield f"- **{row.level.value}** `{row.id}`: {_plain(row.text)} ({_plain(row.place)})"
     yield ""
     lines = [f"expected  {verdict.expected}", f"observed  {verdict.observed}"] if verdict.expected else []
+    if finding.sdk:
+        lines.append(f"SDK       {finding.sdk}")
     yield from _fenced([*lines, *verdict.reason.splitlines(), *verdict.transcript, f"rerun     {finding.again}"])
 
 

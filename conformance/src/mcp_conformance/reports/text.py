@@ -109,6 +109,8 @@ def summary_lines(scored: ScoredRun) -> Iterator[str]:
         for log in dict.fromkeys(leg.log for leg in scored.run.legs if leg.log):
             yield from _ended(log)
     yield ""
+    if scored.sdk_summary:
+        yield scored.sdk_summary
     yield f"{scored.run.role.value} {scored.run.target}: {scored.summary}"
 
 
@@ -146,6 +148,8 @@ def finding_lines(finding: Finding, label: str = "failed") -> Iterator[str]:
         yield f"  observed  {verdict.observed}"
     else:
         yield from (f"  {line}" for line in verdict.reason.splitlines())
+    if finding.sdk:
+        yield f"  SDK       {finding.sdk}"
     if len(finding.verdicts) > 1 and verdict.transcript:
         yield f"  in {verdict.revision} over {verdict.transport}:"
     yield from (f"    {line}" for line in verdict.transcript)

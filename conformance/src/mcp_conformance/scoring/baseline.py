@@ -23,12 +23,22 @@ from mcp_conformance.model.verdict import Outcome
 from mcp_core.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from mcp_conformance.model.verdict import Verdict
 
-__all__ = ["Baseline", "BaselineComparison", "ExpectedFailure", "judge", "read_baseline", "written"]
+__all__ = [
+    "Baseline",
+    "BaselineComparison",
+    "ExpectedFailure",
+    "baseline_lines",
+    "judge",
+    "new_entries",
+    "parse_baseline",
+    "read_baseline",
+    "written",
+]
 
 _FAILING: Final = frozenset({Outcome.FAILED, Outcome.NOT_TESTABLE})
 """The outcomes that a baseline can excuse. An error of the suite is never an expected failure."""
@@ -141,9 +151,22 @@ def read_baseline(path: Path) -> Baseline:
         document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidValue(f"is not TOML: {error}", path=str(path)) from error
+    return parse_baseline(document, str(path))
+
+
+def parse_baseline(document: Mapping[str, object], path: str) -> Baseline:
+    """Return the baseline in a TOML document.
+
+    Args:
+        document: The document.
+        path: The name of its file, for messages.
+
+    Raises:
+        InvalidValue: The document is not a valid baseline; the message names the place.
+    """
     entries = document.get("known", [])
     if not isinstance(entries, list) or set(document) - {"known"}:
-        raise InvalidValue("contains something other than [[known]]", path=str(path))
+        raise InvalidValue("contains something other than [[known]]", path=path)
     return Baseline(tuple(_entry(entry, f"known[{number}]") for number, entry in enumerate(entries)))
 
 
@@ -183,11 +206,16 @@ def written(verdicts: Iterable[Verdict], old: Baseline, fails: Callable[[Verdict
     """
     all_ = tuple(verdicts)
     kept = [entry for entry in old.known if not _is_stale(entry, all_)]
-    return "\n".join(_written([*kept, *_new([each for each in all_ if fails(each)], kept)])) + "\n"
+    return "\n".join(baseline_lines([*kept, *new_entries([each for each in all_ if fails(each)], kept)])) + "\n"
 
 
-def _new(verdicts: Sequence[Verdict], kept: Sequence[ExpectedFailure]) -> Iterator[ExpectedFailure]:
-    """Yield entries for unexpected failures."""
+def new_entries(verdicts: Sequence[Verdict], kept: Sequence[ExpectedFailure]) -> Iterator[ExpectedFailure]:
+    """Yield entries for unexpected failures.
+
+    Args:
+        verdicts: The verdicts of a run.
+        kept: The entries that exist.
+    """
     ran: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         ran.setdefault(verdict.check, []).append(verdict)
@@ -208,7 +236,8 @@ def _reason(verdict: Verdict) -> str:
     return reason[:_LONGEST]
 
 
-def _written(entries: Iterable[ExpectedFailure]) -> Iterator[str]:
+def baseline_lines(entries: Iterable[ExpectedFailure]) -> Iterator[str]:
+    """Yield the lines of a baseline."""
     yield "# Expected failures. Remove entries that pass."
     for entry in entries:
         yield ""

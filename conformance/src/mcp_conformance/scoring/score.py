@@ -17,6 +17,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Outcome
 from mcp_conformance.scoring.attribution import attributed
 from mcp_conformance.scoring.baseline import Baseline, judge
+from mcp_conformance.scoring.known_sdks import recognized
 from mcp_conformance.suite.checks import find
 from mcp_conformance.suite.profile import Purpose
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mcp_conformance.model.check import Role
     from mcp_conformance.model.verdict import Leg, Run, Verdict
     from mcp_conformance.scoring.baseline import BaselineComparison, ExpectedFailure
+    from mcp_conformance.scoring.known_sdks import KnownSdk
     from mcp_conformance.suite.profile import Profile
 
 __all__ = ["FAILING", "Rules", "Score", "ScoredRun", "meets", "score"]
@@ -80,6 +82,8 @@ class Rules:
     """The set of checks that count; `None`: all."""
     baseline: Baseline = attrs.field(factory=Baseline)
     """The expected failures."""
+    sdk: KnownSdk | None = None
+    """The SDK of the target; `None`: unknown."""
     strict: bool = False
     """Whether checks of a level below MUST make a run fail too."""
     allow_untested: bool = False
@@ -137,6 +141,8 @@ class ScoredRun:
     """The verdicts that count."""
     comparison: BaselineComparison
     """The comparison of the counted verdicts with the baseline."""
+    sdk: KnownSdk | None = None
+    """The SDK of the target, stated or recognized; `None`: unknown."""
 
     def score_of(self, verdict: Verdict) -> Score:
         """Return the score of a verdict of the run."""
@@ -145,6 +151,24 @@ class ScoredRun:
     def known(self, verdict: Verdict) -> ExpectedFailure | None:
         """Return the entry of the baseline that excuses a verdict."""
         return self.rules.baseline.find(verdict, self.rules.today)
+
+    def from_sdk(self, verdict: Verdict) -> ExpectedFailure | None:
+        """Return the known failure of the SDK that a verdict shows; `None` when there is none."""
+        return None if self.sdk is None else self.sdk.find(verdict)
+
+    @property
+    def sdk_summary(self) -> str:
+        """The number of failed checks that the SDK causes, and what to do; empty when no SDK is known."""
+        failed = self.with_scores((Score.FAILED, Score.WARNING))
+        checks = {verdict.check for verdict in failed}
+        own = {verdict.check for verdict in failed if self.from_sdk(verdict) is None}
+        if self.sdk is None or checks == own:
+            return ""
+        known = "" if self.rules.sdk is not None else ", which the failures resemble"
+        return (
+            f"{len(checks - own)} of {len(checks)} failed checks come from the SDK {self.sdk.name}{known}: "
+            f"--baseline sdk:{self.sdk.name} expects them"
+        )
 
     def counts(self, leg: Leg | None = None) -> Mapping[Score, int]:
         """Return the number of verdicts by score, of a leg or of the whole run, including zeros."""
@@ -195,7 +219,9 @@ class ScoredRun:
             return "nothing to test" if not self.run.verdicts else "not supported"
         if self.not_applied:
             return f"not applicable: {', '.join(self.not_applied)}"
-        parts = [f"{counts[each]} {each.value}" for each in (*FAILING, Score.WARNING) if counts[each]]
+        parts = [f"{counts[each]} {each.value}" for each in FAILING if counts[each]]
+        if counts[Score.WARNING]:
+            parts.append(f"{counts[Score.WARNING]} warning{'' if counts[Score.WARNING] == 1 else 's'}")
         if self.comparison.stale:
             parts.append(f"{len(self.comparison.stale)} stale in the baseline")
         return ", ".join(["passed", *parts] if self.status == 0 else parts)
@@ -211,4 +237,10 @@ def score(run: Run, rules: Rules) -> ScoredRun:
     )
     comparison = judge(counted, rules.baseline, rules.today)
     new = tuple(verdict for verdict in comparison.new if rules.is_required(verdict, run.role))
-    return ScoredRun(run=run, rules=rules, counted=counted, comparison=attrs.evolve(comparison, new=new))
+    return ScoredRun(
+        run=run,
+        rules=rules,
+        counted=counted,
+        comparison=attrs.evolve(comparison, new=new),
+        sdk=rules.sdk or recognized(run),
+    )

@@ -113,6 +113,8 @@ def _opening(body: Element, scored: ScoredRun) -> None:
     if rules.profile is not None:
         parts.append(f"profile {rules.profile.name}, {rules.profile.digest}")
     add(header, "p", "; ".join(parts), cls="facts")
+    if scored.sdk_summary:
+        add(header, "p", f"{scored.sdk_summary}.", cls="sdk")
     add(add(header, "p", cls="facts"), "code", run.invocation or run.target)
 
 
@@ -143,7 +145,10 @@ def _failures(main: Element, scored: ScoredRun, found: Sequence[Cause]) -> None:
                     own.set("open", "open")
                 summary = add(own, "summary")
                 add(summary, "code", finding.first.check).tail = " "
-                prose(add(summary, "span", cls="title"), finding.check.title)
+                if len(cause.checks) == 1:
+                    add(summary, "span", finding.places, cls="title")
+                else:
+                    prose(add(summary, "span", cls="title"), finding.check.title)
             _failure(own, finding)
         if cause.followers:
             names = add(article, "p", "Not testable because of it: ", cls="followers")
@@ -176,6 +181,9 @@ def _failure(article: Element, finding: Finding) -> None:
     else:
         add(details, "dt", "error of the suite")
         add(add(details, "dd"), "pre", verdict.reason)
+    if finding.sdk:
+        add(details, "dt", "SDK")
+        add(details, "dd", finding.sdk)
     add(details, "dt", "rerun")
     add(add(details, "dd"), "code", finding.again)
     where = f" in {verdict.revision} over {verdict.transport}" if len(finding.verdicts) > 1 else ""
