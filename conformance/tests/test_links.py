@@ -23,7 +23,8 @@ SITE = "https://modelcontextprotocol.io"
         ("basic/patterns/mrtr, (note)", "2026-07-28", f"{SITE}/specification/2026-07-28/basic/patterns/mrtr"),
         ("schema, GetPromptResult / PromptMessage", "2025-06-18", f"{SITE}/specification/2025-06-18/schema#getpromptresult"),
         ("schema, Result", "2025-03-26", "https://github.com/modelcontextprotocol/modelcontextprotocol/blob/main/schema/2025-03-26/schema.ts"),
-        ("seps/2243, Rules", "2026-07-28", f"{SITE}/seps/2243#rules"),
+        ("seps/2243, Rules", "2026-07-28", "https://github.com/modelcontextprotocol/modelcontextprotocol/issues/2243"),
+        ("docs/extensions/auth/x, Rules", "2026-07-28", f"{SITE}/extensions/auth/x#rules"),
         ("ext-tasks:specification/draft/tasks.md, Polling", "2026-07-28", "https://github.com/modelcontextprotocol/ext-tasks/blob/main/specification/draft/tasks.md#polling"),
     ],
 )  # fmt: skip

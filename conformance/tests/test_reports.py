@@ -7,6 +7,7 @@ import html.parser
 import io
 import json
 import re
+from pathlib import Path
 from xml.etree.ElementTree import fromstring
 
 import attrs
@@ -14,7 +15,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scored_runs import IDS, REVISION, RULES, TODAY, client_run, run_of, scored, verdict
+from scored_runs import IDS, RECOMMENDED, REVISION, RULES, TODAY, client_run, run_of, scored, verdict
 
 from mcp_conformance.catalogue.links import link
 from mcp_conformance.checks import SERVER_CHECKS
@@ -26,7 +27,7 @@ from mcp_conformance.reports.html.page import html as page
 from mcp_conformance.reports.json_document import document, schema
 from mcp_conformance.reports.junit import junit
 from mcp_conformance.reports.markdown import markdown
-from mcp_conformance.reports.sarif import sarif
+from mcp_conformance.reports.sarif import sarif, sarif_location
 from mcp_conformance.reports.text import Progress, summary_lines
 from mcp_conformance.scoring.baseline import Baseline, ExpectedFailure
 from mcp_conformance.scoring.score import FAILING, Rules, Score, ScoredRun, score
@@ -191,14 +192,40 @@ def test_junit_counts_match_cases() -> None:
     assert [root.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "1", "1", "1"]
 
 
-def test_sarif_has_file_of_user_and_place_in_specification() -> None:
-    failed = attrs.evolve(run_of(verdict(Outcome.FAILED)), source="src/my server.js")
-    (log,) = json.loads(json.dumps(sarif(score(failed, RULES))))["runs"]
-    (location,) = log["results"][0]["locations"]
-    assert location["physicalLocation"]["artifactLocation"]["uri"] == "src/my%20server.js"
-    assert location["physicalLocation"]["region"]["startLine"] == 1
-    (rule,) = log["tool"]["driver"]["rules"]
-    assert rule["helpUri"].startswith("https://modelcontextprotocol.io/specification/2026-07-28/")
+@pytest.mark.parametrize(
+    ("files", "environment", "expected"),
+    [
+        (["own file.toml", "other.toml"], {}, "own%20file.toml"),
+        ([None, "folder/known.toml"], {"GITHUB_WORKFLOW_REF": "o/r/.github/workflows/ci.yml@refs/heads/a@b"}, "folder/known.toml"),
+        (["/elsewhere/known.toml"], {"GITHUB_WORKFLOW_REF": "o/r/.github/workflows/ci.yml@refs/heads/a@b"}, ".github/workflows/ci.yml"),
+        (["../known.toml"], {}, None),
+        ([], {"GITHUB_WORKFLOW_REF": ""}, None),
+    ],
+)  # fmt: skip
+def test_sarif_location_is_a_file_of_the_repository(
+    files: list[str | None], environment: dict[str, str], expected: str | None
+) -> None:
+    assert sarif_location([None if each is None else Path(each) for each in files], environment) == expected
+
+
+def test_sarif_result_has_what_github_requires() -> None:
+    failures = [verdict(Outcome.FAILED), verdict(Outcome.FAILED, transport="http")]
+    (run,) = json.loads(json.dumps(sarif(scored(*failures), "known.toml")))["runs"]
+    (rule,) = run["tool"]["driver"]["rules"]
+    assert rule["helpUri"].startswith("https://modelcontextprotocol.io/")
+    for result in run["results"]:
+        assert result["locations"][0]["physicalLocation"] == {
+            "artifactLocation": {"uri": "known.toml"},
+            "region": {"startLine": 1},
+        }
+        assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+    assert len({each["partialFingerprints"]["primaryLocationLineHash"] for each in run["results"]}) == 2
+
+
+def test_sarif_level_is_that_of_the_check() -> None:
+    failures = [verdict(Outcome.FAILED), verdict(Outcome.FAILED, check=RECOMMENDED[0])]
+    (run,) = json.loads(json.dumps(sarif(scored(*failures))))["runs"]
+    assert [result["level"] for result in run["results"]] == ["error", "warning"]
 
 
 def test_sarif_suppresses_known_failure() -> None:

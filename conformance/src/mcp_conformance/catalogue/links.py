@@ -34,7 +34,12 @@ def link(requirement: Requirement, revision: str) -> str:
     repository, colon, path = page.partition(":")
     if colon:
         base = f"{_REPOSITORIES}/{repository}/blob/main/{path}"
-    elif page.startswith(("docs/", "seps/")):
+    elif page.startswith("seps/"):
+        # The page of a proposal has its title in its path; the number is that of its discussion.
+        return f"{_REPOSITORIES}/modelcontextprotocol/issues/{page.removeprefix('seps/')}"
+    elif page.startswith("docs/extensions/"):
+        base = f"{_SITE}/{page.removeprefix('docs/')}"
+    elif page.startswith("docs/"):
         base = f"{_SITE}/{page}"
     elif page == "schema" and revision in _SCHEMA_WITHOUT_PAGE:
         return f"{_REPOSITORIES}/modelcontextprotocol/blob/main/schema/{revision}/schema.ts"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import json
-import re
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Final, cast
@@ -23,25 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Catalogue", "Level", "Observable", "Party", "Requirement", "catalogue"]
 
 _FILES: Final = ("legacy.jsonl", "modern.jsonl")
-
-_SITE: Final = "https://modelcontextprotocol.io"
-_REPOSITORIES: Final = "https://github.com/modelcontextprotocol"
-
-_PUBLISHED: Final = (
-    ("ext-tasks:", f"{_REPOSITORIES}/ext-tasks/blob/main/{{rest}}"),
-    ("ext-auth:", f"{_REPOSITORIES}/ext-auth/blob/main/{{rest}}"),
-    ("seps/", f"{_REPOSITORIES}/modelcontextprotocol/issues/{{rest}}"),
-    ("docs/extensions/", f"{_SITE}/extensions/{{rest}}"),
-    ("docs/", f"{_SITE}/docs/{{rest}}"),
-    ("schema", f"{_REPOSITORIES}/modelcontextprotocol/blob/main/schema/{{revision}}/schema.ts"),
-)
-"""The pages outside of the specification proper: the beginning of their path, and their URL."""
-
-_WITHOUT_SCHEMA_PAGE: Final = frozenset({"2024-11-05", "2025-03-26"})
-"""The revisions whose schema is published as a file only."""
-
-_NOT_IN_ANCHORS: Final = re.compile(r"[^\w\s-]")
-"""The characters of a heading that its anchor does not have."""
 
 
 class Level(enum.Enum):
@@ -91,10 +71,8 @@ class Requirement:
     """Party that the requirement obliges."""
     transport: str
     """`any`, `stdio`, `http` or `http-sse`."""
-    page: str
-    """Page of the specification, as a path."""
-    section: str
-    """Section on the page."""
+    place: str
+    """Page of the specification and section on it."""
     text: str
     """The requirement, in a sentence."""
     observable: Observable
@@ -103,27 +81,6 @@ class Requirement:
     """Extension that has the requirement; `None`: the core protocol."""
     reason: str | None
     """Why the requirement is not observable, or what cooperation it needs."""
-
-    @property
-    def place(self) -> str:
-        """Page of the specification and section on it."""
-        return f"{self.page}, {self.section}"
-
-    def url(self, revision: str) -> str:
-        """Return the URL of the place in the published specification.
-
-        Args:
-            revision: The name of a revision that has the requirement.
-        """
-        for prefix, published in _PUBLISHED:
-            if self.page.startswith(prefix) and (prefix != "schema" or revision in _WITHOUT_SCHEMA_PAGE):
-                rest = self.page.removeprefix(prefix).removesuffix("/index")
-                return published.format(rest=rest, revision=revision)
-        page = "" if self.page == "index" else f"/{self.page.removesuffix('/index')}"
-        # Sections without a heading of their own have words after it: "Tool Names (note)".
-        heading = self.section.partition(" (")[0].partition(" / ")[0].lower()
-        anchor = _NOT_IN_ANCHORS.sub("", heading).strip().replace(" ", "-")
-        return f"{_SITE}/specification/{revision}{page}#{anchor}"
 
     @property
     def area(self) -> str:
@@ -189,8 +146,7 @@ def _row(row: JsonObject) -> Requirement:
         level=Level(str(row["level"]).removesuffix(" NOT")),
         actor=Party(row["actor"]),
         transport=str(row["transport"]),
-        page=str(row["page"]),
-        section=str(row["section"]),
+        place=f"{row['page']}, {row['section']}",
         text=str(row["text"]),
         observable=Observable(row["observable"]),
         extension=text("extension"),

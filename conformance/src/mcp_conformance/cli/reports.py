@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.cli.options import CommandLineError, known_baseline
+from mcp_conformance.cli.options import SDK_PREFIX, CommandLineError, known_baseline
 from mcp_conformance.reports.badge import badge, badge_svg
 from mcp_conformance.reports.html.page import html
 from mcp_conformance.reports.json_document import document
 from mcp_conformance.reports.junit import junit
 from mcp_conformance.reports.markdown import markdown
-from mcp_conformance.reports.sarif import sarif
+from mcp_conformance.reports.sarif import sarif, sarif_location
 from mcp_conformance.reports.text import Progress, summary_lines
 from mcp_conformance.scoring.baseline import read_baseline, written
 from mcp_conformance.scoring.score import score
@@ -39,13 +39,19 @@ def _json(value: JsonObject) -> bytes:
     return f"{json.dumps(value, indent=1)}\n".encode()
 
 
-_REPORTS: Final[Mapping[str, tuple[str, Callable[[ScoredRun], bytes]]]] = {
-    "json": ("all results, for programs", lambda scored: _json(document(scored))),
-    "junit": ("JUnit XML, for CI services", junit),
-    "markdown": ("summary of a CI job", lambda scored: markdown(scored).encode()),
-    "sarif": ("SARIF 2.1.0, for services that show findings", lambda scored: _json(sarif(scored))),
-    "html": ("one page, for readers", lambda scored: html(scored).encode()),
-    "badge": ("badge: a picture if FILE ends in .svg, otherwise JSON", lambda scored: _json(badge(scored))),
+_REPORTS: Final[Mapping[str, tuple[str, Callable[[ScoredRun, argparse.Namespace], bytes]]]] = {
+    "json": ("all results, for programs", lambda scored, _: _json(document(scored))),
+    "junit": ("JUnit XML, for CI services", lambda scored, _: junit(scored)),
+    "markdown": ("summary of a CI job", lambda scored, _: markdown(scored).encode()),
+    "sarif": (
+        "SARIF 2.1.0, for services that show findings, such as GitHub code scanning",
+        lambda scored, given: _json(sarif(scored, _location(given))),
+    ),
+    "html": ("one page, for readers", lambda scored, _: html(scored).encode()),
+    "badge": (
+        "badge: a picture if FILE ends in .svg, otherwise JSON",
+        lambda scored, given: badge_svg(scored).encode() if given.badge.suffix == ".svg" else _json(badge(scored)),
+    ),
 }
 """The kinds of reports: the description and the function that makes them."""
 
@@ -55,6 +61,25 @@ def add_reports(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("reports")
     for name, (help_, _) in _REPORTS.items():
         group.add_argument(f"--{name}", type=Path, metavar="FILE", help=help_)
+    group.add_argument(
+        "--sarif-location",
+        type=Path,
+        metavar="FILE",
+        help=(
+            "the file of your repository in which the findings of --sarif are shown; by default one that the command "
+            "names, that of --baseline, --write-baseline or --fixtures, or the GitHub workflow"
+        ),
+    )
+
+
+def _location(given: argparse.Namespace) -> str | None:
+    """Return the file in which the results of SARIF are shown, as a URI."""
+    commands = [getattr(given, name, None) for name in ("command_line", "start", "stdio_command")]
+    words = [Path(word) for command in commands if command is not None for word in shlex.split(command)]
+    baselines = [Path(each) for each in given.baseline if not each.startswith(SDK_PREFIX)]
+    manifest: Path | None = getattr(given, "fixtures", None)
+    programs = [word for word in words if word.is_file()]
+    return sarif_location([given.sarif_location, *programs, *baselines, given.write_baseline, manifest], os.environ)
 
 
 def require_writable(given: argparse.Namespace) -> None:
@@ -80,14 +105,13 @@ def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
     Returns:
         The exit status.
     """
-    scored = score(attrs.evolve(run, source=_source(given)), chosen.rules)
+    scored = score(run, chosen.rules)
     if given.write_baseline is not None:
         scored = _with_new_baseline(given.write_baseline, scored)
     for name, (_, make) in _REPORTS.items():
         path: Path | None = getattr(given, name)
         if path is not None:
-            picture = name == "badge" and path.suffix == ".svg"
-            path.write_bytes(badge_svg(scored).encode() if picture else make(scored))
+            path.write_bytes(make(scored, given))
     # The encoding of a terminal may lack characters of a server's texts, or of the summary.
     encoding = sys.stdout.encoding or "utf-8"
     for line in summary_lines(scored):
@@ -95,25 +119,10 @@ def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
     return scored.status
 
 
-def _source(given: argparse.Namespace) -> str | None:
-    """Return the file to which findings refer: one that the command names, the baseline, or the workflow of the job."""
-    commands = [getattr(given, name, None) for name in ("command_line", "start", "stdio_command")]
-    names = [word for command in commands if command is not None for word in shlex.split(command)]
-    names += [str(each) for each in (given.baseline, getattr(given, "fixtures", None)) if each is not None]
-    # OWNER/REPOSITORY/.github/workflows/NAME@REF
-    workflow = os.environ.get("GITHUB_WORKFLOW_REF", "").partition("@")[0].split("/", 2)
-    here = Path.cwd()
-    for name in (*names, *workflow[2:]):
-        path = here / name
-        if path.is_file() and path.resolve().is_relative_to(here.resolve()):
-            return path.resolve().relative_to(here.resolve()).as_posix()
-    return None
-
-
 def _with_new_baseline(path: Path, scored: ScoredRun) -> ScoredRun:
     """Write a baseline, and score the run with it."""
     rules = scored.rules
-    old = rules.baseline if rules.baseline.known or not path.exists() else known_baseline(path)
+    old = rules.baseline if rules.baseline.known or not path.exists() else known_baseline([str(path)])
     text = written(scored.counted, old, lambda verdict: rules.is_required(verdict, scored.run.role))
     path.write_text(text, encoding="utf-8")
     return score(scored.run, attrs.evolve(rules, baseline=read_baseline(path)))

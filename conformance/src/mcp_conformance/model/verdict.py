@@ -112,8 +112,6 @@ class Run:
     """All verdicts, by leg, then in the order of the checks."""
     invocation: str = ""
     """Command line that tests the same target with all checks; empty when unknown."""
-    source: str | None = None
-    """File of the user to which findings refer, relative to the working folder, with `/`; `None` when unknown."""
 
     def of(self, leg: Leg) -> tuple[Verdict, ...]:
         """Return the verdicts of one leg."""
