@@ -346,8 +346,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _main(list(sys.argv[1:] if arguments is None else arguments))
         finally:
-            # At exit, the interpreter would report that the reader has ended.
-            sys.stdout.flush()
+            # A host application may have closed stdout.
+            if sys.stdout is not None:
+                # At exit, the interpreter would report that the reader has ended.
+                sys.stdout.flush()
     except BrokenPipeError:
         # The reader of stdout has ended. Writing must stop, also at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
