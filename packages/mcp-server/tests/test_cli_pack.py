@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_client import open_stdio
+from mcp_client import Deadlines, open_stdio
 from mcp_core.types import TextContent
 from mcp_server.cli.pack import files as pack_files
 from mcp_server.cli.pack.errors import PackError
@@ -243,7 +243,9 @@ async def test_command_of_manifest_starts_server(folder: Path, wheels: Path, tar
         "UV_PYTHON": sys.executable,
         **entered,
     }
-    async with open_stdio([str(programs / command["command"]), *arguments], env=env) as client:
+    # uv creates an environment and installs the dependencies before the server starts.
+    deadlines = Deadlines(connect=500, probe=400, idle=500, total=500)
+    async with open_stdio([str(programs / command["command"]), *arguments], env=env, deadlines=deadlines) as client:
         result = await client.call_tool("forecast", {"city": "Ghent"})
     assert isinstance(result.content[0], TextContent)
     said = result.content[0].text
