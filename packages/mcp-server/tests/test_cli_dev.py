@@ -154,6 +154,22 @@ def test_dev_killed_ends_the_child_even_if_it_is_busy(tmp_path: Path) -> None:
         os.close(child)
 
 
+def test_dev_without_extra_names_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "mcp_server.cli.dev.reloader", raising=False)
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    monkeypatch.chdir(tmp_path)
+    assert main(["dev", "app.py"]) == 2
+    assert capsys.readouterr().err.endswith("watchfiles is not installed; type: pip install 'trio-mcp-server[dev]'\n")
+
+
+def test_dev_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["dev", "--help"])
+    assert "mcp-server dev weather.py --http 127.0.0.1:8000" in capsys.readouterr().out
+
+
 def test_dev_address_for_other_machines_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dev", "app.py", "--http", "0.0.0.0:8000"]) == 2
     assert "dev serves only this machine" in capsys.readouterr().err

@@ -65,15 +65,14 @@ def serve(given: argparse.Namespace) -> int:
     try:
         return trio.run(_serve, given)
     except MissingExtra as missing:
-        whole = MissingExtra(missing.name or "", distribution="trio-mcp-server", extra="dev")
-        raise OptionError(str(whole)) from missing
+        raise OptionError(str(missing)) from missing
     except (OSError, ValueError) as error:
         raise OptionError((isinstance(error, OSError) and error.strerror) or str(error)) from error
 
 
 async def _serve(given: argparse.Namespace) -> int:
     from mcp_server.cli.dev.inspector import Inspector  # lazy: an extra
-    from mcp_server.cli.dev.reloader import Reloader  # lazy: only this command needs it
+    from mcp_server.cli.dev.reloader import Reloader  # lazy: an extra
 
     bind = _endpoint_address(given.http)
     listeners = await listen(f"{_LOOPBACK}:0")

@@ -25,6 +25,9 @@ from mcp_server.cli.dev.load_failure import LoadFailure
 from mcp_server.cli.dev.reports import REPORT_BYTES, ServerReady, read_report
 from mcp_server.cli.target import split
 
+with extra("trio-mcp-server", "dev"):
+    import watchfiles
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
@@ -71,17 +74,11 @@ class Reloader:
         origin: The origin of the page that may use the endpoint.
         log_level: The level of the log of the child process.
         announce: Receives each state.
-
-    Raises:
-        MissingExtra: The extra `dev` is not installed.
     """
 
     def __init__(
         self, target: str, bind: str, *, origin: str, log_level: str, announce: Callable[[ServerState], None]
     ) -> None:
-        with extra("trio-mcp-server", "dev"):
-            import watchfiles  # lazy: an extra
-
         self._watch: Final = partial(
             watchfiles.awatch,
             watch_filter=watchfiles.PythonFilter(),
@@ -116,6 +113,7 @@ class Reloader:
                 await nursery.start(self._reload_on_change)
             except (OSError, RuntimeError) as error:
                 raise OSError(f"cannot watch the files in {self.folder}: {error}") from error
+            self._enter("loading", loads=1)
             while True:
                 with trio.CancelScope() as self._process:
                     await self._serve()
@@ -130,11 +128,12 @@ class Reloader:
                 paths = sorted({Path(path).name for _, path in changes})
                 more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
                 sys.stderr.write(f"{', '.join(paths[:_SHOWN])}{more} changed: reloading\n")
+                # First, so that the page ends its requests before the process refuses them.
+                self._enter("loading", loads=self.state.loads + 1)
                 self._process.cancel()
 
     async def _serve(self) -> None:
         """Run a child process. After its end, wait for the cancellation that starts the next one."""
-        self._enter("loading", loads=self.state.loads + 1)
         process = await trio.lowlevel.open_process(
             self._command,
             stdin=subprocess.PIPE,
