@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from test_stdio_process import INITIALIZE, TIMEOUT_SECONDS, encode_lines, responses_by_id
+from test_stdio_process import INITIALIZE, TIMEOUT_SECONDS, encode_lines, make_call, responses_by_id
 from worker_testbed import RawConnection
 
 from mcp_core.jsonrpc.messages import JsonObject
@@ -108,18 +108,18 @@ if __name__ == "__main__":
         trio.run(serve_stdio, server)
 """
 
+TOOLS: Final = {
+    "async_tool": "async_tool",
+    "sync_tool": "sync_tool",
+    "inline_tool": "inline_tool",
+    "async_provider": "with_async_provider",
+    "sync_provider": "with_sync_provider",
+    "provider_cleanup": "with_provider_cleanup",
+}
+"""The tool that leads to a function that fails."""
+
 REQUESTS: Final[list[tuple[str, str, JsonObject]]] = [
-    *(
-        (failing, "tools/call", {"name": tool, "arguments": {}})
-        for failing, tool in {
-            "async_tool": "async_tool",
-            "sync_tool": "sync_tool",
-            "inline_tool": "inline_tool",
-            "async_provider": "with_async_provider",
-            "sync_provider": "with_sync_provider",
-            "provider_cleanup": "with_provider_cleanup",
-        }.items()
-    ),
+    *((failing, "tools/call", JsonObject(name=tool, arguments={})) for failing, tool in TOOLS.items()),
     ("async_resource", "resources/read", {"uri": "weather://now"}),
     ("sync_resource", "resources/read", {"uri": "weather://at/sea"}),
     ("async_prompt", "prompts/get", {"name": "async_prompt"}),
@@ -175,7 +175,7 @@ def check_log(log: str, path: Path) -> None:
 
 
 def test_failing_function_over_stdio_shows_line_in_file(file: Path) -> None:
-    messages = [
+    messages: list[JsonObject] = [
         {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
         for id, (_, method, params) in enumerate(REQUESTS, 1)
     ]
@@ -229,8 +229,15 @@ def test_failing_lifespan_shows_line_in_file(file: Path, arguments: list[str]) -
 
 
 def test_debug_level_shows_all_frames(file: Path) -> None:
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "async_tool", "arguments": {}}}
-    done = run("-m", "mcp_server", "run", str(file), "--log-level", "debug", messages=encode_lines(INITIALIZE, call))
+    done = run(
+        "-m",
+        "mcp_server",
+        "run",
+        str(file),
+        "--log-level",
+        "debug",
+        messages=encode_lines(INITIALIZE, make_call(1, "async_tool")),
+    )
     assert "runner.py" in traceback_of("async_tool", done.stderr)
     file.write_text("1 / 0\n")
     done = run("-m", "mcp_server", "run", str(file), "--log-level", "debug")
@@ -238,8 +245,14 @@ def test_debug_level_shows_all_frames(file: Path) -> None:
 
 
 def test_json_log_has_folded_traceback(file: Path) -> None:
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "async_tool", "arguments": {}}}
-    done = run("-m", "mcp_server", "run", str(file), "--log-json", messages=encode_lines(INITIALIZE, call))
+    done = run(
+        "-m",
+        "mcp_server",
+        "run",
+        str(file),
+        "--log-json",
+        messages=encode_lines(INITIALIZE, make_call(1, "async_tool")),
+    )
     (record,) = map(json.loads, done.stderr.splitlines())
     assert set(re.findall(r'File "(.*?)"', record["exception"])) == {str(file)}
 
@@ -267,8 +280,7 @@ def test_returned_coroutine_names_remedy(tmp_path: Path, source: str, message: s
     file = tmp_path / "weather.py"
     head = "from mcp_server import Server\nserver = Server('weather', version='1')\nasync def fetch():\n    return ''\n"
     file.write_text(head + source)
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "forecast", "arguments": {}}}
-    done = run("-m", "mcp_server", "run", str(file), messages=encode_lines(INITIALIZE, call))
+    done = run("-m", "mcp_server", "run", str(file), messages=encode_lines(INITIALIZE, make_call(1, "forecast")))
     assert f"InvalidResult: function weather.forecast ({file}:5) returned a coroutine" in done.stderr
     assert message in done.stderr
     assert "RuntimeWarning" not in done.stderr

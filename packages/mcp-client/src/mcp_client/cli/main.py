@@ -422,10 +422,12 @@ async def _until_interrupted(options: argparse.Namespace, server: ServerConfig, 
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread handles signals.
         return await _run(options, server, screen)
+    code = INTERRUPTED
     with stop_signal([signal.SIGINT], interrupted_again=end_interrupted):
-        return await _run(options, server, screen)
-    screen.clear()
-    return INTERRUPTED
+        code = await _run(options, server, screen)
+    if code == INTERRUPTED:
+        screen.clear()
+    return code
 
 
 async def _run(options: argparse.Namespace, server: ServerConfig, screen: Screen) -> int:
