@@ -5,21 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 import trustme
+from command_process import RESET_SIGINT, TIMEOUT, running, wait_until_refused
 
 from mcp_core.http.endpoint_policy import EndpointPolicy
 from mcp_server import Server
@@ -41,9 +37,6 @@ async def wait() -> str:
     return "done"
 """
 
-TIMEOUT = 30
-COMMAND = (sys.executable, "-m", "mcp_server")
-
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -53,69 +46,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     return tmp_path
-
-
-class ServerProcess:
-    """The command in a process of its own."""
-
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
-        self.process = process
-        self.url = url
-
-    def line(self) -> str:
-        """Return the next line of its output."""
-        assert self.process.stderr is not None
-        return self.process.stderr.readline()
-
-    def post(self) -> subprocess.Popen[str]:
-        """Call a tool in another process, which prints the body of the response."""
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "0"},
-        }
-        params = {"name": "wait", "arguments": {}, "_meta": meta}
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "application/json, text/event-stream",
-            "MCP-Protocol-Version": "2026-07-28",
-            "Mcp-Method": "tools/call",
-            "Mcp-Name": "wait",
-        }
-        program = (
-            "import sys, urllib.request as u\n"
-            f"print(u.urlopen(u.Request({self.url!r}, {body.encode()!r}, {headers!r})).read().decode())"
-        )
-        return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-
-
-_RESET_SIGINT = None if sys.platform == "win32" else partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-"""A function that restores the default handler of SIGINT, which a shell ignores for background programs."""
-
-
-@contextmanager
-def running(target: str, *words: str, command: Sequence[str] = COMMAND) -> Iterator[ServerProcess]:
-    whole = [*command, "run", target, "--http", "127.0.0.1:0", *words]
-    with subprocess.Popen(whole, stderr=subprocess.PIPE, text=True, preexec_fn=_RESET_SIGINT) as process:
-        try:
-            assert process.stderr is not None
-            line = process.stderr.readline()
-            found = re.fullmatch(r"sample is served at (https?://127\.0\.0\.1:\d+/\S+)\n", line)
-            assert found, line
-            yield ServerProcess(process, found[1])
-        finally:
-            process.kill()
-
-
-def wait_until_refused(url: str) -> None:
-    """Wait until a server refuses connections: it has handled the first signal."""
-    host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
-    while True:
-        try:
-            socket.create_connection((host, int(port))).close()
-        except ConnectionError:
-            break
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -284,7 +214,7 @@ def test_interrupt_while_file_loads_returns_130(tmp_path: Path, command: str) ->
     file.write_text("import signal, sys\nprint('loading', file=sys.stderr, flush=True)\nsignal.pause()\n")
     whole = [sys.executable, "-m", "mcp_server", command, str(file)]
     with subprocess.Popen(
-        whole, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=_RESET_SIGINT
+        whole, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=RESET_SIGINT
     ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "loading\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from test_cli_http import running, wait_until_refused
+from command_process import running, wait_until_refused
 from test_stdio_process import INITIALIZE, TIMEOUT_SECONDS, encode_lines, make_call
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
