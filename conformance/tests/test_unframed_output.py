@@ -15,12 +15,14 @@ from mcp_conformance.drivers.server.targets import CommandTarget, UrlTarget
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_conformance.wire.transcript import Transcript
 from mcp_conformance.wire.unframed import unframed
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 _LEGACY: Final = REVISIONS["2025-11-25"]
 _SETTINGS: Final = Settings(timeout=5.0)
@@ -177,3 +179,41 @@ async def test_output_of_any_size_is_kept_in_part(autojump_clock: trio.testing.M
 )
 def test_unframed_bytes_are_recognized(data: bytes, looks: str) -> None:
     assert looks in unframed(data)
+
+
+# --- clients ---------------------------------------------------------------------------------------------------------
+
+_CLIENT: Final = """
+import subprocess, sys
+server = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+server.stdin.write({output!r})
+server.stdin.flush()
+server.stdin.close()
+server.wait()
+sys.exit("no answer")
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "seen"),
+    [
+        (
+            b"Content-Length: 2\r\n\r\n{",
+            "headers as in the Language Server Protocol",
+        ),
+        (b'{"jsonrpc":', '"{"jsonrpc":"'),
+    ],
+    ids=["content-length", "no-line-feed"],
+)
+async def test_client_output_without_message_is_shown_in_refusal(tmp_path: Path, output: bytes, seen: str) -> None:
+    program = tmp_path / "client.py"
+    program.write_text(_CLIENT.format(output=output))
+    command = ClientCommand(stdio=f"{sys.executable} {program}")
+
+    run = await run_client(command, _SETTINGS, revisions=[_LEGACY], chosen=["lifecycle.client-initialize-first"])
+
+    (leg,) = run.legs
+    assert leg.refusal is not None
+    assert leg.refusal.startswith("the client sent no message, but ")
+    assert seen in leg.refusal
+    assert leg.refusal.endswith(": it ended with status 1: no answer")

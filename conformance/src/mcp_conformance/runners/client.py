@@ -207,7 +207,8 @@ def _needed(checks: Sequence[Check[ClientUnderTest]], looked_at: Collection[str]
 def _refusal(evidence: Evidence) -> str | None:
     """Return the reason why a client does not support a revision; `None` when it does."""
     if not evidence.messages:
-        return f"the client sent no message: {evidence.ending}"
+        seen = evidence.transcript.unframed_since(0)
+        return f"the client sent no message{f', but {seen}' if seen else ''}: {evidence.ending}"
     if evidence.revision.era is Era.LEGACY:
         return _refusal_of_legacy(evidence)
     name = evidence.revision.name

@@ -177,6 +177,7 @@ class StdioHost:
                 elif kind == b"E":
                     if partial:
                         self._transcript.message(bytes(partial), sent=False)
+                        partial.clear()
                     launch.enter("input-ended")
                     launch.input_ended.set()
                     nursery.start_soon(self.on_input_end, launch)
@@ -184,6 +185,7 @@ class StdioHost:
                     number = signal.Signals(int(content))
                     launch.enter(number.name)
                     nursery.start_soon(self.on_signal, launch, number)
+            self._transcript.unframed(bytes(partial))
             if not launch.ended_by_itself:
                 launch.enter("killed")
             launch.over.set()
