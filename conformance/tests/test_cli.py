@@ -32,6 +32,8 @@ with socket.create_server(("127.0.0.1", int(sys.argv[2]))) as listener:
             ours.sendall(b"a")
 """
 """A server that accepts requests, reports each to the test, and answers none."""
+RECOMMENDATION = ("any-cursor", "pagination.invalid-cursor")
+"""A fault, and the check of the level SHOULD that it fails."""
 ONE = ("--revision", "2025-06-18", "--check", "jsonrpc.unknown-method")
 
 
@@ -348,3 +350,14 @@ def test_unknown_word_explained_with_nearest_name(
         main(words)
     assert caught.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_failed_recommendation_fails_run_only_with_strict(capsys: pytest.CaptureFixture[str]) -> None:
+    target = ("server", "--command", f"{SERVER} --fault {RECOMMENDATION[0]}")
+    arguments = (*target, "--revision", "2025-11-25", "--check", RECOMMENDATION[1])
+    status, out, err = run_main(capsys, *arguments)
+    assert (status, out.splitlines()[-1].rpartition(": ")[2]) == (0, "passed, 1 warning")
+    assert f"WARNING  {RECOMMENDATION[1]}" in out
+    assert err.startswith("warning")
+    status, out, _ = run_main(capsys, *arguments, "--strict")
+    assert (status, out.splitlines()[-1].rpartition(": ")[2]) == (1, "1 failed")

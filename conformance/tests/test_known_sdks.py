@@ -65,7 +65,7 @@ def test_sdk_is_recognized_by_its_failures(name: str) -> None:
     assert recognized(run_of_sdk(sdk, fixed=2, more=3)) == sdk
 
 
-def test_other_server_is_not_recognized() -> None:
+def test_server_with_other_failures_is_not_recognized() -> None:
     sdk = known_sdk(sdk_names()[0])
     assert recognized(run_of_sdk(sdk, fixed=1000)) is None
     assert recognized(run_of_sdk(sdk, fixed=1000, more=50)) is None

@@ -32,7 +32,7 @@ def test_link_names_page_and_section(place: str, revision: str, expected: str) -
     assert link(attrs.evolve(ROW, place=place), revision) == expected
 
 
-def test_every_requirement_has_a_link() -> None:
+def test_links_of_requirements_are_urls() -> None:
     for row in catalogue().rows:
         for revision in row.revisions:
             url = link(row, revision)

@@ -133,3 +133,13 @@ def test_missing_baseline_file_is_usage_error(tmp_path: Path) -> None:
     process = run(tmp_path, "--mcp-server", "x", "--mcp-baseline", "nowhere.toml")
     assert process.returncode == 4
     assert "nowhere.toml" in process.stderr
+
+
+def test_failed_recommendation_is_warning_unless_strict(tmp_path: Path) -> None:
+    target = ("--mcp-server", f"{SERVER} --fault any-cursor", "-k", "2025-11-25 and pagination.invalid-cursor")
+    process = run(tmp_path, *target, "-W", "default")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "PytestWarning: FAILED  pagination.invalid-cursor" in process.stdout
+    assert "1 passed, 1 warning" in process.stdout
+    process = run(tmp_path, *target, "--mcp-strict")
+    assert process.returncode == 1, process.stdout + process.stderr

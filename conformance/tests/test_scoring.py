@@ -115,7 +115,7 @@ def test_error_of_the_suite_in_a_recommendation_is_no_warning() -> None:
     assert scored(verdict(Outcome.BROKEN, check=RECOMMENDED[0])).status == 3
 
 
-def test_author_is_not_asked_for_what_cannot_be_tested() -> None:
+def test_author_profile_does_not_score_untestable_check() -> None:
     untested = verdict(Outcome.NOT_TESTABLE, check=IDS[1])
     author, library = (
         scored(verdict(Outcome.PASSED), untested, rules=attrs.evolve(RULES, profile=load(name)))
@@ -125,7 +125,7 @@ def test_author_is_not_asked_for_what_cannot_be_tested() -> None:
     assert (library.status, library.score_of(untested)) == (1, Score.NOT_TESTABLE)
 
 
-def test_author_is_asked_for_what_a_failure_prevents() -> None:
+def test_author_profile_scores_check_behind_failure() -> None:
     follower = attrs.evolve(verdict(Outcome.NOT_TESTABLE, check=IDS[1]), cause=IDS[0])
     run = scored(verdict(Outcome.PASSED), follower, rules=attrs.evolve(RULES, profile=load("author")))
     assert (run.status, run.score_of(follower)) == (1, Score.NOT_TESTABLE)

@@ -22,7 +22,7 @@ _EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 
 @dataclass
 class ActionRun:
-    """What a composite action did."""
+    """The outcome of a composite action."""
 
     status: int = 0
     """The exit status of the first step that failed, or 0."""

@@ -87,7 +87,7 @@ def test_sarif_report_is_valid(validator: Path, tmp_path: Path, location: str) -
 
 
 @pytest.mark.parametrize("corrupt", ["region", "level"])
-def test_validator_notices_invalid_log(validator: Path, tmp_path: Path, corrupt: str) -> None:
+def test_invalid_log_is_rejected_by_validator(validator: Path, tmp_path: Path, corrupt: str) -> None:
     log = run_suite(tmp_path, "--sarif-location", "known.toml")
     document = json.loads(log.read_text())
     for result in document["runs"][0]["results"]:

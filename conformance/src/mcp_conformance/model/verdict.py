@@ -77,7 +77,7 @@ class Verdict:
     log: str = ""
     """Last lines that the implementation wrote to standard error."""
     cause: str = ""
-    """Id of the check whose failure makes this one not testable; empty when there is none."""
+    """Id of the check whose failure makes this one not testable; empty without one."""
     broken_basics: tuple[str, ...] = ()
     """Ids of the basic checks whose rules the messages of the check break, when the check failed."""
 

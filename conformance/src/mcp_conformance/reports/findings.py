@@ -33,7 +33,7 @@ class Finding:
     again: str
     """The command line that repeats the first verdict."""
     sdk: str = ""
-    """The known failure of the SDK that the verdicts show, in a sentence with its name; empty when there is none."""
+    """The known failure of the SDK that the verdicts show, in a sentence with its name; empty without one."""
 
     @property
     def first(self) -> Verdict:

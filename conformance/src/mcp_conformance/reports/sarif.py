@@ -1,7 +1,7 @@
 """The report of a run as SARIF 2.1.0: a rule for each check, a result for each failure.
 
-GitHub shows only results with a physical location, a file of the repository. A server or client at the other end of a
-connection has none, so that the location is a file of the user that belongs to the run: see `sarif_location`.
+GitHub shows only results with a physical location, a file of the repository. A tested server or client is no file, so
+that the location is a file of the user that belongs to the run: see `sarif_location`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def sarif_location(files: Iterable[Path | None], environment: Mapping[str, str])
         environment: The environment variables, which name the workflow if there is no such file.
 
     Returns:
-        The URI; `None` when there is no file.
+        The URI; `None` without such a file.
     """
     for path in files:
         if path is None:

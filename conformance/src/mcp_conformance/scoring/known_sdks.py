@@ -46,7 +46,7 @@ class KnownSdk:
     """The known failures."""
 
     def find(self, verdict: Verdict) -> ExpectedFailure | None:
-        """Return the known failure of the SDK that a failed verdict shows; `None` when there is none."""
+        """Return the known failure of the SDK that a failed verdict shows; `None` without one."""
         if verdict.outcome is not Outcome.FAILED:
             return None
         return next((entry for entry in self.baseline.known if entry.covers(verdict)), None)
@@ -77,7 +77,7 @@ def known_sdk(name: str) -> KnownSdk:
 
 
 def recognized(run: Run) -> KnownSdk | None:
-    """Return the SDK whose failures a run of a server has; `None` when there is none that is similar enough."""
+    """Return the SDK whose failures a run of a server has; `None` when no SDK is similar enough."""
     if run.role is not Role.SERVER:
         return None
     found = [(_similarity(run, known_sdk(name)), name) for name in sdk_names()]

@@ -153,7 +153,7 @@ class ScoredRun:
         return self.rules.baseline.find(verdict, self.rules.today)
 
     def from_sdk(self, verdict: Verdict) -> ExpectedFailure | None:
-        """Return the known failure of the SDK that a verdict shows; `None` when there is none."""
+        """Return the known failure of the SDK that a verdict shows; `None` without one."""
         return None if self.sdk is None else self.sdk.find(verdict)
 
     @property

@@ -53,7 +53,7 @@ class ProfileCheck:
 
 @attrs.frozen(kw_only=True)
 class Profile:
-    """What is asked of an implementation."""
+    """The checks that count for an implementation."""
 
     name: str
     """Name of the profile."""
