@@ -27,6 +27,12 @@ VERDICTS = (
     verdict(Outcome.FAILED, "a warning", RECOMMENDED[0]),
     verdict(Outcome.NOT_TESTABLE, "untested", IDS[2]),
     verdict(Outcome.PASSED, check="jsonrpc.unknown-method"),
+    # Many columns, so that the table is wider than a small screen.
+    *(
+        verdict(Outcome.NOT_APPLICABLE, check=IDS[2], revision=revision, transport=transport)
+        for revision in ("2024-11-05", "2025-03-26", "2025-11-25")
+        for transport in ("http", "stdio")
+    ),
 )
 
 

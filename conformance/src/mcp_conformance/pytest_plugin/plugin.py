@@ -11,6 +11,7 @@ its options the plugin does nothing.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -124,7 +125,8 @@ class _Test(pytest.Item):
         if ending.known:
             pytest.xfail(ending.text)  # reports a failure that the user's baseline expects
         if ending.warning:
-            self.warn(pytest.PytestWarning(ending.text))
+            # `Item.warn` needs a line of a file, which a check does not have.
+            warnings.warn(pytest.PytestWarning(ending.text), stacklevel=1)
         elif ending.text:
             raise _CheckFailed(ending.text)
 

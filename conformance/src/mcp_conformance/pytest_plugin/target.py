@@ -155,7 +155,8 @@ class Target:
             return Ending(text=entry.reason, known=True)
         if verdict_score in FAILING or verdict_score is Score.WARNING:
             (finding,) = findings(scored, [verdict])
-            return Ending(text="\n".join(finding_lines(finding)), warning=verdict_score is Score.WARNING)
+            text = "\n".join(finding_lines(finding, verdict_score.value))
+            return Ending(text=text, warning=verdict_score is Score.WARNING)
         stale = next((each for each in scored.comparison.stale if each.covers(verdict)), None)
         return Ending() if stale is None else Ending(text=f"the baseline has {stale}, which does not fail")
 
