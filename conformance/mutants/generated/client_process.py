@@ -1,6 +1,6 @@
 """The raw client with the proxy in its process: `python -m mutants.generated.client_process`.
 
-The proxy stands between the client and the wire: over stdio around the pipes to the server that the client starts, over
+The proxy is between the client and the wire: over stdio around the pipes to the server that the client starts, over
 HTTP as a server of its own that forwards to the URL. The file in `$MUTANTS_OBSERVED` gets a line of JSON for everything
 that the client sends, and the word `hit` for each change.
 """

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from mutants.generated.fault import Operator, Recording, Target
+from mutants.generated.fault import Leg, Operator, Recording, Target
 from mutants.generated.proxy import HttpHead, Mutation
 
 if TYPE_CHECKING:
@@ -361,33 +361,39 @@ def _head_operators() -> Iterable[Operator]:
     )
 
 
-def _message_operators() -> Iterable[Operator]:
-    for name, summary, key, change in _MESSAGES:
-        yield Operator(
-            name=name,
-            summary=summary,
-            targets=_recorded(key, _VERSIONS[-1:] if name in _WITH_RETRIES else _VERSIONS),
-            mutation=lambda _, __, change=change: _MessageMutation(change),
-            provoked=True,
-        )
-    for member, methods, rules in _IDENTIFIED:
-        for near, rule in rules:
-            # A text that differs names something else, which the server does not have.
-            yield Operator(
-                name=f"near-{member.lower()}-{near}",
-                summary=f"`{member}` is compared loosely: {near}",
-                targets=lambda recording, methods=methods, member=member: [
-                    each
-                    for method in methods
-                    for each in _recorded(f"{method} result")(recording)
-                    if member != "cursor" or _is_paged(recording, each.key)
-                ],
-                mutation=lambda target, _, member=member, rule=rule: _MessageMutation(
-                    _params(_of_member(member, rule), target.key.rpartition(" ")[0])
-                ),
-                provoked=True,
-            )
+def _message_operator(
+    name: str, summary: str, key: str, change: Callable[[JsonObject, Conversation], list[JsonObject] | None]
+) -> Operator:
+    return Operator(
+        name=name,
+        summary=summary,
+        targets=_recorded(key, _VERSIONS[-1:] if name in _WITH_RETRIES else _VERSIONS),
+        mutation=lambda _, __: _MessageMutation(change),
+        provoked=True,
+    )
 
 
-RECEIVED_OPERATORS: Final = (*_head_operators(), *_message_operators())
+def _near_operator(member: str, methods: tuple[str, ...], near: str, rule: Callable[[str], str]) -> Operator:
+    def targets(recording: Recording) -> Iterable[Target]:
+        found = [each for method in methods for each in _recorded(f"{method} result")(recording)]
+        return [each for each in found if member != "cursor" or _is_paged(recording, each.key)]
+
+    def mutation(target: Target, leg: Leg) -> Mutation:  # noqa: ARG001  the same in each revision
+        # A text that differs names something else, which the server does not have.
+        return _MessageMutation(_params(_of_member(member, rule), target.key.rpartition(" ")[0]))
+
+    return Operator(
+        name=f"near-{member.lower()}-{near}",
+        summary=f"`{member}` is compared loosely: {near}",
+        targets=targets,
+        mutation=mutation,
+        provoked=True,
+    )
+
+
+RECEIVED_OPERATORS: Final = (
+    *_head_operators(),
+    *(_message_operator(*row) for row in _MESSAGES),
+    *(_near_operator(member, methods, *rule) for member, methods, rules in _IDENTIFIED for rule in rules),
+)
 """The operators on what a server receives."""
