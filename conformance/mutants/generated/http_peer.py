@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.settings import Settings
+    from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
     from mutants.generated.proxy import Conversation
@@ -126,14 +127,28 @@ class HttpTarget(UrlTarget):
         capabilities: JsonObject | None = None,
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,
+        transcript: Transcript | None = None,
     ) -> AbstractAsyncContextManager[SuiteConnection]:
         """Connect while the block runs."""
         if transport is Transport.HTTP_SSE:
             endpoint = _FaultyEndpoint(f"{_URL}/sse", self._server, self._conversation)
-            return open_sse(endpoint, revision, self._own_settings, capabilities=capabilities, handshake=handshake)
+            return open_sse(
+                endpoint,
+                revision,
+                self._own_settings,
+                capabilities=capabilities,
+                handshake=handshake,
+                transcript=transcript,
+            )
         endpoint = _FaultyEndpoint(f"{_URL}/mcp", self._server, self._conversation)
         return open_http(
-            endpoint, revision, self._own_settings, capabilities=capabilities, handshake=handshake, by_tool=by_tool
+            endpoint,
+            revision,
+            self._own_settings,
+            capabilities=capabilities,
+            handshake=handshake,
+            by_tool=by_tool,
+            transcript=transcript,
         )
 
 

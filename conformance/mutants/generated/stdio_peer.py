@@ -13,6 +13,7 @@ import trio
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.model.check import Transport
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.transcript import Transcript
 from mutants.server.server import RawServer
 from mutants.server.stdio import serve
 
@@ -70,8 +71,6 @@ class _PipePeer:
         self._input: Final = trio.lowlevel.FdStream(writable)
         self.status: int | None = None
         """The exit status; `None` while the server runs."""
-        self.log: Final = ""
-        """Standard error: empty."""
         self.stderr_bytes: Final = 0
         """The number of bytes written to standard error."""
         self.output_ended: bool = False
@@ -151,6 +150,10 @@ class _PipePeer:
         await self._over.wait()
         return 0
 
+    async def wait_for_log(self) -> None:
+        """Return at once: there is no standard error."""
+        await trio.lowlevel.checkpoint()
+
     def signal(self, number: signal.Signals) -> None:
         """Ignore a signal, which a thread cannot receive."""
 
@@ -163,8 +166,6 @@ class StdioTarget:
         settings: The settings.
     """
 
-    log: Final = ""
-    """Standard error: empty."""
     transports: Final = frozenset({Transport.STDIO})
     """The transports of the server: stdio."""
 
@@ -184,13 +185,15 @@ class StdioTarget:
         capabilities: JsonObject | None = None,
         handshake: bool = True,
         by_tool: Mapping[str, Mapping[str, str]] | None = None,  # noqa: ARG002  stdio has no headers
+        transcript: Transcript | None = None,
     ) -> AsyncIterator[StdioConnection]:
         """Start a server and connect to it while the block runs."""
         process = _PipePeer(RawServer(), self._conversation())
+        record = Transcript() if transcript is None else transcript
         try:
             async with open_nursery() as nursery:
                 # The connection uses the methods that this class has in common with a process.
-                peer = StdioConnection(cast("LineProcess", process), revision, self._settings, capabilities)
+                peer = StdioConnection(cast("LineProcess", process), revision, self._settings, capabilities, record)
                 nursery.start_soon(peer.pump)
                 try:
                     if handshake:

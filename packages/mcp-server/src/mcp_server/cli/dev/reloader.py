@@ -89,7 +89,7 @@ class Reloader:
         place, _ = split(target)
         self.folder: Final = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
         """The folder whose Python files are watched, with its folders."""
-        self.state = ServerState(status="loading", serial=0, loads=0)
+        self.state: ServerState = ServerState(status="loading", serial=0, loads=0)
         """The current state."""
         self._command: Final = [sys.executable, "-P", "-B", "-m", _CHILD, target, bind, origin, log_level]
         self._announce: Final = announce
