@@ -26,7 +26,7 @@ _PORTION: Final = 64 * 1024
 _MOST: Final = 64 * 1024 * 1024
 """The limit of a line, in bytes. No valid message is that long."""
 _GRACE: Final = 5.0
-"""Seconds that a process has to exit after the end of its input, before it is killed."""
+"""The grace of a process in seconds."""
 _LINGER: Final = 1.0
 """Seconds to read the rest of the output after the end of a process. A program that left its group may hold a pipe open."""
 
@@ -48,6 +48,8 @@ class LineProcess:
         self._sending: Final = trio.Lock()
         self.stderr_bytes: int = 0
         """The number of bytes written to standard error."""
+        self.grace: float = _GRACE
+        """Seconds that the process has to exit after the end of its input, before it is killed."""
         self._errors_ended: Final = trio.Event()
         self.output_ended: bool = False
         """Whether standard output is closed."""
@@ -195,7 +197,7 @@ async def run_process(
                 if not by_input:
                     lines.signal(signal.SIGTERM)
                 if process.poll() is None:
-                    with (timeouts or AdaptiveTimeouts()).wait(_GRACE, ("exit",), WaitKind.EXIT):
+                    with (timeouts or AdaptiveTimeouts()).wait(lines.grace, ("exit",), WaitKind.EXIT):
                         await process.wait()
                 lines.kill()
                 await process.wait()

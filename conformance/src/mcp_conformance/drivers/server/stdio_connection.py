@@ -30,6 +30,9 @@ __all__ = ["StdioConnection", "open_stdio"]
 _AFTER: Final = 1.0
 """Seconds that an error may be later than the response to a later request, or 20 times the duration of that request."""
 
+_HANGING_GRACE: Final = 0.2
+"""Seconds that a process has to exit at its end of input if it hangs: it would only delay the next check."""
+
 _TO_END: Final = 1.0
 """Seconds from the end of output of a process to its exit, so that its status can be reported."""
 
@@ -216,4 +219,6 @@ async def open_stdio(
                 await peer.shake_hands()
             yield peer
         finally:
+            if peer.hangs:
+                process.grace = _HANGING_GRACE
             nursery.cancel_scope.cancel()

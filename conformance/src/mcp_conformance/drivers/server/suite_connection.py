@@ -93,6 +93,8 @@ class SuiteConnection(abc.ABC):
         """The capabilities that this client declares."""
         self.replies: Final[dict[str, Reply]] = dict(_REPLIES)
         """The replies to client requests, by method. Other methods get error -32601."""
+        self.hangs: bool = False
+        """Whether a wait was in vain after others in vain."""
         self.deviance: str = ""
         """The rule that these replies break on purpose; empty if they break none."""
         self.unanswered: Final[set[str]] = set()
@@ -318,6 +320,7 @@ class SuiteConnection(abc.ABC):
         with self.limited(expected, times=times, seconds=seconds, kind=kind) as wait:
             yield wait
         if wait.in_vain:
+            self.hangs = self.hangs or bool(wait.note)
             self.transcript.unframed(self.unread)
             seen = self.transcript.unframed_since(mark)
             self.transcript.note(f"waited {wait.seconds:g} seconds for {expected}{_aside(wait.note)}")
