@@ -189,7 +189,7 @@ PURE_FOR: Final[Mapping[str, frozenset[str]]] = {
 """Further modules that one sub-package of mcp_core may import."""
 
 _HEAVY: Final = (
-    "authlib", "coredis", "cryptography", "h11", "hypercorn", "jinja2", "joserfc", "jsonschema_rs", "keyring", "prometheus_client", "quart", "rich", "yaml",
+    "authlib", "coredis", "cryptography", "h11", "hypercorn", "jinja2", "joserfc", "jsonschema_rs", "keyring", "prometheus_client", "prompt_toolkit", "quart", "rich", "yaml",
 )  # fmt: skip
 
 FRESH: Final[Mapping[str, frozenset[str]]] = {

@@ -43,11 +43,13 @@ from mcp_core.types import LOGGING_LEVELS, Root
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from mcp_client.cli.shell.terminal import Terminal
     from mcp_client.connectors.stdio import Connector
     from mcp_client.transports.http.authorizer import Authorization
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
     from mcp_core.types import LoggingMessageNotificationParams
 
@@ -279,6 +281,13 @@ def _commands() -> dict[str, CommandParser]:
         "mcp-client listen -- python weather.py",
         "mcp-client listen --uri weather://units -- python weather.py",
     )
+    command(
+        "shell",
+        _SERVER,
+        "explore the server in an interactive shell",
+        "mcp-client shell -- python weather.py",
+        "mcp-client shell --config mcp.json --server weather",
+    )
     for what in ("tools", "prompts", "resources"):
         listen.add_argument(f"--{what}", action="store_true", help=f"of the list of {what}")
     listen.add_argument("--uri", action="append", default=[], help="of a resource (repeat the option for several)")
@@ -377,7 +386,8 @@ def _main(given: Sequence[str]) -> int:
         parser.error("both --config and a URL or command name a server: pass only one of them")
     if options.config is None and options.server is not None:
         parser.error("--server requires --config FILE")
-    screen = Screen(json=options.json)
+    terminal = _open_terminal(options, parser) if options.command == "shell" else None
+    screen = terminal or Screen(json=options.json)
     remarks = _Remarks(screen)
     logging.getLogger("mcp_client").addHandler(remarks)
     try:
@@ -390,7 +400,11 @@ def _main(given: Sequence[str]) -> int:
             if len(server) > 1:
                 raise UsageError(f"unexpected word {server[1]!r} after `--`: a URL must be the only one")
             entry = ServerConfig(name="", url=server[0])
-        return trio.run(_until_interrupted, options, entry, screen)
+        return (
+            trio.run(_until_interrupted, options, entry, screen)
+            if terminal is None
+            else _run_shell(options, entry, terminal)
+        )
     except UsageError as error:
         if screen.json:
             screen.data({"error": {"type": "UsageError", "message": str(error)}})
@@ -431,41 +445,41 @@ async def _until_interrupted(options: argparse.Namespace, server: ServerConfig, 
 
 
 async def _run(options: argparse.Namespace, server: ServerConfig, screen: Screen) -> int:
-    env = {**server.env, **pairs(options.env, "--env")}
-    handlers = _handlers(server, options, screen)
-    url = server.url
-    given = headers_of(options.header)
-    replaced = {name.lower() for name in given}
-    headers = {name: value for name, value in server.headers.items() if name.lower() not in replaced} | given
     if options.command in _OF_LOGINS:
-        return await _about_login(server, options, headers, screen)
-    try:
-        if url is not None:
-            from mcp_client.cli.login import authorization  # lazy: stdio servers do not need it
-
-            auth = authorization(url, options.login, headers, screen, known=server.auth)
-            connector = _open_url(url, server, options, handlers, headers, auth=auth)
-        else:
-            connector = _open_command(server, options, handlers, env, screen)
-    except (ValueError, LocalProtocolError) as error:
-        raise UsageError(str(error)) from error
+        return await _about_login(server, options, _headers(server, options), screen)
+    connector = _connector(options, server, screen, _handlers(server, options, screen))
     start = trio.current_time()
     connected = False
     try:
         async with connector as client:
             connected = True
             seconds = trio.current_time() - start
-            secrets = {"env": tuple(env), "header": tuple(headers)}
+            secrets = _secrets(server, options)
             run = Invocation(client=client, options=options, screen=screen, seconds=seconds, secrets=secrets)
             return await COMMANDS[options.command](run)
     except McpError as error:
-        _report(error, screen, _HINTS if url is None else _HTTP_HINTS, secret=(url or "").partition("?")[2])
+        _report(error, screen, server.url)
         return FAILED if connected else UNREACHABLE
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         screen.note(f"error: {error}")
         return FAILED
+
+
+def _env(server: ServerConfig, options: argparse.Namespace) -> dict[str, str]:
+    return {**server.env, **pairs(options.env, "--env")}
+
+
+def _headers(server: ServerConfig, options: argparse.Namespace) -> dict[str, str]:
+    given = headers_of(options.header)
+    replaced = {name.lower() for name in given}
+    return {name: value for name, value in server.headers.items() if name.lower() not in replaced} | given
+
+
+def _secrets(server: ServerConfig, options: argparse.Namespace) -> dict[str, Sequence[str]]:
+    """Return the names of the variables and headers that the server receives, by kind."""
+    return {"env": tuple(_env(server, options)), "header": tuple(_headers(server, options))}
 
 
 def _handlers(server: ServerConfig, options: argparse.Namespace, screen: Screen) -> Handlers:
@@ -490,6 +504,55 @@ def _root(path: str) -> Root:
     if not folder.is_dir():
         raise UsageError(f"--root {path!r} is not an existing directory")
     return Root(uri=folder.as_uri(), name=folder.name or str(folder))
+
+
+def _connector(
+    options: argparse.Namespace,
+    server: ServerConfig,
+    screen: Screen,
+    handlers: Handlers,
+    middleware: Sequence[Middleware] = (),
+) -> Connector:
+    """Return the connection to open. Raises `UsageError`."""
+    env, headers, url = _env(server, options), _headers(server, options), server.url
+    try:
+        if url is None:
+            return _open_command(server, options, handlers, env, screen, middleware=middleware)
+        from mcp_client.cli.login import authorization  # lazy: stdio servers do not need it
+
+        auth = authorization(url, options.login, headers, screen, known=server.auth)
+        return _open_url(url, server, options, handlers, headers, middleware=middleware, auth=auth)
+    except (ValueError, LocalProtocolError) as error:
+        raise UsageError(str(error)) from error
+
+
+def _open_terminal(options: argparse.Namespace, parser: CommandParser) -> Terminal:
+    """Return the terminal of the shell, or exit with an error."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        parser.error(
+            "the shell requires a terminal; without one, run a command for each step:"
+            " probe, list, call, read, prompt, complete or listen"
+        )
+    try:
+        import prompt_toolkit  # noqa: F401  # lazy: an optional dependency
+    except ImportError:
+        parser.error("the shell requires prompt_toolkit: pip install 'trio-mcp-client[cli]'")
+    from mcp_client.cli.shell.terminal import PromptStream, Terminal  # lazy: only the shell needs it
+
+    return Terminal(PromptStream(sys.stdout), json=options.json)
+
+
+def _run_shell(options: argparse.Namespace, server: ServerConfig, terminal: Terminal) -> int:
+    from mcp_client.cli.shell.session import run_shell  # lazy: only the shell needs it
+
+    def connect(adapt: Callable[[Handlers], Handlers], middleware: Sequence[Middleware]) -> Connector:
+        handlers = adapt(_handlers(server, options, terminal))
+        return _connector(options, server, terminal, handlers, middleware)
+
+    def report(error: McpError) -> None:
+        _report(error, terminal, server.url)
+
+    return run_shell(connect, terminal, report, _secrets(server, options))
 
 
 _OF_LOGINS: Final = frozenset({"diagnose-auth", "logout"})
@@ -531,7 +594,13 @@ def _revisions(server: ServerConfig, options: argparse.Namespace) -> Sequence[Re
 
 
 def _open_command(
-    server: ServerConfig, options: argparse.Namespace, handlers: Handlers, env: Mapping[str, str], screen: Screen
+    server: ServerConfig,
+    options: argparse.Namespace,
+    handlers: Handlers,
+    env: Mapping[str, str],
+    screen: Screen,
+    *,
+    middleware: Sequence[Middleware],
 ) -> Connector:
     if options.login:
         raise UsageError("--login requires a server with a URL; pass the credentials of a command with --env")
@@ -548,6 +617,7 @@ def _open_command(
         cwd=options.cwd or server.cwd,
         on_stderr=stderr if options.stderr == "show" else None,
         handlers=handlers,
+        middleware=middleware,
         revisions=_revisions(server, options),
         deadlines=_deadlines(options),
         log_level=options.log_level,
@@ -561,6 +631,7 @@ def _open_url(
     handlers: Handlers,
     headers: Mapping[str, str],
     *,
+    middleware: Sequence[Middleware] = (),
     auth: Authorization | None,
 ) -> Connector:
     for name in ("env", "inherit-env", "cwd"):
@@ -571,6 +642,7 @@ def _open_url(
         headers=headers,
         auth=auth,
         handlers=handlers,
+        middleware=middleware,
         revisions=_revisions(server, options),
         deadlines=_deadlines(options),
         log_level=options.log_level,
@@ -581,7 +653,11 @@ def _deadlines(options: argparse.Namespace) -> Deadlines:
     return Deadlines() if options.timeout is None else Deadlines(connect=options.timeout, idle=options.timeout)
 
 
-def _report(error: McpError, screen: Screen, hints: Mapping[type[McpError], str], *, secret: str) -> None:
+def _report(error: McpError, screen: Screen, url: str | None) -> None:
+    """Show an error, without the query of the server's URL, and a hint."""
+    hints = _HINTS if url is None else _HTTP_HINTS
+    secret = (url or "").partition("?")[2]
+
     def shown(text: str) -> str:
         return text.replace(secret, "***") if secret else text
 

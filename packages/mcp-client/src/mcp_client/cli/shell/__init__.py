@@ -1,0 +1,1 @@
+"""The interactive shell: `mcp-client shell`."""
