@@ -129,6 +129,8 @@ class Shell:
         self._catalog = Catalog()
         self._has_lists = trio.Event()
         self._connection: _Connection | None = None
+        # They outlive a lost connection.
+        self._subscribed: Final[set[str]] = set()
         self._scope = trio.CancelScope()
         self._over = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -423,10 +425,12 @@ class Shell:
                         raise UsageError("the server does not send change notifications of resources")
                     connection.subscriptions[uri] = scope
                     self._catalog.subscriptions = [*connection.subscriptions]
+                    self._subscribed.add(uri)
                     is_open = True
                     task_status.started()
                     async for change in changes:
                         self._terminal.note(f"The resource {change.uri or uri} has changed.")
+                self._subscribed.discard(uri)
                 self._terminal.note(f"The server ended the subscription to {uri}.")
         except McpError:
             if not is_open:
@@ -441,6 +445,7 @@ class Shell:
         (uri,) = arguments
         if uri not in connection.subscriptions:
             raise UsageError(f"there is no subscription to {uri}{closest(uri, connection.subscriptions)}")
+        self._subscribed.discard(uri)
         connection.subscriptions.pop(uri).cancel()
 
     async def _set_log_level(self, arguments: Sequence[str]) -> None:
@@ -465,7 +470,7 @@ class Shell:
         self._terminal.text(f"{(trio.current_time() - began) * 1000:.1f} ms")
 
     async def _reconnect(self, _: Sequence[str]) -> None:
-        uris = [] if self._connection is None else [*self._connection.subscriptions]
+        uris = sorted(self._subscribed)
         await self._disconnect()
         if await self._connect() == OK:
             for uri in uris:
