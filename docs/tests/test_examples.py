@@ -36,8 +36,8 @@ WRITTEN = pages(ROOT)
 FILE = re.compile(r"# (\w+\.py)(, continued)?\n")
 ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 SHOWN_ADDRESS = re.compile(r"127\.0\.0\.1:800\d")
-NOT_RUN = ("python -m pip install",)
-"""Commands that would change the environment of the test run."""
+NOT_RUN = ("python -m pip install", "mcp-client shell")
+"""Commands that would change the environment of the test run, or that need a terminal: `test_shell.py` runs the shell."""
 
 
 def name_of(page: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -425,7 +426,7 @@ def test_log_messages_progress_and_changes_are_shown(folder: Path) -> None:
         shell.wait_for("There are no subscriptions.")
 
 
-def test_many_notifications_leave_the_prompt_intact(folder: Path) -> None:
+def test_notifications_of_a_fast_server_keep_the_prompt(folder: Path) -> None:
     with open_session(folder) as shell:
         shell.enter("call flood")
         shell.wait_for("info: message 1999")
@@ -609,3 +610,23 @@ def test_shell_takes_a_server_from_a_configuration_file(folder: Path) -> None:
     with ShellTerminal(command, folder, environment(folder)) as shell:
         shell.enter("call ask")
         shell.wait_for("weather requests input: Your name?")
+
+
+# --- the documentation -----------------------------------------------------------------------------------------------
+
+HOWTO: Final = Path(__file__).resolve().parents[3] / "docs" / "howto"
+
+
+def test_documented_session_shows_what_the_page_shows(folder: Path) -> None:
+    server = re.search(r"```python\n# weather.py\n(.*?)```", (HOWTO / "try-a-server.md").read_text(), re.DOTALL)
+    page = re.search(r"```console\n\$ mcp-client (.*?)```", (HOWTO / "explore-a-server.md").read_text(), re.DOTALL)
+    assert server is not None
+    assert page is not None
+    (folder / "weather.py").write_text(server[1])
+    words, _, shown = page[1].partition("\n")
+    command = client(*(sys.executable if word == "python" else word for word in words.split()))
+    with ShellTerminal(command, folder, environment(folder)) as shell:
+        for line in re.findall(r"^mcp> (.*)$", shown, re.MULTILINE):
+            shell.enter(line)
+        assert shell.end() == 0
+        assert shell.text == shown.rstrip()

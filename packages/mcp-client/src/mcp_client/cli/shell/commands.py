@@ -76,11 +76,7 @@ def _prompt_options(arguments: Sequence[str]) -> Namespace:
 
 
 def _complete_options(arguments: Sequence[str]) -> Namespace:
-    ref, *known, last = arguments
-    argument, separator, value = last.partition("=")
-    if not argument or not separator:
-        raise UsageError(f"an argument must have the form NAME=VALUE, not {last!r}")
-    return Namespace(ref=ref, argument=argument, value=value, known=known)
+    return Namespace(ref=arguments[0], pairs=arguments[1:])
 
 
 SHELL_COMMANDS: Final[Mapping[str, ShellCommand]] = {
