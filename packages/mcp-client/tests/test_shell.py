@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
 import re
@@ -15,6 +17,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import trio
+
+from mcp_client.cli.shell.terminal import PromptStream
+from mcp_core.trio.guest import current_guest
 
 if sys.platform == "win32":
     pytest.skip("Windows has no pseudoterminals in the standard library", allow_module_level=True)
@@ -431,6 +437,28 @@ def test_notifications_of_a_fast_server_keep_the_prompt(folder: Path) -> None:
         shell.enter("call flood")
         shell.wait_for("info: message 1999")
         shell.wait_for_prompt()
+
+
+def test_output_above_the_prompt_is_bounded() -> None:
+    out = io.StringIO()
+
+    async def write() -> None:
+        stream = PromptStream(out)
+        stream.attach(lambda: True)
+        for _ in range(300):
+            stream.write("x" * 1024)
+        # The prompt removes itself in a callback of the loop.
+        assert out.getvalue() == ""
+        while not out.getvalue():
+            await trio.lowlevel.checkpoint()
+
+    async def host() -> None:
+        await current_guest().run(write)
+
+    asyncio.run(host())
+    shown, _, remark = out.getvalue().partition("(")
+    assert shown == "x" * 256 * 1024
+    assert remark == f"{44 * 1024} characters of output were dropped: the server sends too much.)\n"
 
 
 def test_form_is_answered_on_the_terminal(folder: Path) -> None:
