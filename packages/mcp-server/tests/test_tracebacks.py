@@ -212,6 +212,12 @@ def test_failure_without_frame_of_author_shows_everything() -> None:
     assert "in raw_decode" in format_user_error(without_first_frame(raised.value))
 
 
+def test_failure_within_trio_shows_all_frames() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        trio.current_time()
+    assert "in current_time" in format_user_error(without_first_frame(raised.value))
+
+
 def test_error_of_library_without_frame_of_author_shows_its_message() -> None:
     with pytest.raises(RegistrationError) as raised:
         Server("weather", version="1").add_tool(len, name="")
