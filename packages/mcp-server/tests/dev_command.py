@@ -84,7 +84,9 @@ def run_dev(folder: Path, source: str, *options: str, name: str = "app.py") -> I
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONWARNINGS": "default"},
+        # Without bytecode, a reload could not use that of the old code by mistake.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        | {"PYTHONWARNINGS": "default"},
     )
     try:
         yield DevCommand(process, file)
