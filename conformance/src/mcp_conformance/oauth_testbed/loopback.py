@@ -55,31 +55,45 @@ async def open_testbed(
     Raises:
         OSError: No port is available.
     """
-    listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in _SIDES]
-    origins = [f"http://127.0.0.1:{listener.socket.getsockname()[1]}" for listener in listeners]
-    origins[0] = origins[0].replace("127.0.0.1", "localhost")
-    testbed = OAuthTestbed(
-        quirks,
-        resource=origins[0] + path,
-        server=origins[1],
-        other=origins[2],
-        evil=origins[3],
-        idp=origins[4],
-        clients=clients,
-        documents=documents,
-    )
+    async with _open_listeners() as listeners:
+        origins = [f"http://127.0.0.1:{listener.socket.getsockname()[1]}" for listener in listeners]
+        origins[0] = origins[0].replace("127.0.0.1", "localhost")
+        testbed = OAuthTestbed(
+            quirks,
+            resource=origins[0] + path,
+            server=origins[1],
+            other=origins[2],
+            evil=origins[3],
+            idp=origins[4],
+            clients=clients,
+            documents=documents,
+        )
 
-    async with open_nursery() as nursery:
-        for listener, origin in zip(listeners, origins, strict=True):
+        async with open_nursery() as nursery:
+            for listener, origin in zip(listeners, origins, strict=True):
 
-            async def handle(stream: trio.SocketStream, origin: str = origin) -> None:
-                await serve_stream(stream, origin, testbed, clock)
+                async def handle(stream: trio.SocketStream, origin: str = origin) -> None:
+                    await serve_stream(stream, origin, testbed, clock)
 
-            await nursery.start(trio.serve_listeners, handle, [listener])
-        try:
-            yield testbed
-        finally:
-            nursery.cancel_scope.cancel()
+                await nursery.start(trio.serve_listeners, handle, [listener])
+            try:
+                yield testbed
+            finally:
+                nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _open_listeners() -> AsyncIterator[list[trio.SocketListener]]:
+    """Listen on a free port for each side while the block runs."""
+    listeners: list[trio.SocketListener] = []
+    try:
+        for _ in _SIDES:
+            listeners += await trio.open_tcp_listeners(0, host="127.0.0.1")
+        yield listeners
+    finally:
+        # Also those that were not served yet when the caller was cancelled.
+        for listener in listeners:
+            listener.socket.close()
 
 
 async def serve_stream(stream: trio.abc.Stream, origin: str, testbed: OAuthTestbed, clock: Callable[[], float]) -> None:

@@ -210,6 +210,10 @@ async def _listen() -> list[trio.SocketListener]:
         return [first, *await trio.open_tcp_listeners(port, host="::1")]
     except OSError:
         return [first]
+    except BaseException:
+        # The caller is cancelled.
+        first.socket.close()
+        raise
 
 
 @asynccontextmanager

@@ -76,13 +76,14 @@ async def _listen_at(addresses: Iterable[str], port: int) -> list[trio.SocketLis
     for address in addresses:
         try:
             listeners += await trio.open_tcp_listeners(chosen, host=address, backlog=BACKLOG)
-        except OSError as error:
-            if error.errno in _ABSENT:
+        except BaseException as error:
+            if isinstance(error, OSError) and error.errno in _ABSENT:
                 absent = error
                 continue
+            # Also if the caller is cancelled.
             for listener in listeners:
-                await listener.aclose()
-            if listeners and not port and error.errno == errno.EADDRINUSE:
+                listener.socket.close()
+            if listeners and not port and isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
                 return None
             raise
         chosen = int(listeners[0].socket.getsockname()[1])
