@@ -23,8 +23,6 @@ __all__ = ["Progress", "finding_lines", "progress_line", "summary_lines"]
 
 _OFTEN: Final = 100
 """Number of verdicts after which a line is written when lines cannot be overwritten."""
-_LOG: Final = 10
-"""Maximum number of lines of standard error that are shown for a failure."""
 _NAMED: Final = 4
 """Maximum number of checks that are named for a reason."""
 
@@ -104,10 +102,9 @@ def summary_lines(scored: ScoredRun) -> Iterator[str]:
         yield f"expired        the baseline had {entry} until {entry.expires}: {entry.reason}"
     yield from _later(scored)
     yield from _table(scored)
-    if not scored.run.verdicts:
-        # Usually the command is wrong, and its output says so.
-        for log in dict.fromkeys(leg.log for leg in scored.run.legs if leg.log):
-            yield from _ended(log)
+    # Without a verdict, the command is usually wrong, and its output says so.
+    for log in dict.fromkeys(leg.log for leg in scored.run.legs if leg.log and not scored.run.of(leg)):
+        yield from _ended(log)
     yield ""
     if scored.sdk_summary:
         yield scored.sdk_summary
@@ -160,7 +157,7 @@ def finding_lines(finding: Finding, label: str = "failed") -> Iterator[str]:
 
 def _ended(log: str) -> Iterator[str]:
     yield "  end of standard error:"
-    yield from (f"    {line}" for line in log.splitlines()[-_LOG:])
+    yield from (f"    {line}" for line in log.splitlines())
 
 
 def _untested(scored: ScoredRun) -> Iterator[str]:
