@@ -248,7 +248,7 @@ def test_closed_pipe_exits_141_without_traceback(words: list[str], tmp_path: Pat
     ("words", "complaint"),
     [
         (["rn", "x"], "mcp-server: error: argument COMMAND: unknown value 'rn'; did you mean run?"),
-        (["stop"], "unknown value 'stop'; known: run, inspect, install, auth-server"),
+        (["stop"], "unknown value 'stop'; known: run, dev, inspect, install, pack, auth-server"),
         (["run", "x", "--htp", "0"], "mcp-server run: error: unknown option --htp; did you mean --http?"),
         (["inspect", "x", "--quiet"], "mcp-server inspect: error: unknown option --quiet"),
         (["inspect", "x", "y"], "mcp-server inspect: error: unexpected word 'y'"),

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_TARGET: Final = "the location of the server, see below"
+"""The help on the argument TARGET."""
+
 _OUTPUT_BROKEN: Final = 74
 """The exit status if stdout cannot be written: `EX_IOERR` of sysexits.h."""
 
@@ -216,60 +219,36 @@ def _parser() -> tuple[CommandParser, Mapping[str, CommandParser]]:
     )
     parser.add_argument("--version", action="version", version=f"mcp-server {mcp_server.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    summaries = {
-        "run": "serve the parent process over stdin and stdout, or clients over HTTP",
-        "inspect": "list the tools, prompts and resources of the server, without serving it",
-    }
-    for name, summary in summaries.items():
-        command = commands.add_parser(
+
+    def command(name: str, summary: str, epilog: str | None) -> CommandParser:
+        return commands.add_parser(
             name,
             help=summary,
-            description=summary[0].upper() + summary[1:] + ".",
-            epilog=_EPILOG,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if name == "inspect":
-            command.add_argument("target", metavar="TARGET", help="the location of the server, see below")
-            _add_log_level(command)
-            command.add_argument("--json", action="store_true", help="print JSON in the form of the newest revision")
-        else:
-            command.add_argument("target", metavar="TARGET", nargs="?", help="the location of the server, see below")
-            command.add_argument("--config", metavar="FILE", help="read options from this TOML file, see below")
-            options.add_options(command, http.OPTIONS)
-    summary = "serve over HTTP on this machine, reload on change, and show a page to try the server"
-    command = commands.add_parser(
-        "dev",
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=dev.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+
+    run = command("run", "serve the parent process over stdin and stdout, or clients over HTTP", _EPILOG)
+    run.add_argument("target", metavar="TARGET", nargs="?", help=_TARGET)
+    run.add_argument("--config", metavar="FILE", help="read options from this TOML file, see below")
+    options.add_options(run, http.OPTIONS)
+    develop = command(
+        "dev", "serve over HTTP on this machine, reload on change, and show a page to try the server", dev.EPILOG
     )
-    command.add_argument("target", metavar="TARGET", help="the location of the server, see below")
-    options.add_options(command, dev.OPTIONS)
-    summary = "add a server to the settings of a host application, or remove it"
-    command = commands.add_parser(
-        "install",
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=install.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    install.add_options(command)
-    _add_log_level(command)
-    summary = "pack a server into a bundle that host applications install"
-    command = commands.add_parser(
-        "pack",
-        help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
-        epilog=pack_options.EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    pack_options.add_options(command)
-    _add_log_level(command)
-    summary = "run an authorization server, for development and small deployments"
-    command = commands.add_parser("auth-server", help=summary, description=summary[0].upper() + summary[1:] + ".")
-    auth_server.add_options(command)
-    _add_log_level(command)
+    develop.add_argument("target", metavar="TARGET", help=_TARGET)
+    options.add_options(develop, dev.OPTIONS)
+    inspect = command("inspect", "list the tools, prompts and resources of the server, without serving it", _EPILOG)
+    inspect.add_argument("target", metavar="TARGET", help=_TARGET)
+    inspect.add_argument("--json", action="store_true", help="print JSON in the form of the newest revision")
+    adding = command("install", "add a server to the settings of a host application, or remove it", install.EPILOG)
+    install.add_options(adding)
+    packing = command("pack", "pack a server into a bundle that host applications install", pack_options.EPILOG)
+    pack_options.add_options(packing)
+    authorizing = command("auth-server", "run an authorization server, for development and small deployments", None)
+    auth_server.add_options(authorizing)
+    for each in (inspect, adding, packing, authorizing):
+        _add_log_level(each)
     return parser, commands.choices
 
 
