@@ -108,7 +108,8 @@ def _opening(body: Element, scored: ScoredRun) -> None:
         if count:
             tile = add(tiles, "li", cls=slug(verdict_score.value))
             add(tile, "strong", str(count)).tail = f" {verdict_score.value}"
-    parts = [f"{len([leg for leg in run.legs if leg.refusal is None])} runs by revision and transport"]
+    legs = sum(leg.refusal is None for leg in run.legs)
+    parts = [f"{legs} {'run' if legs == 1 else 'runs'} by revision and transport"]
     parts.append(f"level {rules.level.value} and above" if rules.level.value != "MAY" else "all levels")
     if rules.profile is not None:
         parts.append(f"profile {rules.profile.name}, {rules.profile.digest}")
