@@ -151,6 +151,7 @@ def test_failure_prints_command_that_repeats_it(capsys: pytest.CaptureFixture[st
         (["--command", BROKEN, "--baseline", "known.toml"], "o/r/.github/workflows/ci.yml@main", "known.toml"),
         (["--command", BROKEN], "o/r/.github/workflows/ci.yml@refs/heads/main", ".github/workflows/ci.yml"),
         (["--command", BROKEN], "", None),
+        (["--command", "sh .venv/bin/server.sh"], "", None),
     ],
 )
 def test_findings_refer_to_file_of_user(
@@ -163,7 +164,7 @@ def test_findings_refer_to_file_of_user(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_WORKFLOW_REF", workflow)
-    for name in ("my/server.sh", "known.toml", ".github/workflows/ci.yml"):
+    for name in ("my/server.sh", ".venv/bin/server.sh", "known.toml", ".github/workflows/ci.yml"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"exec {BROKEN}\n" if path.suffix == ".sh" else "")

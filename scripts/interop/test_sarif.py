@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jsonschema_rs
 import pytest
 
 from interop.framework.run import install
@@ -76,6 +77,12 @@ def broken_rules(validator: Path, log: Path) -> set[str]:
     return {result["ruleId"] for result in run["results"]}
 
 
+def official_schema(validator: Path) -> jsonschema_rs.Validator:
+    """Return the official schema of SARIF 2.1.0, which the validator includes."""
+    package = validator.parents[1] / "@microsoft" / f"sarif-multitool-{sys.platform}"
+    return jsonschema_rs.validator_for(json.loads((package / "sarif-2.1.0.json").read_text(encoding="utf-8-sig")))
+
+
 @pytest.mark.parametrize("location", ["baseline", "workflow"])
 def test_sarif_report_is_valid(validator: Path, tmp_path: Path, location: str) -> None:
     if location == "baseline":
@@ -84,6 +91,7 @@ def test_sarif_report_is_valid(validator: Path, tmp_path: Path, location: str) -
         workflow = "owner/repository/.github/workflows/ci.yml@refs/heads/main"
         log = run_suite(tmp_path, environment={"GITHUB_WORKFLOW_REF": workflow})
     assert broken_rules(validator, log) == READ
+    assert list(official_schema(validator).iter_errors(json.loads(log.read_text()))) == []
 
 
 @pytest.mark.parametrize("corrupt", ["region", "level"])
@@ -97,3 +105,4 @@ def test_invalid_log_is_rejected_by_validator(validator: Path, tmp_path: Path, c
             result["level"] = "bad"
     log.write_text(json.dumps(document))
     assert broken_rules(validator, log) != READ
+    assert official_schema(validator).is_valid(document) == (corrupt == "region")

@@ -72,13 +72,17 @@ def add_reports(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_INSTALLED: Final = frozenset({".venv", "venv", ".tox", ".nox", "node_modules"})
+"""Folders of a repository with programs that are not its own."""
+
+
 def _location(given: argparse.Namespace) -> str | None:
     """Return the file in which the results of SARIF are shown, as a URI."""
     commands = [getattr(given, name, None) for name in ("command_line", "start", "stdio_command")]
     words = [Path(word) for command in commands if command is not None for word in shlex.split(command)]
     baselines = [Path(each) for each in given.baseline if not each.startswith(SDK_PREFIX)]
     manifest: Path | None = getattr(given, "fixtures", None)
-    programs = [word for word in words if word.is_file()]
+    programs = [word for word in words if word.is_file() and not _INSTALLED.intersection(word.parts)]
     return sarif_location([given.sarif_location, *programs, *baselines, given.write_baseline, manifest], os.environ)
 
 
