@@ -42,7 +42,7 @@ def test_requirements_without_extras() -> None:
     everything = requirements(ROOT, ("packages/mcp-client",), ())
     extras = set(everything) - set(requirements(ROOT, ("packages/mcp-client",), (), extras=False))
     assert {re.split(r"[<>=]", each)[0] for each in extras} == {
-        "cryptography", "joserfc", "keyring", "opentelemetry-api", "pytest", "pyyaml", "rich",
+        "cryptography", "joserfc", "keyring", "opentelemetry-api", "prompt-toolkit", "pytest", "pyyaml", "rich",
     }  # fmt: skip
 
 

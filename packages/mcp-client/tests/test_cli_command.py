@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from shell_terminal import ShellTerminal
 
 from mcp_client.cli.arguments import _WITH_VALUE
 from mcp_client.cli.main import _commands
@@ -383,6 +384,7 @@ COMMANDS: Final = [
     "prompt",
     "complete",
     "listen",
+    "shell",
     "diagnose-auth",
     "logout",
     "record",
@@ -440,6 +442,10 @@ def test_examples_of_help_run(command: str, folder: Path, tmp_path: Path) -> Non
                 example = example.replace("https://example.com/mcp", stack.enter_context(weather_over_http(tmp_path)))
             if command == "listen":
                 run_until_interrupted(example, tmp_path, env)
+            elif command == "shell":
+                with ShellTerminal(words_of(example), tmp_path, os.environ | env) as terminal:
+                    terminal.enter("exit")
+                    assert terminal.end() == 0
             else:
                 run_example(example, tmp_path, env)
         if command == "record":

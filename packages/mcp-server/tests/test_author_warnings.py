@@ -23,19 +23,28 @@ server = Server("weather", version="1")
 
 
 def run(file: Path, source: str, *messages: JsonObject, options: tuple[str, ...] = ()) -> str:
-    """Run a server with a file until its input ends, and return its log. Each call must succeed."""
+    """Run a server with a file until it has responded to all messages, and return its log. Each call must succeed."""
     file.write_text(HEAD + source)
-    done = subprocess.run(
+    expected = {0, *(message["id"] for message in messages)}
+    with subprocess.Popen(
         [sys.executable, "-m", "mcp_server", "run", str(file), *options],
-        input=encode_lines(INITIALIZE, *messages),
-        capture_output=True,
-        timeout=TIMEOUT_SECONDS,
-        check=True,
-    )
-    responses = responses_by_id(done.stdout)
-    assert set(responses) == {0, *(message["id"] for message in messages)}
-    assert "isError" not in done.stdout.decode()
-    return done.stderr.decode()
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(encode_lines(INITIALIZE, *messages))
+        process.stdin.flush()
+        # The end of the input would cancel a call that runs in a thread.
+        output = b""
+        while not expected <= set(responses_by_id(output)) and (line := process.stdout.readline()):
+            output += line
+        rest, log = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert process.returncode == 0, log.decode()
+    assert set(responses_by_id(output + rest)) == expected
+    assert "isError" not in output.decode()
+    return log.decode()
 
 
 def line_of(source: str, text: str) -> int:
