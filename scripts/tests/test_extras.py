@@ -20,6 +20,7 @@ NAMES = {
     "jsonschema_rs": "jsonschema-rs",
     "opentelemetry": "opentelemetry-api",
     "prometheus_client": "prometheus-client",
+    "prompt_toolkit": "prompt-toolkit",
     "quart": "quart-trio",
     "quart_trio": "quart-trio",
     "werkzeug": "quart-trio",
