@@ -113,12 +113,12 @@ def _over_pipes(conversation: Conversation) -> None:
     popen = subprocess.Popen
 
     def started(*arguments: object, **options: object) -> object:
-        process = popen(*arguments, **options)  # type: ignore[call-overload]  # passed through
+        process = popen(*arguments, **options)  # type: ignore[call-overload]  # the arguments of any caller of Popen
         process.stdin = _Stdin(process.stdin, conversation)
         process.stdout = _Stdout(process.stdout, conversation)
         return process
 
-    subprocess.Popen = started  # type: ignore[assignment,misc]  # the class of this process only
+    subprocess.Popen = started  # type: ignore[assignment,misc]  # a function in place of the class, in this process only
 
 
 def _over_http(url: str, conversation: Conversation) -> str:

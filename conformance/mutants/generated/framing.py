@@ -1,5 +1,7 @@
 """Operators on what carries messages: lines of stdio, heads and bodies of HTTP responses, and events of streams."""
 
+# ruff: noqa: ARG002  # all operators and hooks have the parameters that their callers pass
+
 from __future__ import annotations
 
 import json
@@ -253,7 +255,7 @@ class _HeadMutation(Mutation):
         self._target: Final = target
         self._change: Final = change
 
-    def head(self, head: HttpHead, request: HttpHead, kind: str) -> HttpHead | None:  # noqa: ARG002
+    def head(self, head: HttpHead, request: HttpHead, kind: str) -> HttpHead | None:
         """Return the changed head."""
         if self._target.key not in (f"{kind} http", f"{kind} request-head"):
             return None

@@ -1,5 +1,7 @@
 """Operators on whole responses, notifications and requests of the peer: their ids, number, order and kind."""
 
+# ruff: noqa: ARG001  # all operators and hooks have the parameters that their callers pass
+
 from __future__ import annotations
 
 import unicodedata
@@ -48,7 +50,7 @@ class _MessageMutation(Mutation):
 
 
 def _with_id(change: Callable[[JsonValue], JsonValue]) -> _Change:
-    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
         if message.get("id") is None:
             return None
         id = change(message["id"])
@@ -61,45 +63,45 @@ def _other_kind(id: JsonValue) -> JsonValue:
     return str(id) if not isinstance(id, str) else int(id) if id.isdecimal() else f"{id} "
 
 
-def _reused(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _reused(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     """Send the id of the response before."""
     before, conversation.state["id"] = conversation.state.get("id"), message.get("id")
     return None if before is None or before == message.get("id") else [{**message, "id": before}]
 
 
-def _as_error(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _as_error(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     error: JsonObject = {"code": -32603, "message": "internal error"}
     return [{"jsonrpc": "2.0", "id": message.get("id"), "error": error}]
 
 
-def _as_result(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _as_result(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     return None if message.get("id") is None else [{"jsonrpc": "2.0", "id": message["id"], "result": {}}]
 
 
-def _both(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _both(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     error: JsonObject = {"code": -32603, "message": "internal error"}
     return [{"result": {}, "error": error, **message}]
 
 
-def _neither(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _neither(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     return [{name: value for name, value in message.items() if name not in _RESPONSES}]
 
 
-def _twice(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _twice(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     return [message, message]
 
 
-def _in_array(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _in_array(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     # A response to a member of a batch belongs into an array.
     return [[message]]
 
 
-def _with_method(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _with_method(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     return [{**message, "method": seen.method or "ping"}]
 
 
 def _other_code(code: int) -> _Change:
-    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
         error = message.get("error")
         if not isinstance(error, dict) or error.get("code") == code:
             return None
@@ -108,18 +110,18 @@ def _other_code(code: int) -> _Change:
     return changed
 
 
-def _empty_result(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _empty_result(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     return [{**message, "result": {}}] if message.get("result") else None
 
 
-def _dropped(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _dropped(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     return []
 
 
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-def _hold(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _hold(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     conversation.held.append(message)
     return []
 
@@ -146,7 +148,7 @@ def _release_before_response(message: JsonObject, seen: MessageInfo, conversatio
 def _with_other(*path: str) -> _Change:
     """Change a reference to another one of the same type."""
 
-    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
         holder: JsonValue = message
         for name in path[:-1]:
             holder = holder.get(name) if isinstance(holder, dict) else None
@@ -162,7 +164,7 @@ def _with_other(*path: str) -> _Change:
 def _other_type(*path: str) -> _Change:
     """Change a reference to the same text as another type, or to another text with the same letters."""
 
-    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
         holder: JsonValue = message
         for name in path[:-1]:
             holder = holder.get(name) if isinstance(holder, dict) else None
@@ -176,23 +178,23 @@ def _other_type(*path: str) -> _Change:
     return changed
 
 
-def _as_request(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _as_request(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     return [{**message, "id": "no-notification"}]
 
 
-def _as_notification(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _as_notification(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     return [{name: value for name, value in message.items() if name != "id"}]
 
 
 def _named(change: Callable[[str], str]) -> _Change:
-    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
         name = change(seen.method)
         return None if name == seen.method else [{**message, "method": name}]
 
     return changed
 
 
-def _repeated_after(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+def _repeated_after(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     """Keep a notification, to send it again after the next response."""
     if message not in conversation.held:
         conversation.held[:] = [message]
@@ -432,7 +434,7 @@ _IDENTIFIERS: Final[tuple[tuple[str, str, Callable[[JsonValue], JsonValue]], ...
 
 
 def _token(change: Callable[[JsonValue], JsonValue]) -> _Change:
-    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:  # noqa: ARG001
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
         params = message.get("params")
         if not isinstance(params, dict) or "progressToken" not in params:
             return None

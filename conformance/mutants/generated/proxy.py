@@ -4,6 +4,8 @@ The proxy sees messages, lines and HTTP heads with their meaning: which request 
 message has. Without a mutation it passes on every byte unchanged.
 """
 
+# ruff: noqa: ARG002  # all operators and hooks have the parameters that their callers pass
+
 from __future__ import annotations
 
 import json
@@ -80,34 +82,34 @@ class Mutation:
 
     def sent(
         self,
-        message: JsonObject,  # noqa: ARG002  for the mutations
-        seen: MessageInfo,  # noqa: ARG002  likewise
-        conversation: Conversation,  # noqa: ARG002  as in Mutation
+        message: JsonObject,
+        seen: MessageInfo,
+        conversation: Conversation,
     ) -> list[JsonValue | bytes] | None:
         """Return what is sent in place of a message of the peer."""
         return None
 
-    def received(self, message: JsonObject, conversation: Conversation) -> list[JsonObject] | None:  # noqa: ARG002
+    def received(self, message: JsonObject, conversation: Conversation) -> list[JsonObject] | None:
         """Return what the peer receives in place of a message of the suite."""
         return None
 
-    def line(self, line: bytes) -> bytes | None:  # noqa: ARG002
+    def line(self, line: bytes) -> bytes | None:
         """Return the bytes that are written in place of a line with its line feed, over stdio."""
         return None
 
-    def head(self, head: HttpHead, request: HttpHead, kind: str) -> HttpHead | None:  # noqa: ARG002
+    def head(self, head: HttpHead, request: HttpHead, kind: str) -> HttpHead | None:
         """Return another head of an HTTP response; `kind` says to what it responds, and how."""
         return None
 
-    def request_head(self, head: HttpHead) -> HttpHead | None:  # noqa: ARG002
+    def request_head(self, head: HttpHead) -> HttpHead | None:
         """Return another head of an HTTP request, as the peer receives it."""
         return None
 
-    def event(self, event: bytes, number: int) -> bytes | None:  # noqa: ARG002
+    def event(self, event: bytes, number: int) -> bytes | None:
         """Return the bytes in place of a complete event of a stream; `number` is its position."""
         return None
 
-    def body(self, body: bytes, kind: str) -> bytes | None:  # noqa: ARG002
+    def body(self, body: bytes, kind: str) -> bytes | None:
         """Return the bytes in place of the body of an HTTP response that is not a stream."""
         return None
 

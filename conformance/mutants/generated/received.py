@@ -4,6 +4,8 @@ The proxy changes a request before the correct server reads it, so that the serv
 from a foreign origin gets an own one, as if the origin had been compared by its beginning.
 """
 
+# ruff: noqa: ARG001, ARG002  # all operators and hooks have the parameters that their callers pass
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
@@ -134,7 +136,7 @@ class _SessionMutation(Mutation):
     def __init__(self) -> None:
         self._known: Final[list[str]] = []
 
-    def head(self, head: HttpHead, request: HttpHead, kind: str) -> HttpHead | None:  # noqa: ARG002
+    def head(self, head: HttpHead, request: HttpHead, kind: str) -> HttpHead | None:
         """Remember the sessions."""
         id = head.first("mcp-session-id")
         if id is not None and id not in self._known:
@@ -155,7 +157,7 @@ class _SessionMutation(Mutation):
 def _params(
     change: Callable[[JsonObject], bool], *methods: str
 ) -> Callable[[JsonObject, Conversation], list[JsonObject] | None]:
-    def changed(message: JsonObject, conversation: Conversation) -> list[JsonObject] | None:  # noqa: ARG001
+    def changed(message: JsonObject, conversation: Conversation) -> list[JsonObject] | None:
         params = message.get("params")
         named = not methods or message.get("method") in methods
         return [message] if named and isinstance(params, dict) and change(params) else None
@@ -190,7 +192,7 @@ def _dropped(*methods: str) -> Callable[[JsonObject, Conversation], list[JsonObj
     )
 
 
-def _valid_jsonrpc(message: JsonObject, conversation: Conversation) -> list[JsonObject] | None:  # noqa: ARG001
+def _valid_jsonrpc(message: JsonObject, conversation: Conversation) -> list[JsonObject] | None:
     return None if message.get("jsonrpc") == "2.0" else [{**message, "jsonrpc": "2.0"}]
 
 
@@ -378,7 +380,7 @@ def _near_operator(member: str, methods: tuple[str, ...], near: str, rule: Calla
         found = [each for method in methods for each in _recorded(f"{method} result")(recording)]
         return [each for each in found if member != "cursor" or _is_paged(recording, each.key)]
 
-    def mutation(target: Target, leg: Leg) -> Mutation:  # noqa: ARG001  the same in each revision
+    def mutation(target: Target, leg: Leg) -> Mutation:
         # A text that differs names something else, which the server does not have.
         return _MessageMutation(_params(_of_member(member, rule), target.key.rpartition(" ")[0]))
 
