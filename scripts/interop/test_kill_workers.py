@@ -28,11 +28,15 @@ def test_killed_workers_lose_and_repeat_nothing() -> None:
 @pytest.mark.parametrize(
     ("payments", "works", "kind"),
     [
-        ("p1\np2\n", "w1\n", None),
-        ("p1\np1\np2\n", "w1\n", "twice"),
-        ("p1\np2\n", "w1\nw1\n", "twice"),
-        ("p2\n", "w1\n", "missing"),
-        ("p1\np2\n", "", "missing"),
+        ("p1 1 5\np2 1 5\n", "w1 1 5\n", None),
+        ("p1 1 5\np1 1 6\np2 1 5\n", "w1 1 5\n", "twice"),
+        ("p1 1 5\np2 1 5\n", "w1 1 5\nw1 2 6\n", "twice"),
+        # Process 7 is killed at 10.1.
+        ("p1 1 5\np2 1 5\n", "w1 7 9\nw1 2 11\n", "twice"),
+        ("p1 1 5\np2 1 5\n", "w1 2 11\nw1 7 10\n", None),
+        ("p1 1 5\np2 1 5\n", "w1 7 10\nw1 2 11\nw1 3 12\n", "twice"),
+        ("p2 1 5\n", "w1 1 5\n", "missing"),
+        ("p1 1 5\np2 1 5\n", "", "missing"),
     ],
 )
 def test_effects_that_are_lost_or_repeated_are_violations(
@@ -41,7 +45,7 @@ def test_effects_that_are_lost_or_repeated_are_violations(
     (tmp_path / "payments").write_text(payments)
     (tmp_path / "works").write_text(works)
     # The effect of a request that failed may have happened or not.
-    counts = Counts(paid={"p1": True, "p2": False, "p3": False}, worked={"w1"})
+    counts = Counts(paid={"p1": True, "p2": False, "p3": False}, worked={"w1"}, killed={7: 10.1})
     check_effects(tmp_path, counts)
     assert counts.violations == Counter({kind: 1} if kind else {})
 

@@ -6,6 +6,7 @@ The environment variable KILL_TEST_FOLDER names the folder for effects and versi
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import trio
@@ -19,9 +20,9 @@ server = Server("kill-test", version="1")
 
 
 def record(name: str, line: str) -> bool:
-    """Append a line to a file. A line of this length is written at once."""
+    """Append a line to a file, with the process and the time. A line of this length is written at once."""
     with (FOLDER / name).open("a") as file:
-        file.write(f"{line}\n")
+        file.write(f"{line} {os.getpid()} {time.monotonic()}\n")
     return True
 
 
