@@ -94,9 +94,38 @@ class _LonelyWorker(MemoryWorker):
         self.replays, self.rates, self.sessions = own.replays, own.rates, own.sessions  # type: ignore[misc]  # on purpose
 
 
+class _UnflushedWorker(MemoryWorker):
+    """A worker that sends messages in the next iteration of the event loop. `flush` does not wait for it."""
+
+    def __init__(self, shared: MemoryCluster) -> None:
+        super().__init__(shared)
+        self._unsent: list[tuple[str, ClusterMessage]] = []
+
+    def send(self, worker: str, message: ClusterMessage) -> None:
+        self._unsent.append((worker, message))
+        self.wake()
+
+    async def flush(self) -> None:
+        pass
+
+    async def _wait(self) -> None:
+        await trio.lowlevel.checkpoint()
+        for worker, message in self._unsent:
+            super().send(worker, message)
+        self._unsent.clear()
+        await super()._wait()
+
+
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [(_ForgetfulWorker, 1), (_EchoingWorker, 1), (_ReorderingWorker, 2), (_ImmortalWorker, 1), (_LonelyWorker, 5)],
+    [
+        (_ForgetfulWorker, 1),
+        (_EchoingWorker, 1),
+        (_ReorderingWorker, 2),
+        (_ImmortalWorker, 1),
+        (_LonelyWorker, 6),
+        (_UnflushedWorker, 2),
+    ],
 )
 async def test_contract_detects_broken_cluster(
     kind: type[MemoryWorker], count: int, autojump_clock: trio.testing.MockClock

@@ -170,7 +170,14 @@ class ServerService:
         handler, request = self.handlers[call.request.method], call.request
         if type(request.params) in WITH_URIS:
             check_uris(request.params)
-        result = await (self._middleware.inbound_request(handler, call) if self._middleware.layers else handler(call))
+        shared = self.changes.shared
+        try:
+            result = await (
+                self._middleware.inbound_request(handler, call) if self._middleware.layers else handler(call)
+            )
+        finally:
+            if self.changes.shared != shared:
+                await self.changes.flush()
         # A subscription may continue without its handler. Any other request would never get a response.
         if result is None and request.definition is not SUBSCRIPTIONS_LISTEN:
             raise InvalidResult(
@@ -292,6 +299,8 @@ class ServerService:
             self.life.starts.append(self._try_join)
 
     async def _run_cluster(self) -> None:
+        # Other workers have listeners also while this one has none.
+        self.changes.runs_here()
         try:
             async with open_private_nursery() as nursery:
                 await nursery.start(self.cluster.run, self)
@@ -379,6 +388,7 @@ class ServerService:
                 notify=self._notify,
                 spare_connection=self._spare_connection,
                 targets=self.changes.targets,
+                flush=self.changes.flush,
                 cluster=self.cluster,
                 barrier=self.barrier,
             )

@@ -95,6 +95,11 @@ class LocalCluster:
     def send(self, worker: str, message: ClusterMessage) -> None:
         """Do nothing: there is no other worker."""
 
+    @allow_asyncio
+    async def flush(self) -> None:
+        """Return: nothing waits."""
+        await trio.lowlevel.checkpoint()
+
     def is_alive(self, worker: str) -> bool:
         """Return whether the id is that of this worker."""
         return worker == self._worker

@@ -264,6 +264,11 @@ class MemoryWorker:
         self._has_keys = True
         self.wake()
 
+    @allow_asyncio
+    async def flush(self) -> None:
+        """Return: changes and messages are in the cluster at once. Raises `StoreError` if it cannot be reached."""
+        await self.reach()
+
     def is_alive(self, worker: str) -> bool:
         """Return whether a worker takes part."""
         return worker in self.shared.members

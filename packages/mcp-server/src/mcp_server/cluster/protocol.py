@@ -156,6 +156,13 @@ class Cluster(Protocol):
     def send(self, worker: str, message: ClusterMessage) -> None:
         """Send a message to one worker. Does not block and does not raise. A message to a lost worker is dropped."""
 
+    async def flush(self) -> None:
+        """Wait until the changes that were recorded, and the messages that were sent, are not lost if this worker ends.
+
+        Raises:
+            StoreError: The cluster cannot be reached. What was not sent is kept, and sent later.
+        """
+
     def is_alive(self, worker: str) -> bool:
         """Return whether a worker is not known to have ended. An unknown id belongs to a worker that has ended."""
 

@@ -2,10 +2,15 @@
 
 A change is published to the clients that are connected to this worker, and sent to the other workers of the cluster,
 which publish it to theirs. The stores record it for the sessions without an open stream.
+
+In a cluster, the response to a request waits until the others can learn of the changes that were published while its
+handler ran. Otherwise the change would be lost if the worker were killed after the response, and before it had sent the
+change: the client would know of a change that listeners are never notified of.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakSet
@@ -15,7 +20,7 @@ import trio
 from mcp_server.cluster.messages import ChangeMade
 from mcp_server.connection.change_queue import ChangeQueue
 from mcp_server.connection.changes import RECORDED, params_of, pending_notification
-from mcp_server.stores.sessions import PendingNotification
+from mcp_server.stores.sessions import PendingNotification, StoreError
 
 if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
     from mcp_server.handlers.middleware import MiddlewareChain
 
 __all__ = ["ChangeNotifier", "ChangeRecorder"]
+
+_log: Final = logging.getLogger("mcp_server")
 
 
 class ChangeRecorder(Protocol):
@@ -50,6 +57,8 @@ class ChangeNotifier:
         """Recorders of changes for clients that are not connected."""
         self.cluster: Cluster | None = None
         """The cluster of several workers; `None` if this worker is the only one."""
+        self.shared: int = 0
+        """The number of changes that were published while there was a cluster."""
 
     def runs_here(self) -> None:
         """Note that the server runs in this trio run, where changes of other threads are published."""
@@ -59,6 +68,8 @@ class ChangeNotifier:
         """Notify the subscribed clients of a change. Call it in any thread. `key`: as in `NotificationTarget.publish`."""
         if not (self.targets or self.recorders or self.cluster):
             return
+        if self.cluster is not None:
+            self.shared += 1
         if trio.lowlevel.in_trio_run():
             self._publish(definition, params, key)
         elif _in_worker_thread():
@@ -81,6 +92,22 @@ class ChangeNotifier:
             # First recorded: a worker that receives the message may read the record.
             self.cluster.sessions.record_notification(notification)
             self.cluster.broadcast(ChangeMade(notification.method, notification.uri))
+
+    async def flush(self) -> None:
+        """Wait until the changes that were published before are not lost if this worker ends.
+
+        If the cluster cannot be reached, return: they are sent when it can be reached again.
+        """
+        if self.cluster is None:
+            return
+        # Changes of other threads, and of functions on asyncio, are published by callbacks, which run in their order.
+        published = trio.Event()
+        trio.lowlevel.current_trio_token().run_sync_soon(published.set)
+        await published.wait()
+        try:
+            await self.cluster.flush()
+        except StoreError as error:
+            _log.debug("other workers learn of a change later: error=%s", error)
 
     def receive(self, change: ChangeMade) -> None:
         """Notify the clients that are connected to this worker of a change that another worker sent."""

@@ -37,6 +37,7 @@ CLUSTER_CHECKS: Final[tuple[ClusterCheck, ...]] = (
     checks.streams_of_workers_have_different_numbers,
     checks.one_of_two_responses_is_stored,
     checks.changes_are_pending_for_all_workers,
+    checks.flushed_change_reaches_workers_after_end,
     checks.id_can_be_used_once,
     checks.rate_holds_for_all_workers,
 )

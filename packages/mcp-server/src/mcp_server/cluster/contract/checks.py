@@ -33,6 +33,7 @@ __all__ = [
     "any_uri_can_be_sent",
     "changes_are_pending_for_all_workers",
     "ended_worker_is_lost",
+    "flushed_change_reaches_workers_after_end",
     "id_can_be_used_once",
     "message_reaches_its_worker_only",
     "message_to_ended_worker_is_dropped",
@@ -337,6 +338,19 @@ async def changes_are_pending_for_all_workers(open_worker: OpenWorker) -> None:
         event = StoredEvent(stream, 1, b"{}", notification=change)
         await second.cluster.sessions.append(RECORD.id, (event,))
         same(await first.cluster.sessions.pending_notifications(RECORD.id), (), "the notifications after the event")
+
+
+async def flushed_change_reaches_workers_after_end(open_worker: OpenWorker) -> None:
+    """Check that a change is not lost when its worker ends right after `flush`."""
+    change = PendingNotification(NOTIFICATIONS_TOOLS_LIST_CHANGED.name)
+    async with _workers(open_worker, 2) as (first, second):
+        await second.cluster.sessions.save(RECORD)
+        first.cluster.sessions.record_notification(change)
+        first.cluster.broadcast(ChangeMade(change.method))
+        await first.cluster.flush()
+        await first.leave()
+        await second.recorder.wait("the message", lambda: bool(second.recorder.messages))
+        same(await second.cluster.sessions.pending_notifications(RECORD.id), (change,), "the pending notifications")
 
 
 async def id_can_be_used_once(open_worker: OpenWorker) -> None:

@@ -207,6 +207,11 @@ class RedisCluster:
         """Send a message to one worker. A message to a lost worker is dropped."""
         self._sender.send(worker, message)
 
+    @allow_asyncio
+    async def flush(self) -> None:
+        """Wait until Redis has the changes that were recorded and the messages that were sent. Raises `StoreError`."""
+        await self._sender.flush()
+
     def is_alive(self, worker: str) -> bool:
         """Return whether a worker is not known to have ended."""
         return self._membership.is_alive(worker)

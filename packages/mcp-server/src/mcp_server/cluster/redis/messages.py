@@ -94,6 +94,7 @@ class MessageSender:
         self._bytes = 0
         self._number = 0
         self._is_lost = False
+        self._sending: Final = trio.Lock()
         self._wake = trio.Event()
         changes.wake = self._wake
 
@@ -126,11 +127,21 @@ class MessageSender:
             self._wake = self._changes.wake = trio.Event()
             while self._queue or self._changes.is_waiting:
                 try:
-                    await self._changes.flush()
-                    await self._send_batch()
+                    async with self._sending:
+                        await self._changes.flush()
+                        await self._send_batch()
                 except RedisUnavailable:
                     await trio.sleep(_PAUSE)
             self._is_lost = False
+
+    async def flush(self) -> None:
+        """Record the changes that wait, and send the messages that wait. Raises `StoreError`, and then keeps them."""
+        last = self._number
+        # A batch that is being sent by `run` is still in the queue.
+        async with self._sending:
+            await self._changes.flush()
+            while self._queue and self._queue[0][1] <= last:
+                await self._send_batch()
 
     async def _send_batch(self) -> None:
         if not self._queue:

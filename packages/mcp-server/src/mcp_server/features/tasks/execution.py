@@ -102,6 +102,7 @@ class TaskRun:
         announce: Informs the other workers that the record in the store has changed; `None`: no other worker can read
             the store.
         settle: Waits until the other workers have received the notifications of the task that they deliver.
+        flush: Waits until the changes that the function published are not lost if this worker ends.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class TaskRun:
         *,
         announce: Callable[[], None] | None = None,
         settle: Callable[[], Awaitable[None]] | None = None,
+        flush: Callable[[], Awaitable[None]],
         target: NotificationTarget | None = None,
         http: HttpRequest | None = None,
         identity: Identity | None = None,
@@ -127,6 +129,7 @@ class TaskRun:
         self._store: Final = store
         self._request: Final = request
         self._notify: Final = notify
+        self._flush: Final = flush
         self._target: Final = target
         self._http: Final = http
         self._identity: Final = identity
@@ -211,6 +214,7 @@ class TaskRun:
         Returns:
             Whether the run has ended. If the store of several workers fails, it has not, and nothing changes.
         """
+        await self._flush()
         await self._settled_notifications()
         if self.record.state.terminal:
             return True  # the client has cancelled the task meanwhile

@@ -114,6 +114,7 @@ class Tasks:
         notify: Notifies one target of a change; without a target, all subscribers.
         spare_connection: Returns an engine without a connection.
         targets: The targets of change notifications of this worker.
+        flush: Waits until the changes that functions published are not lost if this worker ends.
         cluster: Connects the server to the workers that share its tasks.
         barrier: Waits until they have received the messages of this one.
     """
@@ -127,6 +128,7 @@ class Tasks:
         notify: Callable[[NotificationTarget | None, NotificationMethod[object], WireObject, str], None],
         spare_connection: Callable[[], ServerConnection],
         targets: Collection[NotificationTarget],
+        flush: Callable[[], Awaitable[None]],
         cluster: Cluster,
         barrier: ClusterBarrier,
     ) -> None:
@@ -136,6 +138,7 @@ class Tasks:
         self._notify: Final = notify
         self._spare_connection: Final = spare_connection
         self._targets: Final = targets
+        self._flush: Final = flush
         self._barrier = barrier
         self.session_target: Callable[[str], NotificationTarget | None] = _no_session
         """Returns the legacy session with an id if this worker serves it."""
@@ -272,6 +275,7 @@ class Tasks:
             self._notify,
             announce=self._announcing(record),
             settle=self._settling,
+            flush=self._flush,
             target=target,
             http=call.http,
             identity=call.identity,
@@ -378,6 +382,7 @@ class Tasks:
             self._notify,
             announce=announce,
             settle=self._settling,
+            flush=self._flush,
             target=None if record.session is None else self.session_target(record.session),
         )
         _log.info("task resumed: task=%s… tool=%s", run.id[:8], record.tool)
