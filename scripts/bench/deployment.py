@@ -38,7 +38,7 @@ pid {folder}/nginx.pid;
 error_log {folder}/nginx.log crit;
 events {{ worker_connections 1024; }}
 http {{
-    log_format outcome '$request_method $status $http_mcp_session_id';
+    log_format outcome '$msec $request_time $request_method $status $http_mcp_session_id $http_user_agent';
     access_log {folder}/access.log outcome;
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;

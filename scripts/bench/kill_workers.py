@@ -12,7 +12,7 @@ Clients of both eras call tools, answer elicitations, receive progress, listen t
 Requests may fail, because a killed worker loses its running handlers. The exit status is 1 if anything else happened:
 
     hung        a request without an outcome
-    session     a session was unknown: nginx logged the status 404 for a session id
+    session     a session was unknown before its client ended it: nginx logged the status 404 for a session id
     twice       an effect guarded by `Context.once` happened more than once for one request or task
     missing     an effect did not happen, although its request succeeded
     progress    progress of one request was repeated, out of order, or missing although the request succeeded
@@ -419,13 +419,23 @@ def _effects(file: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def check_log(path: Path, counts: Counts) -> Counter[str]:
-    """Count the statuses that nginx logged, and find sessions that were unknown."""
+    """Count the statuses that nginx logged, and find sessions that were unknown before their client ended them.
+
+    A client that ends its session may have other requests on the way, such as the GET of a broken stream.
+    """
     statuses = Counter[str]()
+    unknown: list[tuple[str, float, str]] = []
+    ended: dict[str, float] = {}
     for line in path.read_text().splitlines():
-        method, status, session = line.split(" ", 2)
+        logged, duration, method, status, session, agent = line.split(" ", 5)
         statuses[f"{method} {status}"] += 1
         if status == "404" and session != "-":
-            counts.violate("session", f"{method} in the session {session[:8]}...")
+            unknown.append((session, float(logged), f"{method} of {agent}"))
+        elif method == "DELETE" and status == "200":
+            ended[session] = float(logged) - float(duration)
+    for session, at, request in unknown:
+        if at < ended.get(session, math.inf):
+            counts.violate("session", f"{request} in the session {session[:8]}... at {at}")
     return statuses
 
 

@@ -50,9 +50,25 @@ def test_effects_that_are_lost_or_repeated_are_violations(
     assert counts.violations == Counter({kind: 1} if kind else {})
 
 
-def test_status_404_for_session_id_is_violation(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("lines", "violations"),
+    [
+        (["1.0 0.1 GET 404 0123456789 agent"], 1),
+        (["1.0 0.1 GET 404 - agent"], 0),
+        # The session ended while the GET was being sent, whatever was logged first.
+        (["1.0 0.5 DELETE 200 0123456789 agent", "1.2 0.1 GET 404 0123456789 agent"], 0),
+        (["0.6 0.1 GET 404 0123456789 agent", "1.0 0.5 DELETE 200 0123456789 agent"], 0),
+        # It was unknown before its client ended it.
+        (["0.4 0.1 GET 404 0123456789 agent", "1.0 0.5 DELETE 200 0123456789 agent"], 1),
+        (["1.0 0.5 DELETE 200 other agent", "1.2 0.1 GET 404 0123456789 agent"], 1),
+        (["1.0 0.5 DELETE 404 0123456789 agent"], 1),
+    ],
+)
+def test_status_404_for_session_that_did_not_end_is_violation(
+    tmp_path: Path, lines: list[str], violations: int
+) -> None:
     log = tmp_path / "access.log"
-    log.write_text("POST 404 -\nPOST 200 0123456789\nGET 404 0123456789\n")
+    log.write_text("\n".join(lines))
     counts = Counts()
-    assert check_log(log, counts) == Counter({"POST 404": 1, "POST 200": 1, "GET 404": 1})
-    assert counts.violations == Counter({"session": 1})
+    assert check_log(log, counts).total() == len(lines)
+    assert counts.violations.total() == violations
