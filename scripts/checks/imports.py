@@ -140,6 +140,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("checks.client.tasks checks.server.http checks.server.schema checks.server.tasks"),
         _names("checks"),
         _names("suite"),
+        _names("comparison"),
         _names("runners"),
         _names("scoring"),
         _names("reports"),

@@ -206,6 +206,14 @@ class _NoCompletions(_WithoutCapability):
     kind = "completions"
 
 
+def _titled(_: InboundRequest, result: JsonObject) -> JsonObject:
+    tools = result["tools"]
+    rows = tools if isinstance(tools, list) else []
+    return {**result, "tools": [{**row, "title": "a title"} if isinstance(row, dict) else row for row in rows]}
+
+
+# Correct: titles are optional.
+changed("titled-tools", method="tools/list", change=_titled, revisions=(LEGACY[3], *MODERN))
 changed("tool-twice", "tools.unique", method="tools/list", change=_extra())
 changed("tools-vary", "tools.same-everywhere", "tools.order", method="tools/list", change=_growing("tools"))
 changed(

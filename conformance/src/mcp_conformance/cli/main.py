@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import mcp_conformance
 from mcp_conformance.cli.authorization_server import add_issuer, issuer_command
 from mcp_conformance.cli.client import add_client, client_command
+from mcp_conformance.cli.compare import COMPARE_STATUSES, add_compare, compare_command
 from mcp_conformance.cli.options import CommandLineError, near
 from mcp_conformance.cli.parser import CommandParser
 from mcp_conformance.cli.server import add_server, server_command
@@ -124,6 +125,14 @@ def _parser() -> tuple[CommandParser, Mapping[str, CommandParser]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_issuer(issuer)
+    compare = commands.add_parser(
+        "compare",
+        help="compare two servers or two clients",
+        description="Reports where two servers, or two clients, behave differently, and which requirement decides it.",
+        epilog=COMPARE_STATUSES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_compare(compare)
     explain = commands.add_parser("explain", help="show what a check tests, what it proves and how to run it")
     explain.add_argument("check", metavar="CHECK-ID")
     coverage = commands.add_parser("coverage", help="show which requirements the checks prove")
@@ -150,6 +159,7 @@ _COMMANDS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
     "server": server_command,
     "client": client_command,
     "authorization-server": issuer_command,
+    "compare": compare_command,
     "explain": _explain,
     "coverage": _coverage,
 }

@@ -32,12 +32,15 @@ __all__ = [
     "SDK_PREFIX",
     "Choice",
     "CommandLineError",
+    "add_checks",
     "add_choices",
+    "add_limits",
     "choice",
     "choice_words",
     "known_baseline",
     "near",
     "require_words",
+    "selection",
 ]
 
 _LEVELS: Final[Mapping[str, Level]] = {"must": Level.MUST, "should": Level.SHOULD}
@@ -70,18 +73,8 @@ class Choice:
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    what = parser.add_argument_group("checks to run")
-    what.add_argument(
-        "--revision", action="append", choices=list(REVISIONS), help="only this revision; may be repeated"
-    )
-    what.add_argument("--area", action="append", metavar="NAME", help="only the checks of this area; may be repeated")
-    what.add_argument("--check", action="append", metavar="ID", help="only this check; may be repeated")
-    what.add_argument(
-        "--level",
-        choices=list(_LEVELS),
-        help="run only checks of the level MUST (must), or also SHOULD (should); by default all",
-    )
+    """Add the options of a run that is scored."""
+    what = add_checks(parser)
     what.add_argument("--list", action="store_true", help="list the checks instead of running them")
     how = parser.add_argument_group("score and time limits")
     how.add_argument(
@@ -119,6 +112,27 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         help="the SDK of the server, whose failures are labeled; by default it is recognized by its failures",
     )
     how.add_argument("--write-baseline", type=Path, metavar="FILE", help="write the present failures as a new baseline")
+    add_limits(how)
+
+
+def add_checks(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Add the options that choose checks, and return their group."""
+    what = parser.add_argument_group("checks to run")
+    what.add_argument(
+        "--revision", action="append", choices=list(REVISIONS), help="only this revision; may be repeated"
+    )
+    what.add_argument("--area", action="append", metavar="NAME", help="only the checks of this area; may be repeated")
+    what.add_argument("--check", action="append", metavar="ID", help="only this check; may be repeated")
+    what.add_argument(
+        "--level",
+        choices=list(_LEVELS),
+        help="run only checks of the level MUST (must), or also SHOULD (should); by default all",
+    )
+    return what
+
+
+def add_limits(how: argparse._ArgumentGroup) -> None:
+    """Add the options of the limits of a run to a group."""
     how.add_argument(
         "--timeout",
         type=float,
@@ -148,27 +162,13 @@ def choice(
     Raises:
         CommandLineError: An option is invalid.
     """
-    if given.timeout <= 0 or given.jobs < 1:
-        raise CommandLineError("--timeout and --jobs must be positive")
-    all_ = list(CHECKS[role])
-    _require("--area", given.area, {check.area for check in all_})
-    _require("--check", given.check, {check.id for check in all_})
-    revisions = tuple(REVISIONS[name] for name in given.revision or REVISIONS)
-    level = Level.MAY if given.level is None else _LEVELS[given.level]
+    revisions, checks, settings = selection(given, role)
+    level = _level(given)
     try:
         profile = None if given.profile is None else load(given.profile)
         sdk = None if given.sdk is None else known_sdk(given.sdk)
     except InvalidValue as error:
         raise CommandLineError(str(error)) from error
-    checks = tuple(
-        check
-        for check in all_
-        if (not given.area or check.area in given.area)
-        and (not given.check or check.id in given.check)
-        and any(revision.name in check.revisions and meets(check.level(revision.name), level) for revision in revisions)
-    )
-    if not checks:
-        raise CommandLineError("the options select no check")
     return Choice(
         revisions=revisions,
         checks=checks,
@@ -183,13 +183,41 @@ def choice(
             demanded=frozenset(given.revision or ()),
             requested=frozenset(given.check or ()),
         ),
-        settings=Settings(
-            timeout=given.timeout,
-            jobs=given.jobs,
-            headers=tuple(headers),
-            other_headers=tuple(other_headers),
-        ),
+        settings=attrs.evolve(settings, headers=tuple(headers), other_headers=tuple(other_headers)),
     )
+
+
+def selection(given: argparse.Namespace, role: Role) -> tuple[tuple[Revision, ...], tuple[CheckInfo, ...], Settings]:
+    """Return the revisions, the checks and the limits that the options choose.
+
+    Args:
+        given: The options.
+        role: The side under test.
+
+    Raises:
+        CommandLineError: An option is invalid.
+    """
+    if given.timeout <= 0 or given.jobs < 1:
+        raise CommandLineError("--timeout and --jobs must be positive")
+    all_ = list(CHECKS[role])
+    _require("--area", given.area, {check.area for check in all_})
+    _require("--check", given.check, {check.id for check in all_})
+    revisions = tuple(REVISIONS[name] for name in given.revision or REVISIONS)
+    level = _level(given)
+    checks = tuple(
+        check
+        for check in all_
+        if (not given.area or check.area in given.area)
+        and (not given.check or check.id in given.check)
+        and any(revision.name in check.revisions and meets(check.level(revision.name), level) for revision in revisions)
+    )
+    if not checks:
+        raise CommandLineError("the options select no check")
+    return revisions, checks, Settings(timeout=given.timeout, jobs=given.jobs)
+
+
+def _level(given: argparse.Namespace) -> Level:
+    return Level.MAY if given.level is None else _LEVELS[given.level]
 
 
 def _require(option: str, chosen: Iterable[str] | None, known: Iterable[str]) -> None:

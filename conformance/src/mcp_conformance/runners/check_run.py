@@ -13,11 +13,14 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable,
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeAlias
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.model.check import Check, Transport
-    from mcp_conformance.wire.transcript import Part
+    from mcp_conformance.wire.transcript import Entry, Part
     from mcp_core.revisions import Revision
+
+    Observe: TypeAlias = Callable[[Verdict, Sequence[Sequence[Entry]]], None]
 
 __all__ = ["FAILING", "judged", "server_judged"]
 
@@ -81,6 +84,7 @@ async def server_judged(
     check: Check[ServerUnderTest],
     subject: ServerUnderTest,
     run: Callable[[Check[ServerUnderTest], ServerUnderTest], Awaitable[None]],
+    observe: Observe | None = None,
 ) -> Verdict:
     """Run a check of a server and return its verdict.
 
@@ -88,6 +92,7 @@ async def server_judged(
         check: The check.
         subject: The server under test.
         run: Runs the check: returns when it passes, raises otherwise.
+        observe: Receives the verdict with the entries of each connection of the check.
     """
     parts: list[Part] = []
 
@@ -100,6 +105,8 @@ async def server_judged(
         recorded,
         lambda _: ([str(entry) for part in parts for entry in part.entries], _log(parts)),
     )
+    if observe is not None:
+        observe(verdict, [part.entries for part in parts])
     if verdict.outcome is not Outcome.FAILED:
         return verdict
     return attrs.evolve(verdict, broken_basics=await _broken_basics(check, subject, parts))

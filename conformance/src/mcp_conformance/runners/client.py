@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Check
+    from mcp_conformance.runners.check_run import Observe
     from mcp_conformance.scenarios.oauth_scenario import OAuthSetup
     from mcp_conformance.scenarios.scenario import Host, Scenario
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -49,6 +50,8 @@ __all__ = ["ClientCommand", "legs_of", "play", "run_client"]
 
 _FIRST: Final = "initialize"
 """The scenario that shows whether the client supports a revision."""
+_SCENARIO: Final = "scenario:"
+"""What precedes the name of a scenario among the needs of a check."""
 _RUNS: Final = 3.0
 """Time limit of a client in one scenario, as a multiple of the timeout."""
 
@@ -101,6 +104,7 @@ async def run_client(
     show: Callable[[Verdict], None] = lambda _: None,
     played: Callable[[str], None] = lambda _: None,
     looked_at: Collection[str] | None = None,
+    observe: Observe | None = None,
 ) -> Run:
     """Test a client.
 
@@ -112,6 +116,7 @@ async def run_client(
         show: Receives each verdict.
         played: Receives each finished scenario, with revision and transport.
         looked_at: The scenarios for checks that judge all messages; `None`: all scenarios.
+        observe: Receives each verdict with the entries of each scenario that the check names.
     """
     checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
     settings = attrs.evolve(settings, timeouts=AdaptiveTimeouts())
@@ -128,6 +133,7 @@ async def run_client(
             transport=transport,
             played=played,
             looked_at=looked_at,
+            observe=observe,
         )
         found[number] = await client_leg.run(checks, show)
 
@@ -154,6 +160,7 @@ class _ClientLeg:
     transport: Transport
     played: Callable[[str], None]
     looked_at: Collection[str] | None
+    observe: Observe | None
     runs: dict[str, Evidence] = attrs.field(factory=dict)
 
     async def run(
@@ -183,6 +190,9 @@ class _ClientLeg:
             verdict = await _verdict(each, client)
             verdicts.append(verdict)
             show(verdict)
+            if self.observe is not None:
+                named = [ordered.get(need.removeprefix(_SCENARIO)) for need in each.needs]
+                self.observe(verdict, [run.transcript.entries for run in named if run is not None])
         return leg, verdicts
 
     async def _play(self, scenario: Scenario) -> None:
@@ -193,7 +203,7 @@ class _ClientLeg:
 
 def _needed(checks: Sequence[Check[ClientUnderTest]], looked_at: Collection[str] | None) -> list[Scenario]:
     """Return the scenarios that the checks need; all if a check needs all, or those that are enough for it."""
-    named = [need.removeprefix("scenario:") for each in checks for need in each.needs]
+    named = [need.removeprefix(_SCENARIO) for each in checks for need in each.needs]
     passive = any(not each.needs for each in checks)
     # All means scenarios about messages. A login adds nothing to them.
     return [

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mcp_conformance.model.check import Check
     from mcp_conformance.model.fixtures_manifest import Manifest
     from mcp_conformance.model.verdict import Verdict
+    from mcp_conformance.runners.check_run import Observe
     from mcp_core.revisions import Revision
 
 __all__ = ["run_server"]
@@ -55,6 +56,7 @@ async def run_server(
     revisions: Sequence[Revision] = tuple(REVISIONS.values()),
     chosen: Collection[str] | None = None,
     show: Callable[[Verdict], None] = lambda _: None,
+    observe: Observe | None = None,
 ) -> Run:
     """Test a server.
 
@@ -65,6 +67,7 @@ async def run_server(
         revisions: The revisions to test.
         chosen: The ids of the checks that run; `None`: all.
         show: Receives each verdict.
+        observe: Receives each verdict with the entries of each connection of the check.
     """
     legs = [
         (revision, each)
@@ -81,7 +84,16 @@ async def run_server(
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
         async with places:
-            leg = _ServerLeg(target, settings, manifest, monitor, revision=revision, transport=transport, show=show)
+            leg = _ServerLeg(
+                target,
+                settings,
+                manifest,
+                monitor,
+                revision=revision,
+                transport=transport,
+                show=show,
+                observe=observe,
+            )
             found[number] = await leg.run([check for check in SERVER_CHECKS if chosen is None or check.id in chosen])
             verdicts[number] = leg.verdicts
             names[number] = leg.implementation
@@ -112,6 +124,7 @@ class _ServerLeg:
         revision: Revision,
         transport: Transport,
         show: Callable[[Verdict], None],
+        observe: Observe | None,
     ) -> None:
         self._target: Final = target
         self._settings: Final = settings
@@ -120,6 +133,7 @@ class _ServerLeg:
         self._revision: Final = revision
         self._transport: Final = transport
         self._show: Final = show
+        self._observe: Final = observe
         self._evidence: Final[list[Transcript]] = []
         self.verdicts: Final[list[Verdict]] = []
         self.implementation = ""
@@ -152,7 +166,7 @@ class _ServerLeg:
                 connections=connections,
             )
             for check in matching:
-                verdict = await server_judged(check, subject, partial(watch.run, attempt=self._run))
+                verdict = await server_judged(check, subject, partial(watch.run, attempt=self._run), self._observe)
                 if verdict.outcome in FAILING:
                     # The next check must not suffer from a connection that this one left behind.
                     await connections.close()
