@@ -46,7 +46,7 @@ def run_servers(capsys: pytest.CaptureFixture[str], a: str, b: str, *arguments: 
     return run_compare(capsys, "--server", a, "--server", b, *arguments)
 
 
-def test_everything_server_compared_to_same_server_has_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fixture_server_compared_to_same_server_has_no_difference(capsys: pytest.CaptureFixture[str]) -> None:
     # The areas whose messages depend on time.
     areas = [word for area in ("cancellation", "progress", "subscription", "tasks") for word in ("--area", area)]
     chosen = (*areas, "--revision", REVISION, "--revision", "2026-07-28")
