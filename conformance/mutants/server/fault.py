@@ -191,6 +191,10 @@ class Fault(HttpFault):
         """Return whether a state is accepted; `same`: whether it belongs to the request."""
         return same
 
+    def redeemed(self, *, used: bool) -> bool:
+        """Return whether a state that may be used once is rejected; `used`: whether it was used."""
+        return used
+
     def samples_with_tools(self, *, declared: bool) -> bool:
         """Return whether sampling offers tools."""
         return declared

@@ -41,6 +41,7 @@ MORE_TOOLS: Final[list[JsonObject]] = [
     _tool("conformance_logging", secret=_STRING),
     _tool("conformance_slow"),
     _tool("conformance_elicit_url"),
+    _tool("conformance_redeem"),
     _tool("conformance_url_required"),
     _tool("conformance_sample_with_tools"),
     _tool("conformance_touch_resource", "uri", uri=_STRING),
@@ -177,6 +178,20 @@ def _capabilities(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     return _said("the client declares no capability")
 
 
+_REDEEMED: Final[set[str]] = set()
+"""The states that were used."""
+
+
+def _redeem(inbound: InboundRequest, _: JsonObject) -> JsonObject:
+    state = inbound.params.get("requestState")
+    if inbound.server.fault.redeemed(used=state in _REDEEMED):
+        raise RpcError(-32602, "requestState was used before")
+    request_input(inbound, {"voucher": _NAME})
+    if isinstance(state, str):
+        _REDEEMED.add(state)
+    return _said("redeemed")
+
+
 def _elicit_url(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     params: JsonObject = {"mode": "url", "message": "Please confirm.", "url": _PAGE}
     if not inbound.modern:
@@ -225,6 +240,7 @@ MORE_CALLS: Final[Mapping[str, Callable[[InboundRequest, JsonObject], JsonObject
     "conformance_logging": _logging,
     "conformance_slow": _slow,
     "conformance_elicit_url": _elicit_url,
+    "conformance_redeem": _redeem,
     "conformance_url_required": _page_required,
     "conformance_sample_with_tools": _sample_with_tools,
     "conformance_touch_resource": _touch,

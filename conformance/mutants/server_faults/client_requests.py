@@ -238,6 +238,12 @@ class _NotSealed(Fault):
         return {}
 
 
+@fault("state-used-twice", "mrtr.state-single-use", revisions=MODERN)
+class _UsedTwice(Fault):
+    def redeemed(self, *, used: bool) -> bool:  # noqa: ARG002
+        return False
+
+
 @fault("state-not-bound", "mrtr.state-of-another-request", "mrtr.state-of-another-user", revisions=MODERN)
 class _NotBound(Fault):
     def bound(self, *, same: bool) -> bool:  # noqa: ARG002

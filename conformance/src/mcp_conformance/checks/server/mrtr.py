@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _NEEDS: Final = ("capability:tools",)
 _ELICITS: Final = "test_input_required_result_elicitation"
+_REDEEMS: Final = "conformance_redeem"
 _FIXTURES: Final = (
     _ELICITS,
     "test_input_required_result_sampling",
@@ -190,6 +191,21 @@ async def tampered_state(server: ServerUnderTest) -> None:
         raise NotTestable("the control request failed: the unmodified requestState is rejected")
     refused = await server.peer.request("tools/call", {**again, "requestState": f"{state}-TAMPERED"})
     refused.error(what="a modified requestState")
+
+
+@check("mrtr.state-single-use", proves=("mrtr.state-single-use",), needs=_NEEDS)
+async def state_single_use(server: ServerUnderTest) -> None:
+    """A requestState that may be used once is rejected when it is used again, and has no effect then."""
+    params, answer = await _first(server, _REDEEMS)
+    if not isinstance(answer.result().get("requestState"), str):
+        raise NotTestable("the control request failed: there is no requestState")
+    again = retried(params, answer, _responses(answer))
+    first = await server.peer.request("tools/call", again)
+    if first.is_error or first.result().get("isError") is True or _is_required(first):
+        raise NotTestable(f"the control request failed: the requestState is rejected when it is used first: {first}")
+    second = await server.peer.request("tools/call", again)
+    if not second.is_error and second.result().get("isError") is not True and not _is_required(second):
+        raise Deviation("an error, or another InputRequiredResult, for a requestState that was used", str(second))
 
 
 @check("mrtr.state-of-another-request", proves=("mrtr.state-bind-request",), needs=_NEEDS)
