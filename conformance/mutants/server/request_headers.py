@@ -73,6 +73,8 @@ def _wrong(fault: Fault, name: str, given: str | None, value: JsonValue, *, enco
             text = base64.b64decode(found[1], validate=True).decode()
         except ValueError:
             return f"the header {name} has invalid base64" if fault.keeps("invalid-base64") else None
-    number = isinstance(value, int) and not isinstance(value, bool)
-    same = fault.same_number(text, value) if number and isinstance(value, int) else text == value
+    if isinstance(value, bool):
+        same = text == ("true" if value else "false")
+    else:
+        same = fault.same_number(text, value) if isinstance(value, int) else text == value
     return None if fault.agrees(name, text, value, same=same) else f"the header {name} does not match the body"

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MARKED", "WAITING_CALLS", "WAITING_TOOLS"]
 
-MARKED: Final[Mapping[str, Mapping[str, str]]] = {"conformance_headers": {"region": "Region", "count": "Count"}}
+MARKED: Final[Mapping[str, Mapping[str, str]]] = {
+    "conformance_headers": {"region": "Region", "count": "Count", "urgent": "Urgent"}
+}
 """By tool and argument, the header parameters."""
 
 
@@ -39,6 +41,7 @@ WAITING_TOOLS: Final[list[JsonObject]] = [
         {
             "region": {"type": "string", "x-mcp-header": "Region"},
             "count": {"type": "integer", "x-mcp-header": "Count"},
+            "urgent": {"type": "boolean", "x-mcp-header": "Urgent"},
         },
     ),
 ]

@@ -150,7 +150,14 @@ class _NumberAsText(Fault):
         return text == str(value)
 
 
-@fault("mismatch-200", *_MISMATCHES, "header.invalid-characters", "header.param-base64-invalid", "header.param-characters",
+@fault("booleans-not-compared", "header.param-boolean", revisions=MODERN, transports=_HTTP)
+class _BooleansNotCompared(Fault):
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:  # noqa: ARG002
+        return same or isinstance(value, bool)
+
+
+@fault("mismatch-200", *_MISMATCHES, "header.invalid-characters", "header.param-base64-invalid", "header.param-boolean",
+       "header.param-characters",
        "header.param-mismatch", "header.param-missing", "header.version-mismatch", "tasks.mcp-name", revisions=MODERN,
        transports=_HTTP)  # fmt: skip
 class _Mismatch200(Fault):

@@ -191,6 +191,14 @@ async def param_mismatch(server: ServerUnderTest) -> None:
     require(await _send_header(server, "here", "there", what), {400}, what, code=_MISMATCH)
 
 
+@check("header.param-boolean", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
+async def param_boolean(server: ServerUnderTest) -> None:
+    """A boolean in an Mcp-Param header is "true" or "false", and is rejected when it differs from the body."""
+    for value, header in ((True, "false"), (False, "true")):
+        what = f"the header {header} of a parameter that is {'true' if value else 'false'}"
+        require(await _send_header(server, value, header, what, kind="boolean"), {400}, what, code=_MISMATCH)
+
+
 @check("header.param-missing", proves=("header.param-missing-but-in-body-rejected",), needs=_NEEDS)
 async def param_missing(server: ServerUnderTest) -> None:
     """A call with a header parameter but without its header is rejected with 400 and -32020."""
