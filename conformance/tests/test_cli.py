@@ -55,7 +55,7 @@ def test_version_option_prints_version(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == f"mcp-conformance {mcp_conformance.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["server", "--help"], ["client", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["server", "--help"], ["client", "--help"], ["compare", "--help"]])
 def test_help_lists_exit_statuses(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
