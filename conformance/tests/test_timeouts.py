@@ -83,7 +83,7 @@ async def test_condition_without_response_is_limited_by_responses(autojump_clock
 
 async def test_response_restores_timeout_of_its_subject_only(autojump_clock: trio.testing.MockClock) -> None:
     timeouts = AdaptiveTimeouts()
-    for _ in range(3):
+    for _ in range(2):
         await _wait(timeouts, math.inf)
     assert timeouts.limit(10.0, ("run", "run ping")) == 2.5
     await _wait(timeouts, 0.1, ("run", "run ping"))
@@ -100,6 +100,32 @@ async def test_wait_ended_by_another_error_is_not_counted(autojump_clock: trio.t
         with pytest.raises(ConnectionError), timeouts.wait(10.0, _KEY):
             raise ConnectionError
     assert timeouts.limit(10.0, _KEY) == 10.0
+
+
+async def test_implementation_that_sometimes_responds_has_a_budget(autojump_clock: trio.testing.MockClock) -> None:
+    timeouts = AdaptiveTimeouts()
+    limits: list[float] = []
+    for _ in range(40):
+        limits.append(await _wait(timeouts, math.inf))
+        await _wait(timeouts, 0.01)
+    assert limits[:5] == [10.0, 10.0, 10.0, 7.5, 5.625]
+    assert limits[-1] == 0.2
+    assert sum(limits) < 70.0
+
+
+async def test_short_wait_of_budget_respects_slowest_response_of_its_subject(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    timeouts = AdaptiveTimeouts()
+    for _ in range(40):
+        await _wait(timeouts, math.inf)
+        await _wait(timeouts, 0.01)
+    assert timeouts.limit(10.0, ("run", "run tools/list")) == 1.0
+    await _wait(timeouts, 0.9, ("run", "run tools/list"))
+    for _ in range(40):
+        await _wait(timeouts, 0.01)
+    assert timeouts.limit(10.0, ("run", "run tools/list")) == pytest.approx(1.8)
+    assert timeouts.limit(10.0, _KEY) < 1.0
 
 
 # --- whole runs, with a server in this process -----------------------------------------------------------------------

@@ -1,9 +1,12 @@
 """Time limits of waits for an implementation, which are shorter after waits in vain.
 
 A timeout detects a hang; no rule is judged by it. An implementation that hangs once would otherwise cost the whole
-timeout in each check that needs the same response, and a run would last hours. After two waits in a row in vain, the
-next ones are shorter, but still twice as long as the slowest recent response, or more, so that a slow response is not
-taken for a hang. One response restores the timeout.
+timeout in each check that needs the same response, and a run would last hours. Two rules prevent this. Both leave a wait
+twice as long as the slowest recent response, or more, so that a slow response is not taken for a hang.
+
+- After two waits in a row in vain, the next ones are short. One response restores the timeout.
+- All waits in vain of a run together have a budget, for an implementation that sometimes responds. A wait may use at most a
+  part of the rest of it, so that waits become shorter with each one in vain.
 """
 
 from __future__ import annotations
@@ -22,6 +25,15 @@ __all__ = ["AdaptiveTimeouts", "Wait", "WaitKind"]
 
 _IN_VAIN: Final = 2
 """Waits in a row that end without anything before the next ones are shorter: the first may be a coincidence."""
+
+_BUDGET: Final = 6.0
+"""The budget of the waits in vain of one kind, in timeouts."""
+
+_PART: Final = 0.25
+"""The part of the remaining budget that one wait gets: the first three in vain have the whole timeout."""
+
+_UNKNOWN: Final = 0.1
+"""The shortest wait within the budget, as a part of the timeout, for a response that never arrived before."""
 
 _MEMORY: Final = 0.9
 """Factor for the slowest response so far after each later one: a single slow one does not count for the whole run."""
@@ -88,21 +100,26 @@ class AdaptiveTimeouts:
     def __init__(self) -> None:
         self._in_vain: Final[dict[str, int]] = {}
         self._slowest: Final[dict[WaitKind, float]] = {}
+        self._slowest_of: Final[dict[str, float]] = {}
+        self._spent: Final[dict[WaitKind, float]] = {}
 
     def limit(self, longest: float, subjects: Sequence[str], kind: WaitKind = WaitKind.RESPONSE) -> float:
         """Return the time limit of a wait in seconds.
 
         Args:
             longest: The timeout in seconds.
-            subjects: What a response is awaited from, for instance a revision, and a method in that revision. The
-                limit is shorter if the last waits for any of them were in vain.
+            subjects: What a response is awaited from, for instance a revision, and a method in that revision; the
+                most specific one is the last. The limit is shorter if the last waits for any of them were in vain.
             kind: What is waited for.
         """
-        if self._row(subjects) < _IN_VAIN:
-            return longest
         floor = _FLOORS[kind]
         slowest = self._slowest.get(kind, self._slowest.get(floor.like) if floor.like is not None else None)
-        return min(longest, longest * floor.share if slowest is None else max(floor.seconds, floor.times * slowest))
+        short = longest * floor.share if slowest is None else max(floor.seconds, floor.times * slowest)
+        if self._row(subjects) < _IN_VAIN:
+            known = self._slowest_of.get(subjects[-1])
+            left = longest * (_BUDGET - self._spent.get(kind, 0.0)) * _PART
+            short = max(short, left, longest * _UNKNOWN if known is None else floor.times * known)
+        return min(longest, short)
 
     @contextmanager
     def wait(self, longest: float, subjects: Sequence[str], kind: WaitKind = WaitKind.RESPONSE) -> Iterator[Wait]:
@@ -118,14 +135,22 @@ class AdaptiveTimeouts:
         with trio.move_on_after(seconds) as scope:
             wait = Wait(scope, seconds)
             if seconds < longest:
-                wait.note = f"shortened from {longest:g} seconds after {self._row(subjects)} waits in a row in vain"
+                wait.note = self._note(longest, subjects)
             yield wait
         wait.in_vain = scope.cancelled_caught
         for subject in subjects:
             self._in_vain[subject] = self._in_vain.get(subject, 0) + 1 if wait.in_vain else 0
-        if not wait.in_vain:
-            earlier = self._slowest.get(kind, 0.0) * _MEMORY
-            self._slowest[kind] = max(earlier, trio.current_time() - since)
+        if wait.in_vain:
+            self._spent[kind] = self._spent.get(kind, 0.0) + seconds / longest
+        else:
+            taken = trio.current_time() - since
+            self._slowest[kind] = max(self._slowest.get(kind, 0.0) * _MEMORY, taken)
+            self._slowest_of[subjects[-1]] = max(self._slowest_of.get(subjects[-1], 0.0) * _MEMORY, taken)
 
     def _row(self, subjects: Sequence[str]) -> int:
         return max(self._in_vain.get(subject, 0) for subject in subjects)
+
+    def _note(self, longest: float, subjects: Sequence[str]) -> str:
+        row = self._row(subjects)
+        why = f"{row} waits in a row in vain" if row >= _IN_VAIN else "many waits in vain"
+        return f"shortened from {longest:g} seconds after {why}"
