@@ -137,6 +137,8 @@ def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
         result = wire.call(method, params)
         if in_scenario("meets-legacy") and "resultType" not in result and wrong("type-from-everybody"):
             return []
+        if wrong("requires-cache-members") and answers().modern and not {"ttlMs", "cacheScope"} <= result.keys():
+            return []
         if wrong("type-required-in-lists") and answers().modern and "resultType" not in result:
             return []
         found = result.get(member)

@@ -45,3 +45,10 @@ async def test_client_without_http_sse_does_not_support_its_revision() -> None:
 
     assert run.verdicts == ()
     assert "does not open the stream of HTTP+SSE" in str(run.legs[0].refusal)
+
+
+async def test_client_that_rejects_lists_without_cache_members_fails_no_check() -> None:
+    check = "jsonrpc.client-absent-result-type-list"
+    run = await try_client("--fault requires-cache-members", "stdio", ["2026-07-28"], {check})
+
+    assert [(verdict.check, verdict.outcome) for verdict in run.verdicts] == [(check, Outcome.PASSED)]

@@ -28,5 +28,6 @@ CLIENT_VARIANTS: Final = (
     of("ignores-instructions", _LATE, "http"),
     of("ignores-instructions", _MODERN, "stdio"),
     of("ignores-instructions", _MODERN, "http"),
+    of("requires-cache-members", _MODERN, "stdio"),
 )
 """The variants of this module. Their rows have no checks."""

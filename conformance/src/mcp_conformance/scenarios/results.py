@@ -210,7 +210,9 @@ def _results(setup: ScenarioSetup) -> None:
         listed = setup.server.handlers["resources/list"]
 
         async def untyped(request: ScriptedRequest) -> JsonObject:
-            raise RawReply(encoded(_message(request, await listed(request))), "a result without resultType")
+            # Only resultType is missing: a client may reject a list without the other required members.
+            result: JsonObject = {"ttlMs": 0, "cacheScope": "private", **await listed(request)}
+            raise RawReply(encoded(_message(request, result)), "a result without resultType")
 
         setup.server.handlers["resources/list"] = untyped
     if setup.transport is Transport.HTTP:
