@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import partial
@@ -162,7 +163,9 @@ def take_report() -> None:
         (Path(folder) / "weather.py").write_text(program)
         suite = Path(sys.executable).with_name("mcp-conformance")
         command = [str(suite), "server", "--command", "python weather.py", "--html", "report.html", "--allow-untested"]
-        subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+        # The report shows the command, whose Python is that of this environment.
+        path = os.pathsep.join([str(suite.parent), os.environ["PATH"]])
+        subprocess.run(command, cwd=folder, env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL, check=True)
         with chromium() as browser:
             report = browser.new_page(viewport={"width": 1000, "height": 720})
             report.goto((Path(folder) / "report.html").as_uri())
