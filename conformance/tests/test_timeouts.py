@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
 import trio
 
+from mcp_conformance.drivers.server.stdio_connection import open_stdio
 from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.fixtures_manifest import Manifest
-from mcp_conformance.model.verdict import Outcome
+from mcp_conformance.model.verdict import Deviation, Outcome
 from mcp_conformance.runners.server import run_server
 from mcp_conformance.wire.http_server import open_http_server
 from mcp_conformance.wire.timeouts import AdaptiveTimeouts, WaitKind
@@ -126,6 +129,19 @@ async def test_short_wait_of_budget_respects_slowest_response_of_its_subject(
         await _wait(timeouts, 0.01)
     assert timeouts.limit(10.0, ("run", "run tools/list")) == pytest.approx(1.8)
     assert timeouts.limit(10.0, _KEY) < 1.0
+
+
+@pytest.mark.parametrize("wait", ["request", "until"])
+async def test_first_message_of_process_has_time_to_start(wait: str) -> None:
+    settings = Settings(timeout=0.05, starting=0.1)
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    async with open_stdio(command, REVISIONS["2026-07-28"], settings) as peer:
+        first = {
+            "request": partial(peer.request, "tools/list"),
+            "until": partial(peer.until, lambda: False, "progress"),
+        }
+        with pytest.raises(Deviation, match=r"nothing within 0\.1 seconds"):
+            await first[wait]()
 
 
 # --- whole runs, with a server in this process -----------------------------------------------------------------------

@@ -65,6 +65,11 @@ class StdioConnection(SuiteConnection):
         self._settled = revision.era is Era.LEGACY
 
     @property
+    def has_spoken(self) -> bool:
+        """Whether the server has written a line."""
+        return self._spoke
+
+    @property
     def ending(self) -> str:
         """How the server ended; empty while it runs."""
         return self._end() if self.ended else ""
@@ -92,14 +97,8 @@ class StdioConnection(SuiteConnection):
             if self.ended:
                 arrived.set()
             expected = f"a response to {message.get('method')}"
-            if self._spoke:
-                async with self.within(expected, kind=WaitKind.RESPONSE):
-                    await arrived.wait()
-            else:
-                # The process may still be starting.
-                longest = max(self.settings.timeout, self.settings.starting)
-                async with self.within(expected, seconds=longest, kind=WaitKind.START):
-                    await arrived.wait()
+            async with self.within(expected, kind=WaitKind.RESPONSE):
+                await arrived.wait()
         finally:
             del self._waiting[key]
         if not answers:

@@ -136,6 +136,11 @@ class SuiteConnection(abc.ABC):
         return ""
 
     @property
+    def has_spoken(self) -> bool:
+        """Whether the server has sent anything; true if the transport does not start it."""
+        return True
+
+    @property
     def unread(self) -> bytes:
         """The received bytes that are not the whole of a message yet; empty if the transport records them itself."""
         return b""
@@ -298,6 +303,9 @@ class SuiteConnection(abc.ABC):
     ) -> Iterator[Wait]:
         """Limit the time of a block that waits for the server, and end the block then. The arguments are as in `within`."""
         longest = self.settings.timeout * times if seconds is None else seconds
+        if not self.has_spoken:
+            # The process may still be starting.
+            longest, kind = max(longest, self.settings.starting), WaitKind.START
         with self.settings.timeouts.wait(longest, self._subjects(expected), kind) as wait:
             yield wait
 
