@@ -40,9 +40,9 @@ _DOCUMENT: dict[str, object] = {
 
 def test_peers_run_in_their_roles_over_both_transports() -> None:
     names = [trial.name for trial in trials()]
-    assert len(names) == len(set(names)) == 18
+    assert len(names) == len(set(names)) == 25
     assert {trial.peer for trial in trials() if trial.role == "client"} == {
-        "python-1", "python-2", "typescript-1", "typescript-2",
+        "python-1", "python-2", "typescript-1", "typescript-2", "fastmcp",
     }  # fmt: skip
 
 

@@ -1,15 +1,16 @@
 """The command that runs the suite against other SDKs, in the versions in use: `nox -s peers`.
 
-        nox -s peers                                    every peer, as server and as client, over stdio and over HTTP
+    nox -s peers                                    every peer, as server and as client, over stdio and over HTTP
     nox -s peers -- typescript-2 --role server      one of them, in one role
     nox -s peers -- --transport http --reports out  with a JSON report for each run in the folder `out`
-    nox -s peers -- --role server --record          writes the known failures of each SDK into the suite
+    nox -s peers -- --record                        writes the known failures of each SDK into the suite, and the pages with results
+    nox -s peers -- --record --reuse                the same, from the reports of earlier runs
 
-The programs on each SDK are in `scripts/interop/peers/programs`, with the versions. npm installs into `.peers/node`, and each
-major version of the Python SDK has an environment in `.peers`.
+The programs on each SDK are in `scripts/interop/peers/programs`, with the versions. npm installs into `.peers/node`, and FastMCP and
+each major version of the Python SDK have an environment in `.peers`.
 
 The known findings of each peer are in `scripts/interop/peers/programs/known.toml`, with a sentence for each finding;
-`docs/topics/sdk-results.md` explains them. The command fails for other findings, which may be false positives of the suite, and
+`docs/topics/sdk-results.md` explains them; its figures, and the drafts in `docs/topics/sdk-reports.md`, are written with `--record`. The command fails for other findings, which may be false positives of the suite, and
 for known findings that do not occur.
 """
 
@@ -21,6 +22,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +33,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import attrs
 
 from interop.framework.run import install
+from interop.peers.results import drafts, figures, with_figures
 from mcp_conformance.model.verdict import Outcome, Verdict
 from mcp_conformance.scoring.baseline import baseline_lines, new_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -45,6 +48,7 @@ NODE = PLACE / "node"
 PYTHONS: Mapping[str, tuple[str, Path]] = {
     "python-1": ("mcp==1.30.0", PROGRAMS / "python_1.txt"),
     "python-2": ("mcp==2.3.0", ROOT / "scripts" / "constraints.txt"),
+    "fastmcp": ("fastmcp==4.2.3", PROGRAMS / "fastmcp.txt"),
 }
 """The packages of each environment, and the file with the versions of all dependencies."""
 SDKS: Mapping[str, str] = {
@@ -52,8 +56,10 @@ SDKS: Mapping[str, str] = {
     "python-2": "python@2.3.0",
     "typescript-1": "typescript@1.32.2",
     "typescript-2": "typescript@2.4.0",
+    "fastmcp": "fastmcp@4.2.3",
 }
 """The name and version of the SDK of each peer whose known failures are recorded."""
+PAGES = ROOT / "docs" / "topics"
 TABLES = ROOT / "conformance" / "src" / "mcp_conformance" / "scoring" / "known_sdks"
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 PORT, AT = "{port}", "http://127.0.0.1:{port}/mcp"
@@ -94,6 +100,11 @@ def _node(program: str) -> str:
     return shlex.join([str(NODE / "node_modules" / ".bin" / "node"), str(NODE / program)])
 
 
+def _reference(name: str) -> str:
+    """Return the command of a reference server."""
+    return _node(f"node_modules/@modelcontextprotocol/server-{name}/dist/index.js")
+
+
 def _sdk(peer: str, server: str, client: str, revisions: tuple[str, ...], sse: str | None = None) -> Iterator[SuiteRun]:
     """Yield the runs of an SDK."""
     older = () if sse is None else ("--sse-url", sse)
@@ -105,12 +116,14 @@ def _sdk(peer: str, server: str, client: str, revisions: tuple[str, ...], sse: s
 
 def trials() -> tuple[SuiteRun, ...]:
     """Return all runs."""
-    everything = _node("node_modules/@modelcontextprotocol/server-everything/dist/index.js")
+    everything = _reference("everything")
+    files = shlex.quote(str(PLACE / "files"))
+    memory = f"env MEMORY_FILE_PATH={shlex.quote(str(PLACE / 'files' / 'memory.jsonl'))} {_reference('memory')}"
     sse = "http://127.0.0.1:{port}/sse"
     return (
         *(
             trial
-            for peer, revisions in (("python-1", LEGACY), ("python-2", ()))
+            for peer, revisions in (("python-1", LEGACY), ("python-2", ()), ("fastmcp", ()))
             for program in (peer.replace("-", "_"),)
             for trial in _sdk(peer, _python(peer, f"server_{program}"), _python(peer, f"client_{program}"), revisions)
         ),
@@ -123,6 +136,11 @@ def trials() -> tuple[SuiteRun, ...]:
             "http",
             ("--start", f"env PORT={PORT} {everything} streamableHttp", "--at", AT),
             LEGACY,
+        ),
+        SuiteRun("server-filesystem", "server", "stdio", ("--command", f"{_reference('filesystem')} {files}"), LEGACY),
+        SuiteRun("server-memory", "server", "stdio", ("--command", memory), LEGACY),
+        SuiteRun(
+            "server-sequential-thinking", "server", "stdio", ("--command", _reference("sequential-thinking")), LEGACY
         ),
     )
 
@@ -137,6 +155,7 @@ def prepare(peers: set[str]) -> None:
         install("TypeScript SDK", PROGRAMS, NODE)
         for program in PROGRAMS.glob("*.mjs"):
             shutil.copy(program, NODE)
+        (PLACE / "files").mkdir(exist_ok=True)
     for peer in sorted(peers & PYTHONS.keys()):
         wanted, versions = PYTHONS[peer]
         stamp = PLACE / peer / "stamp"
@@ -253,7 +272,8 @@ def main() -> int:
     parser.add_argument("peers", nargs="*", help=f"{', '.join(peers)}; default: all")
     parser.add_argument("--role", choices=["server", "client"], help="only in this role")
     parser.add_argument("--transport", choices=["stdio", "http"], help="only over this transport")
-    parser.add_argument("--record", action="store_true", help="write the known failures of the servers into the suite")
+    parser.add_argument("--record", action="store_true", help="write the known failures into the suite, and the pages")
+    parser.add_argument("--reuse", action="store_true", help="use the reports of earlier runs")
     parser.add_argument("--reports", type=Path, default=PLACE / "reports", help="the folder for the reports")
     given = parser.parse_args()
     if unknown := set(given.peers) - set(peers):
@@ -267,33 +287,74 @@ def main() -> int:
     ]
     reports: Path = given.reports.resolve()
     reports.mkdir(parents=True, exist_ok=True)
-    prepare({trial.peer for trial in chosen})
     documents: dict[SuiteRun, dict[str, object]] = {}
+    if not given.reuse:
+        prepare({trial.peer for trial in chosen})
     for trial in chosen:
         print(f"{trial.name} ...", flush=True)
-        documents[trial] = run(trial, reports)
+        documents[trial] = (
+            json.loads((reports / f"{trial.name}.json").read_text()) if given.reuse else run(trial, reports)
+        )
     heads = ("peer", "role", "transport", "revision", "passed", "failed", "not testable")
     lines = [heads, *(row for trial, document in documents.items() for row in rows(trial, document))]
     print(f"\n{table(lines)}\n")
     known = tomllib.loads(KNOWN.read_text())
-    surprised = print_findings(documents, known)
+    complete = {
+        (trial.peer, trial.role)
+        for trial in chosen
+        if all(each in chosen for each in every if (each.peer, each.role) == (trial.peer, trial.role))
+    }
+    surprised = print_findings(documents, known, complete)
     if given.record:
-        record(documents, known)
+        record(documents, known, complete)
+        if chosen == list(every):
+            write_pages(documents, known, reports)
     print(f"\nThe reports are in {reports}.")
     return int(surprised)
 
 
-def record(documents: Mapping[SuiteRun, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> None:
+def record(
+    documents: Mapping[SuiteRun, Mapping[str, object]],
+    known: Mapping[str, Mapping[str, str]],
+    complete: Collection[tuple[str, str]],
+) -> None:
     """Write the known failures of each SDK that was run completely as a server."""
     for peer, sdk in SDKS.items():
         mine = [document for trial, document in documents.items() if (trial.peer, trial.role) == (peer, "server")]
-        if len(mine) == 2:
+        if (peer, "server") in complete:
             path = TABLES / f"{sdk}.toml"
             path.write_text(recorded(mine, known[f"{peer} server"]), encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
 
 
-def print_findings(documents: Mapping[SuiteRun, Mapping[str, object]], known: Mapping[str, Mapping[str, str]]) -> bool:
+def write_pages(
+    documents: Mapping[SuiteRun, Mapping[str, object]], known: Mapping[str, Mapping[str, str]], reports: Path
+) -> None:
+    """Write the figures and the drafts of reports from the runs of all peers."""
+    by_role: dict[tuple[str, str], list[Mapping[str, object]]] = {}
+    for trial, document in documents.items():
+        by_role.setdefault((trial.peer, trial.role), []).append(document)
+    day = time.strftime("%Y-%m-%d", time.gmtime(max(path.stat().st_mtime for path in reports.glob("*.json"))))
+    page = PAGES / "sdk-results.md"
+    page.write_text(with_figures(page.read_text(), figures(by_role), day))
+    page = PAGES / "sdk-reports.md"
+    head = page.read_text().partition("\n## ")[0].rstrip()
+    page.write_text("\n".join([head, *drafts(by_role, known, names(), ROOT)]).rstrip() + "\n")
+    print("wrote the pages sdk-results and sdk-reports")
+
+
+def names() -> dict[str, str]:
+    """Return the name and version of each peer."""
+    versions = json.loads((PROGRAMS / "package.json").read_text())["dependencies"]
+    servers = {name.rpartition("/")[2]: f"{name.rpartition('/')[2]}@{version}" for name, version in versions.items()}
+    return {**servers, **SDKS}
+
+
+def print_findings(
+    documents: Mapping[SuiteRun, Mapping[str, object]],
+    known: Mapping[str, Mapping[str, str]],
+    complete: Collection[tuple[str, str]],
+) -> bool:
     """Print the findings of each peer in each role, and the differences from known ones; return whether there are any."""
     surprised = False
     for peer, role in dict.fromkeys((trial.peer, trial.role) for trial in documents):
@@ -306,7 +367,7 @@ def print_findings(documents: Mapping[SuiteRun, Mapping[str, object]], known: Ma
         found = findings(list(mine.values()))
         for check, places in found.items():
             print(f"{peer} {role}: {check} ({', '.join(places)})\n    {counts_of_leg.get(check, '?')}")
-        for line in surprises(found, counts_of_leg, whole=len(mine) == 2):
+        for line in surprises(found, counts_of_leg, whole=(peer, role) in complete):
             print(f"{peer} {role}: {line}")
             surprised = True
     return surprised

@@ -1,7 +1,7 @@
-"""The features of the servers on the official Python SDK: the fixtures of the suite, as far as the SDK allows them.
+"""The features of the servers in Python: the fixtures of the suite, as far as the SDK allows them.
 
-Both major versions share this module: they register features in the same way. There is no audio: 2024-11-05 has no such
-content, and the registered features are the same in each revision.
+Both major versions of the official SDK and FastMCP share this module: they register features in nearly the same way. There is
+no audio: 2024-11-05 has no such content, and the registered features are the same in each revision.
 """
 
 from __future__ import annotations
@@ -13,13 +13,22 @@ from typing import Annotated
 import anyio
 
 try:
+    from fastmcp import Context
+    from fastmcp import FastMCP as MCPServer
+    from fastmcp.prompts import Message
+    from fastmcp.utilities.types import Image
     from mcp import MCPError
-    from mcp.server.mcpserver import Context, Image, MCPServer
 except ImportError:
-    # 1.x
-    from mcp import McpError as MCPError
-    from mcp.server.fastmcp import Context, Image
-    from mcp.server.fastmcp import FastMCP as MCPServer
+    # The official SDK.
+    Message = None
+    try:
+        from mcp import MCPError
+        from mcp.server.mcpserver import Context, Image, MCPServer
+    except ImportError:
+        # 1.x
+        from mcp import McpError as MCPError
+        from mcp.server.fastmcp import Context, Image
+        from mcp.server.fastmcp import FastMCP as MCPServer
 from mcp.types import (
     Completion,
     EmbeddedResource,
@@ -67,9 +76,10 @@ def add_offers(server: MCPServer) -> None:
     """Register all features without client requests."""
     for function in TOOLS:
         server.tool()(function)
-    # By default the SDK 1.x makes an output schema of any annotation.
-    server.tool(structured_output=False)(test_embedded_resource)
-    server.tool(structured_output=False)(test_image_content)
+    # By default the SDK 1.x and FastMCP make an output schema of any annotation.
+    without_schema = {"structured_output": False} if Message is None else {"output_schema": None}
+    server.tool(**without_schema)(test_embedded_resource)
+    server.tool(**without_schema)(test_image_content)
     server.resource("test://static-text", mime_type="text/plain")(static_text)
     server.resource("test://watched-resource", mime_type="text/plain")(static_text)
     server.resource("test://static-binary", mime_type="image/png")(static_binary)
@@ -77,7 +87,21 @@ def add_offers(server: MCPServer) -> None:
     server.resource("test://template/{id}/data", mime_type="application/json")(template)
     for function in PROMPTS:
         server.prompt()(function)
-    server.completion()(complete)
+    if Message is None:
+        server.completion()(complete)
+    else:
+        server.completion(complete)
+
+
+async def log(ctx: Context, level: str, text: str, **names: str) -> None:
+    """Send a log message: FastMCP has the parameters in another order."""
+    words = (level, text) if Message is None else (text, level)
+    await ctx.log(*words, **names)
+
+
+def user_message(content: object) -> object:
+    """Return a message of a prompt."""
+    return {"role": "user", "content": content} if Message is None else Message(content)
 
 
 def invalid_params(message: str) -> Exception:
@@ -111,14 +135,14 @@ async def test_error_handling() -> str:
 async def test_tool_with_logging(ctx: Context) -> str:
     """Log three times."""
     for words in ("started", "at work", "done"):
-        await ctx.log("info", words)
+        await log(ctx, "info", words)
         await anyio.sleep(STEP)
     return "Logged three times."
 
 
 async def test_logging_tool(ctx: Context) -> str:
     """Log once."""
-    await ctx.log("info", "once")
+    await log(ctx, "info", "once")
     return "Logged once."
 
 
@@ -143,7 +167,7 @@ async def conformance_structured(value: float) -> StructuredNumber:
 async def conformance_logging(secret: str, ctx: Context) -> str:
     """Log at each level."""
     for level in LEVELS:
-        await ctx.log(level, f"This is {level}.", logger_name="conformance")
+        await log(ctx, level, f"This is {level}.", logger_name="conformance")
     return f"Logged at each level, and kept {len(secret)} characters to itself."
 
 
@@ -210,14 +234,14 @@ def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
     return f"The arguments are {arg1} and {arg2}."
 
 
-def test_prompt_with_image() -> list[dict[str, object]]:
+def test_prompt_with_image() -> list:
     """Return an image."""
-    return [{"role": "user", "content": ImageContent(type="image", data=PNG, mimeType="image/png")}]
+    return [user_message(ImageContent(type="image", data=PNG, mimeType="image/png"))]
 
 
-def test_prompt_with_embedded_resource(resourceUri: str) -> list[dict[str, object]]:  # noqa: N803  its name on the wire
+def test_prompt_with_embedded_resource(resourceUri: str) -> list:  # noqa: N803  its name on the wire
     """Return a resource."""
-    return [{"role": "user", "content": embedded(resourceUri)}]
+    return [user_message(embedded(resourceUri))]
 
 
 def conformance_prompt_with_many_completions(word: str) -> str:
