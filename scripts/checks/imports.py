@@ -96,7 +96,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("asyncio blocking cli testing"),
     ),
     "mcp_server": (
-        _names("asgi cache_hint errors observation telemetry tracebacks uris"),
+        _names("asgi cache_hint errors observation stderr_log telemetry tracebacks uris"),
         _names("host options schema stores.clock stores.failures stores.sessions stores.tasks"),
         _names("stores.memory"),
         _names("stores.contract stores.sqlite"),

@@ -1,9 +1,24 @@
-"""Importing and using the packages leaves the logging of an application unchanged."""
+"""Importing and using the packages leaves the logging of an application unchanged, and prints nothing."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+SOURCES: Final = {
+    path.name: path
+    for pattern in ("packages/*/src/mcp_*", "conformance/src/mcp_*")
+    for path in ROOT.glob(pattern)
+    if path.is_dir()
+}
+"""The folders of the packages, by the names of the packages."""
 
 PROGRAM = """
 import logging
@@ -38,4 +53,31 @@ assert set(levels.values()) == {logging.NOTSET}, levels
 
 def test_packages_do_not_configure_logging() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def loggers_of(package: str) -> set[str]:
+    """Return the names of the top loggers that the modules of a package use."""
+    texts = (path.read_text() for path in SOURCES[package].rglob("*.py"))
+    return {name for text in texts for name in re.findall(r'getLogger\("(\w+)', text)}
+
+
+def test_each_package_is_searched() -> None:
+    assert set(SOURCES) == {"mcp_core", "mcp_client", "mcp_server", "mcp_conformance"}
+    assert loggers_of("mcp_client") >= {"mcp_client"}
+
+
+@pytest.mark.parametrize("package", SOURCES)
+def test_logger_of_package_that_logs_has_null_handler(package: str) -> None:
+    program = f"""
+import logging
+import {package}
+
+handlers = logging.getLogger({package!r}).handlers
+assert [type(each) for each in handlers] == [logging.NullHandler] * {int(package in loggers_of(package))}, handlers
+logging.getLogger({package!r}).warning("not printed")
+"""
+    if package not in loggers_of(package):
+        program = program.rpartition("logging.getLogger")[0]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -81,4 +81,5 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+logging.getLogger("mcp_server").addHandler(logging.NullHandler())
 logging.getLogger("mcp_server").addFilter(tracebacks.fold_traceback)

@@ -39,6 +39,7 @@ from mcp_server.handlers.middleware import MiddlewareChain
 from mcp_server.lifespan import LifespanRunner
 from mcp_server.options import check_async_library, check_kinds, check_listed, check_text
 from mcp_server.service import ServerService
+from mcp_server.stderr_log import show_warnings
 
 if TYPE_CHECKING:
     import os
@@ -666,6 +667,7 @@ class Server:
         share one lifespan, or if the endpoint is mounted in an application whose host does not send lifespan events to
         it. The lifespan starts once. Later blocks join it, and the first block waits for them when it ends.
         """
+        show_warnings()
         return enterable_from_asyncio(self._service.life.run, f"lifespan of {self.info.name}")
 
     def join(self, cluster: Cluster | None) -> None:
@@ -787,6 +789,7 @@ class Server:
             if authenticate is None
             else CallableAuthenticator(authenticate, self._service.environment.async_library)
         )
+        show_warnings()
         self.join(cluster)
         cluster = self._service.cluster
         if store is not None and cluster.is_shared:

@@ -19,6 +19,7 @@ from mcp_server.cli.unawaited import log_unawaited_coroutines
 from mcp_server.host.listeners import split_bind
 from mcp_server.observation import AccessLog
 from mcp_server.runners.blocked_loop import watch_event_loop
+from mcp_server.stderr_log import stderr_handler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -57,7 +58,7 @@ def configure_log(level: str, *, as_json: bool) -> None:
         level: The lowest level.
         as_json: Whether each line is a JSON object.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = stderr_handler()
     text = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonFormatter() if as_json else text)
     logging.basicConfig(level=level.upper(), handlers=[handler])
