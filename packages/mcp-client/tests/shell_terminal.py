@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -14,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import pyte
 
@@ -110,6 +112,22 @@ class ShellTerminal:
     def wait_for_prompt(self) -> None:
         """Wait for an empty prompt."""
         self.wait_for_line("mcp>")
+
+    def messages(self, arrow: str) -> list[dict[str, Any]]:
+        """Return the shown messages of one direction, `-->` or `<--`. The terminal wraps their lines."""
+        text = self.text.replace("\n", "")
+        found = []
+        for place in re.finditer(re.escape(f"{arrow} {{"), text):
+            try:
+                found.append(json.JSONDecoder().raw_decode(text, place.end() - 1)[0])
+            except ValueError:
+                continue  # its end is not shown yet
+        return found
+
+    def wait_for_message(self, arrow: str, accept: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until the terminal shows a message, and return it."""
+        self.wait_until(lambda: any(accept(each) for each in self.messages(arrow)), f"a message {arrow}")
+        return next(each for each in self.messages(arrow) if accept(each))
 
     # --- what the user does ----------------------------------------------------------------------------------------
 

@@ -200,6 +200,32 @@ def open_shell(
         yield terminal
 
 
+@contextmanager
+def http_server(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the server over HTTP. Yield its process and its URL."""
+    server = subprocess.Popen([sys.executable, "weather.py", "http"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield server, server.stdout.readline().strip()
+    finally:
+        server.kill()
+        server.communicate()
+
+
+@contextmanager
+def shell_on(folder: Path, transport: str, *options: str) -> Iterator[ShellTerminal]:
+    """Open a shell on the server over a transport, `stdio` or `http`."""
+    if transport == "stdio":
+        with open_shell(folder, *options) as shell:
+            yield shell
+    else:
+        with (
+            http_server(folder) as (_, url),
+            ShellTerminal(client("shell", *options, url), folder, environment(folder)) as shell,
+        ):
+            yield shell
+
+
 def open_session(folder: Path) -> ShellTerminal:
     command = client("shell", "--revision", "2025-06-18", "--", sys.executable, "session.py")
     return ShellTerminal(command, folder, environment(folder))
@@ -283,14 +309,44 @@ def test_messages_are_shown_between_raw_on_and_raw_off(folder: Path) -> None:
     with open_shell(folder) as shell:
         shell.enter("raw on")
         shell.enter("call area points=[]")
-        shell.wait_for('--> tools/call {"name":"area","arguments":{"points":[]}}')
-        shell.wait_for("<-- tools/call {")
+        call = shell.wait_for_message("-->", lambda message: message.get("method") == "tools/call")
+        assert call["params"]["arguments"] == {"points": []}
+        response = shell.wait_for_message("<--", lambda message: message.get("id") == call["id"])
+        assert response["result"]["structuredContent"] == {"result": 0}
         shell.enter("read weather://none")
-        shell.wait_for("<-- resources/read error -32")
+        shell.wait_for_message("<--", lambda message: message.get("error", {}).get("code", 0) <= -32000)
         shell.enter("raw off")
         shell.enter("call area points=[[1]]")
         shell.wait_for_prompt()
-        assert shell.text.count("--> tools/call") == 1
+        assert len([each for each in shell.messages("-->") if each.get("method") == "tools/call"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "revision", "method"),
+    [
+        ("stdio", "2026-07-28", "server/discover"),
+        ("stdio", "2025-06-18", "initialize"),
+        ("http", "2026-07-28", "server/discover"),
+        ("http", "2025-06-18", "initialize"),
+    ],
+)
+def test_raw_shows_messages_of_the_handshake(folder: Path, server: str, revision: str, method: str) -> None:
+    with shell_on(folder, server, "--revision", revision) as shell:
+        shell.enter("ping")
+        shell.wait_for(" ms")
+        shell.enter("raw on")
+        shell.wait_for_prompt()
+        request, *others = shell.messages("-->")
+        assert (request["jsonrpc"], request["method"]) == ("2.0", method)
+        response = shell.messages("<--")[0]
+        assert response["id"] == request["id"]
+        assert "capabilities" in response["result"]
+        if method == "initialize":
+            assert others[0]["method"] == "notifications/initialized"
+        # The next handshake is shown as it happens, and not again.
+        shell.enter("reconnect")
+        shell.wait_for("Connected to weather 1.0", count=2)
+        assert [each for each in shell.messages("-->") if each["method"] == method] == [request, request]
 
 
 def test_exit_leaves_the_shell_and_ends_the_server(folder: Path) -> None:
@@ -602,33 +658,29 @@ def test_shell_without_prompt_toolkit_names_the_package(folder: Path) -> None:
 
 
 def test_shell_explores_a_server_over_http(folder: Path) -> None:
-    server = subprocess.Popen([sys.executable, "weather.py", "http"], cwd=folder, stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip()
-        with ShellTerminal(client("shell", url), folder, environment(folder)) as shell:
-            shell.enter("call forecast city=Ghent")
-            shell.wait_for("Ghent: 3 days of sun in celsius")
-            shell.enter("call ask")
-            shell.wait_for_line("value:")
-            shell.type("Ann\r")
-            shell.wait_for_line("Send it? [Y/n, or the name of a field to change it]")
-            shell.type("\r")
-            shell.wait_for("answer ElicitationAccepted(value='Ann')")
-            shell.enter("subscribe weather://units")
-            shell.enter("call change")
-            shell.wait_for("The resource weather://units has changed.")
-            shell.wait_for_prompt()
-            server.send_signal(signal.SIGKILL)
-            server.wait()
-            shell.enter("ping")
-            shell.wait_for("error: ")
-            shell.wait_for_prompt()
-            shell.type(CTRL_D)
-            assert shell.end() == 0
-    finally:
-        server.kill()
-        server.communicate()
+    with (
+        http_server(folder) as (server, url),
+        ShellTerminal(client("shell", url), folder, environment(folder)) as shell,
+    ):
+        shell.enter("call forecast city=Ghent")
+        shell.wait_for("Ghent: 3 days of sun in celsius")
+        shell.enter("call ask")
+        shell.wait_for_line("value:")
+        shell.type("Ann\r")
+        shell.wait_for_line("Send it? [Y/n, or the name of a field to change it]")
+        shell.type("\r")
+        shell.wait_for("answer ElicitationAccepted(value='Ann')")
+        shell.enter("subscribe weather://units")
+        shell.enter("call change")
+        shell.wait_for("The resource weather://units has changed.")
+        shell.wait_for_prompt()
+        server.send_signal(signal.SIGKILL)
+        server.wait()
+        shell.enter("ping")
+        shell.wait_for("error: ")
+        shell.wait_for_prompt()
+        shell.type(CTRL_D)
+        assert shell.end() == 0
 
 
 def test_shell_takes_a_server_from_a_configuration_file(folder: Path) -> None:

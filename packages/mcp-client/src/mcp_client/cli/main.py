@@ -21,7 +21,7 @@ from mcp_client.cli.output import Screen, one_line
 from mcp_client.cli.parser import USAGE, CommandParser, one_of, unknown_option
 from mcp_client.config import ServerConfig
 from mcp_client.connectors.http import open_http
-from mcp_client.connectors.options import DEFAULT_INFO
+from mcp_client.connectors.options import DEFAULT_INFO, ClientOptions
 from mcp_client.connectors.stdio import open_stdio
 from mcp_client.deadlines import Deadlines
 from mcp_client.handlers import Handlers
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mcp_client.cli.shell.terminal import Terminal
+    from mcp_client.connection.message_observer import OnMessage
     from mcp_client.connectors.stdio import Connector
     from mcp_client.transports.http.authorizer import Authorization
     from mcp_core.jsonrpc.messages import JsonObject
-    from mcp_core.middleware import Middleware
     from mcp_core.revisions import Revision
     from mcp_core.types import LoggingMessageNotificationParams
 
@@ -511,17 +511,17 @@ def _connector(
     server: ServerConfig,
     screen: Screen,
     handlers: Handlers,
-    middleware: Sequence[Middleware] = (),
+    on_message: OnMessage | None = None,
 ) -> Connector:
     """Return the connection to open. Raises `UsageError`."""
     env, headers, url = _env(server, options), _headers(server, options), server.url
     try:
         if url is None:
-            return _open_command(server, options, handlers, env, screen, middleware=middleware)
+            return _open_command(server, options, handlers, env, screen, on_message=on_message)
         from mcp_client.cli.login import authorization  # lazy: stdio servers do not need it
 
         auth = authorization(url, options.login, headers, screen, known=server.auth)
-        return _open_url(url, server, options, handlers, headers, middleware=middleware, auth=auth)
+        return _open_url(url, server, options, handlers, headers, on_message=on_message, auth=auth)
     except (ValueError, LocalProtocolError) as error:
         raise UsageError(str(error)) from error
 
@@ -545,9 +545,9 @@ def _open_terminal(options: argparse.Namespace, parser: CommandParser) -> Termin
 def _run_shell(options: argparse.Namespace, server: ServerConfig, terminal: Terminal) -> int:
     from mcp_client.cli.shell.session import run_shell  # lazy: only the shell needs it
 
-    def connect(adapt: Callable[[Handlers], Handlers], middleware: Sequence[Middleware]) -> Connector:
+    def connect(adapt: Callable[[Handlers], Handlers], on_message: OnMessage) -> Connector:
         handlers = adapt(_handlers(server, options, terminal))
-        return _connector(options, server, terminal, handlers, middleware)
+        return _connector(options, server, terminal, handlers, on_message)
 
     def report(error: McpError) -> None:
         _report(error, terminal, server.url)
@@ -600,7 +600,7 @@ def _open_command(
     env: Mapping[str, str],
     screen: Screen,
     *,
-    middleware: Sequence[Middleware],
+    on_message: OnMessage | None,
 ) -> Connector:
     if options.login:
         raise UsageError("--login requires a server with a URL; pass the credentials of a command with --env")
@@ -617,10 +617,10 @@ def _open_command(
         cwd=options.cwd or server.cwd,
         on_stderr=stderr if options.stderr == "show" else None,
         handlers=handlers,
-        middleware=middleware,
         revisions=_revisions(server, options),
         deadlines=_deadlines(options),
         log_level=options.log_level,
+        options=ClientOptions(on_message=on_message),
     )
 
 
@@ -631,7 +631,7 @@ def _open_url(
     handlers: Handlers,
     headers: Mapping[str, str],
     *,
-    middleware: Sequence[Middleware] = (),
+    on_message: OnMessage | None = None,
     auth: Authorization | None,
 ) -> Connector:
     for name in ("env", "inherit-env", "cwd"):
@@ -642,10 +642,10 @@ def _open_url(
         headers=headers,
         auth=auth,
         handlers=handlers,
-        middleware=middleware,
         revisions=_revisions(server, options),
         deadlines=_deadlines(options),
         log_level=options.log_level,
+        options=ClientOptions(on_message=on_message),
     )
 
 

@@ -9,7 +9,7 @@ import attrs
 from mcp_client.connection.request_headers import HeaderSource
 from mcp_client.connection.response_cache import Caching, ResponseCache
 from mcp_client.connectors.options import DEFAULT_HTTP_OPTIONS, DEFAULT_OPTIONS
-from mcp_client.connectors.stdio import NO_HANDLERS, Connector, connection_of
+from mcp_client.connectors.stdio import NO_HANDLERS, Connector, connection_of, observer_of
 from mcp_client.deadlines import DEFAULT_DEADLINES
 from mcp_client.worker_threads import check_plain
 from mcp_core.revisions import REVISIONS
@@ -86,9 +86,9 @@ def open_http(
     *Closing*: pending requests raise `ConnectionEnded`. A session is ended with DELETE, in at most 2 seconds.
 
     Raises:
-        LocalProtocolError: The URL or a header is invalid; or `HttpOptions.on_session_lost` is a coroutine function; or
-            `HttpOptions.server` is a legacy server, whose session cannot be
-            shared; or both `auth` and a header with credentials are given.
+        LocalProtocolError: The URL or a header is invalid; or `HttpOptions.on_session_lost` or `ClientOptions.on_message`
+            is a coroutine function; or `HttpOptions.server` is a legacy server, whose session cannot be shared; or both
+            `auth` and a header with credentials are given.
         AccessDenied: On entering: the server requires other credentials, and `auth` is missing or cannot provide them.
         AuthorizationError: On entering: `auth` failed to get credentials.
         HttpFailure: On entering: the response is not from an MCP server; the message describes the response.
@@ -101,6 +101,7 @@ def open_http(
     )
 
     check_plain(http.on_session_lost, "HttpOptions.on_session_lost")
+    observer = observer_of(options)
     parse_url(url)
     source = HeaderSource(headers)
     if auth is not None and auth.extensions:
@@ -135,7 +136,7 @@ def open_http(
         names = {
             definition.name: definition.name_param for definition in own.values() if definition.name_param is not None
         }
-        wire = Wire(url, pool, options.limits, source)
+        wire = Wire(url, pool, options.limits, source, observer)
         authorizing.begin(wire, nursery, tuple(revisions), http)
         return HttpTransport(wire, pool, _eras[0], http.on_session_lost, {**NAME_PARAMS, **names})
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
 
+    from mcp_client.connection.message_observer import OnMessage
     from mcp_client.connection.response_cache import ResponseCache
     from mcp_client.features.output_schema import OutputPolicy
     from mcp_core.engine.connection import Extensions
@@ -42,6 +43,10 @@ class ClientOptions:
     cache: ResponseCache | bool = True
     """Whether to reuse a result for requests with the same headers, for the time that the server allows (2026-07-28). Or a
     `ResponseCache` that shares public results with other clients, over HTTP. `Client.fresh` bypasses the cache."""
+    on_message: OnMessage | None = None
+    """Called with each message of the connection, from the first one of the handshake: `"sent"` or `"received"`, and the
+    message as JSON. It must not block. Messages can contain secrets; headers are not passed. A line of a server process
+    that is not a message is passed too."""
 
 
 @attrs.frozen(kw_only=True)

@@ -11,6 +11,7 @@ import trio
 
 from mcp_client.client import Client
 from mcp_client.connection.channel import ClientChannel
+from mcp_client.connection.message_observer import MessageObserver
 from mcp_client.connection.response_cache import Caching
 from mcp_client.connectors.options import DEFAULT_OPTIONS
 from mcp_client.deadlines import DEFAULT_DEADLINES
@@ -237,6 +238,12 @@ def connection_of(
     )
 
 
+def observer_of(options: ClientOptions) -> MessageObserver | None:
+    """Return the observer of messages that the options require. Raises `LocalProtocolError` for a coroutine function."""
+    check_plain(options.on_message, "ClientOptions.on_message")
+    return None if options.on_message is None else MessageObserver(options.on_message)
+
+
 def open_stdio(
     command: Sequence[str | PathLike[str]],
     *,
@@ -286,7 +293,7 @@ def open_stdio(
 
     Raises:
         TypeError: `command` is a string.
-        LocalProtocolError: `on_stderr` or `on_junk` is a coroutine function.
+        LocalProtocolError: `on_stderr`, `on_junk` or `ClientOptions.on_message` is a coroutine function.
         ProcessFailed: On entering: starting the process failed.
         NegotiationFailed: On entering: the client and the server have no revision in common.
         ConnectionEnded: On entering: the process ended before it responded; the message has the end of its stderr. If
@@ -295,6 +302,7 @@ def open_stdio(
     """
     check_plain(on_stderr, "on_stderr")
     check_plain(on_junk, "on_junk")
+    observer = observer_of(options)
     parameters = StdioParameters(
         command=command,
         env=env or {},
@@ -306,7 +314,7 @@ def open_stdio(
 
     async def start(nursery: trio.Nursery, era: Era | None) -> Transport:
         child = await ChildProcess.open(parameters, nursery)
-        return StreamTransport(child, options.limits, on_junk=on_junk, era=era)
+        return StreamTransport(child, options.limits, on_junk=on_junk, era=era, observer=observer)
 
     def connection() -> ClientConnection:
         return connection_of(handlers, revisions, log_level, options)
@@ -355,10 +363,11 @@ def open_stream(
         An asynchronous context manager for the `Client`. Entering raises the exceptions of `open_stdio`.
     """
     check_plain(on_junk, "on_junk")
+    observer = observer_of(options)
     adapted = ApplicationStream.of(stream)
 
     async def start(_: trio.Nursery, _era: Era | None) -> Transport:
-        return StreamTransport(adapted, options.limits, name=name, on_junk=on_junk)
+        return StreamTransport(adapted, options.limits, name=name, on_junk=on_junk, observer=observer)
 
     connection = connection_of(handlers, revisions, log_level, options)
     caching = Caching() if options.cache else None

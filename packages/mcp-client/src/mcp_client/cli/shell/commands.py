@@ -129,7 +129,7 @@ SHELL_COMMANDS: Final[Mapping[str, ShellCommand]] = {
     "subscribe": ShellCommand(usage="[URI]", summary="show changes of a resource, or list these", most=1),
     "unsubscribe": ShellCommand(usage="URI", summary="end a subscription", least=1, most=1),
     "log": ShellCommand(usage="LEVEL", summary="request log messages", least=1, most=1),
-    "raw": ShellCommand(usage="on|off", summary="show requests and notifications", least=1, most=1),
+    "raw": ShellCommand(usage="on|off", summary="show all messages, and those of the handshake", least=1, most=1),
     "ping": ShellCommand(summary="measure the time of a response"),
     "reconnect": ShellCommand(summary="connect again"),
     "help": ShellCommand(usage="[COMMAND]", summary="describe the commands", most=1),

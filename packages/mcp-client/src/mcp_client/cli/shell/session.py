@@ -7,7 +7,7 @@ import signal
 from collections.abc import Awaitable
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import attrs
 import orjson
@@ -20,11 +20,8 @@ from mcp_client.cli.shell.completer import Catalog, ShellCompleter
 from mcp_client.cli.shell.terminal import LineInterrupted, open_history
 from mcp_client.cli.shell.words import split_words
 from mcp_client.features.changes import ChangeKind
-from mcp_core.conversion.converter import converter
-from mcp_core.errors import ConnectionEnded, McpError, RequestFailed
+from mcp_core.errors import ConnectionEnded, McpError
 from mcp_core.methods import PING, SERVER_DISCOVER
-from mcp_core.middleware import Middleware
-from mcp_core.revisions import LATEST
 from mcp_core.trio.guest import current_guest
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import LOGGING_LEVELS, DiscoverRequestParams
@@ -37,11 +34,10 @@ if TYPE_CHECKING:
     from mcp_client.cli.shell.completer import ValueQuery
     from mcp_client.cli.shell.terminal import Terminal
     from mcp_client.client import Client
+    from mcp_client.connection.message_observer import MessageDirection, OnMessage
     from mcp_client.connectors.stdio import Connector
     from mcp_client.handlers import ElicitAnswer, Handlers
-    from mcp_core.middleware import MiddlewareMessage, Proceed
-    from mcp_core.revisions import Revision
-    from mcp_core.types import LoggingMessageNotificationParams, WireObject
+    from mcp_core.types import LoggingMessageNotificationParams
 
 __all__ = ["Connect", "run_shell"]
 
@@ -54,6 +50,11 @@ INTERRUPTED: Final = 130
 _COMPLETION: Final = 1.0
 """Maximum time for lists and values from the server while the user types, in seconds."""
 
+_HANDSHAKE: Final = 64 * 1024
+"""Maximum size of the messages of a handshake that are kept, in characters. Most handshakes have less than two thousand."""
+
+_ARROWS: Final[Mapping[MessageDirection, str]] = {"sent": "-->", "received": "<--"}
+
 _SETTLE: Final = 0.2
 """Time in which a lost connection ends the client, in seconds. Over HTTP, the loss of one response does not."""
 
@@ -61,12 +62,12 @@ _SETTLE: Final = 0.2
 class Connect(Protocol):
     """A function that returns a new connection to the server."""
 
-    def __call__(self, adapt: Callable[[Handlers], Handlers], middleware: Sequence[Middleware]) -> Connector:
+    def __call__(self, adapt: Callable[[Handlers], Handlers], on_message: OnMessage) -> Connector:
         """Return a connection to open.
 
         Args:
             adapt: Returns the handlers of the shell, from those of the command line.
-            middleware: The middleware of the connection.
+            on_message: Is called with each message of the connection.
 
         Raises:
             UsageError: The options are invalid for the server.
@@ -200,7 +201,8 @@ class Shell:
     async def _run_connection(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Run a connection until it is lost, or its scope is cancelled."""
         began = trio.current_time()
-        connector = self._connect_to(self._adapt, [self._messages])
+        self._messages.begin()
+        connector = self._connect_to(self._adapt, self._messages.add)
         self._over = over = trio.Event()
         self._scope = scope = trio.CancelScope()
         try:
@@ -209,6 +211,7 @@ class Shell:
                     self._has_lists = trio.Event()
                     self._catalog = Catalog(has_completions=client.capabilities.completions is not None)
                     self._connection = _Connection(client=client, nursery=nursery, seconds=trio.current_time() - began)
+                    self._messages.end_handshake()
                     task_status.started()
                     nursery.start_soon(self._follow_lists, client)
                     await client.wait_ended()
@@ -457,7 +460,7 @@ class Shell:
     async def _show_messages(self, arguments: Sequence[str]) -> None:
         if arguments[0] not in {"on", "off"}:
             raise UsageError(f"usage: raw {SHELL_COMMANDS['raw'].usage}")
-        self._messages.is_on = arguments[0] == "on"
+        self._messages.show(is_on=arguments[0] == "on")
 
     async def _ping(self, _: Sequence[str]) -> None:
         client = self._open_connection().client
@@ -494,43 +497,44 @@ Ctrl-C clears the line, or cancels the running command. Ctrl-D leaves the shell.
 """The end of `help`, for a terminal of 80 columns."""
 
 
-class _MessageLog(Middleware):
-    """A middleware that shows messages."""
+class _MessageLog:
+    """The messages of a connection, as they are on the wire. Shows them while it is on.
 
-    async_library = "trio"
+    The messages of the handshake are kept, up to a limit: the handshake is over before the user can request to see it.
+
+    Args:
+        screen: The screen.
+    """
 
     def __init__(self, screen: Screen) -> None:
-        self.is_on = False
         self._screen: Final = screen
+        self._is_on = False
+        self._is_handshake = True
+        self._handshake: list[str] = []
+        self._size = 0
 
-    async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
-        """Show a request and its response."""
-        there, back = ("<--", "-->") if message.incoming else ("-->", "<--")
-        self._show(there, message)
-        try:
-            result = await proceed(message)
-        except RequestFailed as error:
-            if self.is_on:
-                self._screen.note(f"{back} {message.method} error {error.code}: {error.message}")
-            raise
-        if self.is_on:
-            self._screen.note(f"{back} {message.method} {_dumped(result, message.revision)}")
-        return result
+    def begin(self) -> None:
+        """Begin with the handshake of a new connection."""
+        self._is_handshake, self._handshake, self._size = True, [], 0
 
-    def notification(self, message: MiddlewareMessage) -> MiddlewareMessage:
-        """Show a notification."""
-        self._show("<--" if message.incoming else "-->", message)
-        return message
+    def end_handshake(self) -> None:
+        """Keep no more messages."""
+        self._is_handshake = False
 
-    def _show(self, arrow: str, message: MiddlewareMessage) -> None:
-        if self.is_on:
-            params = message.raw if message.incoming else message.params
-            self._screen.note(f"{arrow} {message.method} {_dumped(params, message.revision)}")
+    def show(self, *, is_on: bool) -> None:
+        """Show the messages from now on, and those of the handshake, or show no more of them."""
+        if is_on and not self._is_on:
+            for line in self._handshake:
+                self._screen.note(line)
+        self._is_on = is_on
 
-
-def _dumped(value: object, revision: Revision | None) -> str:
-    """Return params or a result as JSON of one line."""
-    if not isinstance(value, dict):
-        # The middleware of this class is the outermost one, so these are parameters or a result of the engine.
-        value = converter(revision or LATEST).unstructure(cast("WireObject", value))
-    return orjson.dumps(value).decode()
+    def add(self, direction: MessageDirection, message: bytes) -> None:
+        """Add a message."""
+        if not (self._is_on or self._is_handshake):
+            return
+        line = f"{_ARROWS[direction]} {message.decode(errors='backslashreplace')}"
+        if self._is_handshake and self._size + len(line) <= _HANDSHAKE:
+            self._handshake.append(line)
+            self._size += len(line)
+        if self._is_on:
+            self._screen.note(line)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from mcp_client.connection.channel import Deliver
+    from mcp_client.connection.message_observer import MessageObserver
     from mcp_client.connection.pending_request import PendingRequest
     from mcp_client.connection.request_headers import HeaderSource
     from mcp_client.transports.http.authorizer import Authorizer
@@ -45,14 +46,23 @@ class Wire:
         pool: The connections.
         limits: The limits.
         headers: The headers of the application.
+        observer: Observes the messages; `None` for no observation.
     """
 
-    def __init__(self, url: str, pool: HttpPool, limits: Limits, headers: HeaderSource) -> None:
+    def __init__(
+        self,
+        url: str,
+        pool: HttpPool,
+        limits: Limits,
+        headers: HeaderSource,
+        observer: MessageObserver | None = None,
+    ) -> None:
         self.url: Final = url
         self.shown: Final = parse_url(url).shown
         self.limits: Final = limits
         self._pool: Final = pool
         self._headers: Final = headers
+        self.observer: Final = observer
         self.authorizer: Authorizer | None = None
         """The source of credentials; `None` if only the headers of the application contain credentials."""
         self.pausable_deadlines: PausableDeadlines = PausableDeadlines(lambda: None)
@@ -134,6 +144,8 @@ class Wire:
             TransportError, LimitExceeded, RemoteProtocolError: The exchange failed.
         """
         body = exchange.body()
+        if self.observer is not None:
+            deliver = self.observer.observing(deliver, body)
         operation = None if self.authorizer is None else operation_of(exchange.message)
         block = await self.request(
             exchange.method,

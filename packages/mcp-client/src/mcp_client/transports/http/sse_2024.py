@@ -21,7 +21,7 @@ from mcp_core.trio.http_client.pool_policy import Use
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcp_client.connection.channel import ClientChannel
+    from mcp_client.connection.channel import ClientChannel, Deliver
     from mcp_client.transports.http.message_exchanger import Wire
     from mcp_core.codec import Batch
     from mcp_core.jsonrpc.messages import Message
@@ -51,6 +51,9 @@ class SseConnection:
             McpError: The response is not such a stream. After the start, an error ends the link instead.
         """
         stream = SseStream(self._wire.url, self._wire.limits)
+        deliver = self._channel.deliver
+        if self._wire.observer is not None:
+            deliver = self._wire.observer.observing(deliver, None)
         why: ConnectionEnded | None = None
         try:
             with self._dropped:
@@ -59,7 +62,7 @@ class SseConnection:
                     stream = SseStream(response.url, self._wire.limits)
                     if not stream.receive_head(response.head):
                         raise self._wire.advised(stream.failure(await excerpt(response)))
-                    await self._read(stream, response, task_status)
+                    await self._read(stream, response, deliver, task_status)
         except McpError as error:
             if self._endpoint is None:
                 raise
@@ -74,22 +77,26 @@ class SseConnection:
         """Close the stream without ending the link, because the transport is not usable."""
         self._dropped.cancel()
 
-    async def _read(self, stream: SseStream, response: PooledResponse, task_status: trio.TaskStatus[None]) -> None:
+    async def _read(
+        self, stream: SseStream, response: PooledResponse, deliver: Deliver, task_status: trio.TaskStatus[None]
+    ) -> None:
         while data := await response.receive_some():
             messages = stream.receive_data(data)
             if self._endpoint is None and stream.endpoint is not None:
                 self._endpoint = stream.endpoint
                 task_status.started()
             for message in messages:
-                self._channel.deliver(message)
+                deliver(message)
         for message in stream.receive_data(b""):
-            self._channel.deliver(message)
+            deliver(message)
 
     async def post(self, message: Message | Batch, headers: Sequence[tuple[str, str]] = ()) -> None:
         """Send a message. Its response arrives on the stream. Raises `TransportError` if the server rejects it."""
         if self._endpoint is None:
             raise AssertionError("the server has not sent the URL for POST requests yet")
         body = encode(message, null_id=True)
+        if self._wire.observer is not None:
+            self._wire.observer.observe("sent", body)
         use = Use.CALL if isinstance(message, Request) else Use.SIDE
         block = await self._wire.request(
             "POST", self._endpoint, post_headers(), body, use=use, extra=headers, operation=operation_of(message)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcp_client.connection.channel import ClientChannel, Deliver
+    from mcp_client.connection.message_observer import MessageObserver
     from mcp_core.codec import Batch
     from mcp_core.engine.events import ReceiveResult
     from mcp_core.errors import McpError
@@ -87,6 +88,7 @@ class StreamTransport:
         name: The name of the server; `None` to derive it from the stream.
         on_junk: Called with each line that is not a message, shortened.
         era: The known era of the server, as a hint.
+        observer: Observes the messages; `None` for no observation.
     """
 
     perform: Final = None
@@ -104,12 +106,14 @@ class StreamTransport:
         name: str | None = None,
         on_junk: Callable[[str], None] | None = None,
         era: Era | None = None,
+        observer: MessageObserver | None = None,
     ) -> None:
         self._stream: Final = stream
         self._era: Final = era
         self._limits: Final = limits
         self._name: Final = name
         self._on_junk: Final = on_junk
+        self._observer: Final = observer
         self._writer: Final = CoalescingWriter(
             self._write, limits.outgoing_bytes, stream.write_now if isinstance(stream, ChildProcess) else None
         )
@@ -141,17 +145,28 @@ class StreamTransport:
         line = encode(message, null_id=True, line=True)
         if self._ended is not None or self._writer.broken or self._closing:
             raise await self.why_ended()
+        self._observe_sent(line)
         await self._writer.put(line)
 
     def offer(self, message: Message | Batch, *, more: bool) -> bool:
         """Queue a message and return true; return false if the queue is full or the connection has ended."""
         if self._ended is not None or self._closing:
             return False
-        return self._writer.offer(encode(message, null_id=True, line=True), more=more)
+        line = encode(message, null_id=True, line=True)
+        if not self._writer.offer(line, more=more):
+            return False
+        self._observe_sent(line)
+        return True
 
     def send_nowait(self, message: Message | Batch) -> None:
         """Queue a message to be written. Does not block."""
-        self._writer.put_nowait(encode(message, null_id=True, line=True))
+        line = encode(message, null_id=True, line=True)
+        self._observe_sent(line)
+        self._writer.put_nowait(line)
+
+    def _observe_sent(self, line: bytes) -> None:
+        if self._observer is not None:
+            self._observer.observe("sent", line)
 
     async def why_ended(self) -> ConnectionEnded:
         """Return the error for all pending requests. Each call creates a new error, with its own traceback."""
@@ -212,6 +227,8 @@ class StreamTransport:
             for number, line in enumerate(lines, 1):
                 if number % _AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
+                if self._observer is not None and not isinstance(line, LimitExceeded):
+                    self._observer.observe("received", line)
                 message = self._decode(line)
                 if not data and isinstance(message, MalformedMessage):
                     # An incomplete response is not an error response: its caller receives the error of the ended
