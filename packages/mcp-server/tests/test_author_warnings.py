@@ -183,7 +183,10 @@ def test_server_in_terminal_says_how_to_try_it(tmp_path: Path, is_command: bool)
         shown = "mcp-server run" if is_command else Path(sys.executable).name
         assert process.stderr.readline() == (
             "weather 1 is an MCP server: it waits for the messages of a client at this terminal, until Ctrl+C. To try it,"
-            f" run `mcp-client probe -- {shown} weather.py`\n"
+            " run\n"
+        )
+        assert process.stderr.readline() == (
+            f"`mcp-server dev weather.py` for a page in the browser, or `mcp-client probe -- {shown} weather.py`\n"
         )
         # The end of input at a terminal.
         os.write(ours, b"\x04")

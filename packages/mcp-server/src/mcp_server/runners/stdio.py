@@ -51,7 +51,7 @@ _MOST_PLACES: Final = 100
 """Most places of which is warned that they print. A program that is generated could have any number."""
 
 _PROGRAM: Final = 2
-"""Words of a command that can have the name of the program: the interpreter and a script of it."""
+"""Words of a command that can be the program `mcp-server`: the interpreter and a script of it."""
 
 _END_GRACE: Final = 1.0
 """Time for running handlers after the end of input, in seconds. `printf ... | server` receives its responses, and a
@@ -73,7 +73,7 @@ async def serve_stdio(server: Server) -> None:
     """Serve the parent process, over stdin and stdout.
 
     Other output to stdout, for example by `print` or a child process, goes to stderr. A warning in the log names each
-    place that prints. If stdin is a terminal, a line on stderr says how to try the server.
+    place that prints. If stdin is a terminal, two lines on stderr say how to try the server.
 
     Args:
         server: The server.
@@ -157,21 +157,23 @@ def _explain_terminal(server: str) -> None:
     """Write how to try the server if a user started it in a terminal, where it waits for messages."""
     if sys.stdin is None or sys.stderr is None or not sys.stdin.isatty():
         return
-    given = [PurePath(word).name if number < _PROGRAM else word for number, word in enumerate(sys.orig_argv)]
-    sys.stderr.write(f"{server} {_how_to_try(given)}\n")
+    sys.stderr.write(f"{server} {_how_to_try(sys.orig_argv)}\n")
 
 
 def _how_to_try(command: Sequence[str]) -> str:
     """Return what to do with the command of a server.
 
     Args:
-        command: The program and its arguments, without folders of the program.
+        command: The program and its arguments.
     """
-    if "mcp-server" in command[:_PROGRAM]:
-        command = command[command.index("mcp-server") :]
+    names = [PurePath(word).name for word in command[:_PROGRAM]]
+    command = (
+        ["mcp-server", *command[names.index("mcp-server") + 1 :]] if "mcp-server" in names else [names[0], *command[1:]]
+    )
+    file = next((word for word in command[1:] if ".py" in PurePath(word.partition(":")[0]).suffixes), "FILE")
     return (
-        "is an MCP server: it waits for the messages of a client at this terminal, until Ctrl+C. To try it, run"
-        f" `mcp-client probe -- {shlex.join(command)}`"
+        "is an MCP server: it waits for the messages of a client at this terminal, until Ctrl+C. To try it, run\n"
+        f"`mcp-server dev {shlex.quote(file)}` for a page in the browser, or `mcp-client probe -- {shlex.join(command)}`"
     )
 
 
