@@ -26,7 +26,9 @@ HOSTS: Final = {
 
 
 @asynccontextmanager
-async def served(folder: Path, host: str, *options: str, app: str, error: str = "") -> AsyncIterator[str]:
+async def served(
+    folder: Path, host: str, *options: str, app: str, error: str = "", once: str = ""
+) -> AsyncIterator[str]:
     """Serve an application during the block. Yield the URL of its root. Then stop it with SIGTERM.
 
     Its log has a traceback only if there is an expected error.
@@ -37,6 +39,7 @@ async def served(folder: Path, host: str, *options: str, app: str, error: str = 
         options: More options of the host.
         app: The application, as `module:name`.
         error: An expected error.
+        once: A text that the log has once.
     """
     command = [sys.executable, "-m", *HOSTS[host], app, *options]
     with trio.fail_after(SECONDS):
@@ -62,4 +65,5 @@ async def served(folder: Path, host: str, *options: str, app: str, error: str = 
     # uvicorn ends itself with the signal again after its shutdown.
     assert status in {0, -signal.SIGTERM}, log.decode()
     assert error in log.decode()
+    assert not once or log.decode().count(once) == 1, log.decode()
     assert error or b"Traceback" not in log, log.decode()

@@ -34,7 +34,8 @@ class DevCommand:
         self.output: Final[list[str]] = []
         """The lines of stderr so far."""
         self._lines: Final[Queue[str]] = Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader: Final = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -52,6 +53,11 @@ class DevCommand:
             found = re.search(pattern, line)
             if found:
                 return found
+
+    def rest(self) -> list[str]:
+        """Wait for the end of the command, and return the lines after those that were waited for."""
+        self._reader.join(TIMEOUT)
+        return [self._lines.get() for _ in range(self._lines.qsize())]
 
     def write(self, source: str) -> None:
         """Replace the author's file in one step, as editors do."""

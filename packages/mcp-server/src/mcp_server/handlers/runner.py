@@ -16,6 +16,7 @@ from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.handlers.context import Context, context_of
 from mcp_server.handlers.dependencies import Dependencies
 from mcp_server.handlers.input_required import InputRequired
+from mcp_server.handlers.step_timer import StepTimer
 from mcp_server.handlers.sync_context import SyncContext
 from mcp_server.schema.signature import label
 
@@ -80,8 +81,11 @@ class Runner:
                 raise RegistrationError(f"{label(function)} is a coroutine function; only plain ones run in a thread")
             self._direct: Function = function
             self._run: Function = self._on_library
+            remedy = "register a plain `def`, which runs in a thread"
         else:
             self._direct = self._run = self._inline if thread is False else self._in_thread
+            remedy = "register it without thread=False"
+        self._timer: Final = StepTimer(function, remedy)
         self._function: Final = function
         self._library: Final = async_library or environment.async_library
         self._dependencies: Final = Dependencies(injected)
@@ -132,7 +136,8 @@ class Runner:
     async def _once(self, context: Context, arguments: dict[str, object]) -> object:
         if self._dependencies.providers:
             # One task runs the providers before and after the function, and the function itself.
-            return await call_in(self._library, partial(self._provided, context, dict(arguments)))
+            provided = partial(self._provided, context, dict(arguments))
+            return await call_in(self._library, lambda: self._timer.timed(provided()))
         return await self._run(**arguments)  # type: ignore[misc]
 
     async def _provided(self, context: Context, arguments: dict[str, object]) -> object:
@@ -144,9 +149,13 @@ class Runner:
             return await cast("Awaitable[object]", self._direct(**arguments))
 
     def _on_library(self, **arguments: object) -> Awaitable[object]:
-        return call_in(self._library, partial(cast("Callable[[], Awaitable[object]]", self._function), **arguments))
+        function = cast("Callable[..., Awaitable[object]]", self._function)
+        return call_in(self._library, lambda: self._timer.timed(function(**arguments)))
 
-    async def _inline(self, **arguments: object) -> object:
+    def _inline(self, **arguments: object) -> Awaitable[object]:
+        return self._timer.timed(self._called(arguments))
+
+    async def _called(self, arguments: dict[str, object]) -> object:
         return self._function(**arguments)
 
     @allow_asyncio

@@ -1,8 +1,8 @@
 """A watch over the event loop: finds the lines of the author that block it.
 
-A thread asks the loop for a sign of life twenty times per second. If none comes, the thread reads the stack of the loop's
-thread, which shows the line that blocks at this moment. Steps of tasks are not measured, so that calls cost nothing
-more. The loop wakes up for each sign, though, so this is for development.
+Handlers that block are found by `mcp_server.handlers.step_timer`, but only when they have ended, and without the line. Here
+a thread asks the loop for a sign of life twenty times per second. If none comes, the thread reads the stack of the loop's
+thread, which shows the line that blocks at this moment. The loop wakes up for each sign, so this is for development.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ def _watch(token: trio.lowlevel.TrioToken, loop: int, ended: threading.Event) ->
             if place not in places and len(places) < _MOST_PLACES:
                 places.add(place)
                 _log.warning(
-                    "event loop blocked for more than %g s by %s: %s:%d; all other requests wait: await an asynchronous"
-                    " function instead, or register a plain function, which runs in a thread",
+                    "event loop is blocked for more than %g s by %s at %s:%d; all other requests wait",
                     _LIMIT,
                     function,
                     *place,
