@@ -27,6 +27,7 @@ server = Server("loud", version="1")
 async def flood(count: int) -> str:
     for number in range(count):
         logging.getLogger("mcp_server").warning("message %d %s", number, "x" * 1000)
+        await trio.lowlevel.checkpoint()
     return "flooded"
 
 @server.tool
