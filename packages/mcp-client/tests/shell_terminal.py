@@ -16,9 +16,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import pyte
+
+WireMessage: TypeAlias = dict[str, Any]  # type: ignore[explicit-any]  # JSON of any form, whose members tests read
+"""A message as it is on the wire."""
 
 _SECONDS: Final = 60
 """Time to wait for a screen before a test fails, in seconds. Commands are slow on a loaded machine."""
@@ -113,7 +116,7 @@ class ShellTerminal:
         """Wait for an empty prompt."""
         self.wait_for_line("mcp>")
 
-    def messages(self, arrow: str) -> list[dict[str, Any]]:
+    def messages(self, arrow: str) -> list[WireMessage]:
         """Return the shown messages of one direction, `-->` or `<--`. The terminal wraps their lines."""
         text = self.text.replace("\n", "")
         found = []
@@ -124,7 +127,7 @@ class ShellTerminal:
                 continue  # its end is not shown yet
         return found
 
-    def wait_for_message(self, arrow: str, accept: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def wait_for_message(self, arrow: str, accept: Callable[[WireMessage], bool]) -> WireMessage:
         """Wait until the terminal shows a message, and return it."""
         self.wait_until(lambda: any(accept(each) for each in self.messages(arrow)), f"a message {arrow}")
         return next(each for each in self.messages(arrow) if accept(each))

@@ -149,8 +149,8 @@ class Runner:
             return await cast("Awaitable[object]", self._direct(**arguments))
 
     def _on_library(self, **arguments: object) -> Awaitable[object]:
-        function = cast("Callable[..., Awaitable[object]]", self._function)
-        return call_in(self._library, lambda: self._timer.timed(function(**arguments)))
+        function = partial(cast("Callable[[], Awaitable[object]]", self._function), **arguments)
+        return call_in(self._library, lambda: self._timer.timed(function()))
 
     def _inline(self, **arguments: object) -> Awaitable[object]:
         return self._timer.timed(self._called(arguments))

@@ -51,7 +51,7 @@ class SseConnection:
             McpError: The response is not such a stream. After the start, an error ends the link instead.
         """
         stream = SseStream(self._wire.url, self._wire.limits)
-        deliver = self._channel.deliver
+        deliver: Deliver = self._channel.deliver
         if self._wire.observer is not None:
             deliver = self._wire.observer.observing(deliver, None)
         why: ConnectionEnded | None = None
