@@ -62,7 +62,7 @@ def loggers_of(package: str) -> set[str]:
     return {name for text in texts for name in re.findall(r'getLogger\("(\w+)', text)}
 
 
-def test_each_package_is_searched() -> None:
+def test_sources_contain_packages_that_log() -> None:
     assert set(SOURCES) == {"mcp_core", "mcp_client", "mcp_server", "mcp_conformance"}
     assert loggers_of("mcp_client") >= {"mcp_client"}
 

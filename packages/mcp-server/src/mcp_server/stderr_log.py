@@ -2,7 +2,7 @@
 
 A host application that starts a server over stdio often reads its stderr late, or never. Once the pipe is full, each write
 to it blocks. The handlers of the standard library write in the task that logs, which stops the event loop and so all
-requests. Here a thread writes. Its queue is bounded, and messages that the queue has no room for are counted and dropped.
+requests. Here a thread writes. Its queue is bounded, and messages above its capacity are counted and dropped.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ _QUEUED: Final = 256 * 1024
 _FLUSH: Final = 0.5
 """Maximum time that the end of the process waits for queued messages, in seconds. Clients usually wait two seconds."""
 
+_IN_ORDER: Final = 0.05
+"""Maximum time to wait for the thread, in seconds, so that messages keep their order with other output. A write takes 0.1
+milliseconds. After a wait that was too short, messages are not waited for until the reader reads again."""
+
 _LOGGER: Final = "mcp_server"
 
 
 class StderrHandler(logging.Handler):
-    """A log handler that writes to a descriptor in a thread, and does not wait for it.
+    """A log handler that writes to a descriptor in a thread, and does not wait for a reader that does not read.
 
     Args:
         descriptor: The descriptor. It stays open until the process ends.
@@ -43,6 +47,7 @@ class StderrHandler(logging.Handler):
         self._size = 0
         self._dropped = 0
         self._is_writing = False
+        self._is_late = False
         self._thread: threading.Thread | None = None
         # `logging` renews the lock in the child of a fork.
         self._changed: Final = threading.Condition(self.lock)
@@ -62,21 +67,27 @@ class StderrHandler(logging.Handler):
             self._size += len(line)
             # The thread of the parent does not exist in the child of a fork.
             if self._thread is None or not self._thread.is_alive():
-                self._is_writing = False
+                self._is_writing = self._is_late = False
                 self._thread = threading.Thread(target=self._write, name="log to stderr", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
+            if not self._is_late:
+                self._is_late = not self._changed.wait_for(self._is_written, _IN_ORDER)
 
     def flush(self) -> None:
         """Wait until the queued messages are written, at most half a second. Called when the process ends."""
         with self._changed:
             if self._thread is not None and self._thread.is_alive():
-                self._changed.wait_for(lambda: not self._queue and not self._is_writing, _FLUSH)
+                self._changed.wait_for(self._is_written, _FLUSH)
+
+    def _is_written(self) -> bool:
+        return not self._queue and not self._is_writing
 
     def _write(self) -> None:
         while True:
             with self._changed:
                 self._is_writing = False
+                self._is_late = bool(self._queue)
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._queue)
                 lines, self._queue, self._size = self._queue, [], 0
