@@ -150,7 +150,12 @@ def _face(module: str, path: Path, root: Path) -> Face:
     exported: tuple[str, ...] | None = None
     defined: set[str] = set()
     sources: dict[str, str] = {}
-    for node in _statements(ast.parse(path.read_text(), str(path)).body):
+    body = ast.parse(path.read_text(), str(path)).body
+    statements = [*_statements(body)]
+    if any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in body):
+        # It imports names at their first use. Type checkers find them under `if TYPE_CHECKING:`.
+        statements += [line for node in body if isinstance(node, ast.If) for line in node.body]
+    for node in statements:
         names = set(_names(node))
         if "__all__" in names and isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value:
             exported = (*(exported or ()), *ast.literal_eval(node.value))

@@ -196,7 +196,7 @@ _HEAVY: Final = (
 FRESH: Final[Mapping[str, frozenset[str]]] = {
     "mcp_core": frozenset({"anyio", "asyncio", "mcp_client", "mcp_server", "socket", "ssl", "trio", *_HEAVY}),
     "mcp_client": frozenset({"mcp_server", *_HEAVY}),
-    "mcp_server": frozenset({"mcp_client", *_HEAVY}),
+    "mcp_server": frozenset({"mcp_client", "mcp_server.runners.hypercorn", "mcp_server.runners.workers", *_HEAVY}),
 }
 """Modules that the import of a package must not load in a new interpreter: they are slow, or belong to another package."""
 

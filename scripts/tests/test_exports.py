@@ -63,6 +63,15 @@ def test_public_name_not_exported_found(tmp_path: Path, definition: str) -> None
     assert check_exported(load_modules(tmp_path, {"p/errors.py": text})) == expected
 
 
+def test_name_imported_at_first_use_is_exported(tmp_path: Path) -> None:
+    names = '__all__ = ["Late"]\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.late import Late\n'
+    late = {"p/late.py": '__all__ = ["Late"]\nclass Late: ...\n'}
+    lazy = names + "def __getattr__(name): ...\n"
+    assert check_exported(load_modules(tmp_path / "with", {"p/early.py": lazy, **late})) == []
+    missing = ["p/early.py: Late is in __all__ and not there"]
+    assert check_exported(load_modules(tmp_path / "without", {"p/early.py": names, **late})) == missing
+
+
 def test_exported_name_missing_or_repeated_found(tmp_path: Path) -> None:
     text = '__all__ = ["Gone", "Here", "Here"]\nHere = 1\n'
     expected = ["p/errors.py: Gone is in __all__ and not there", "p/errors.py: Here is in __all__ twice"]

@@ -12,7 +12,9 @@ Register functions on a `Server`, then serve it with `serve_stdio` or `serve_htt
 
 from __future__ import annotations
 
+import importlib
 import logging
+from typing import TYPE_CHECKING, Final
 
 from mcp_core.errors import AccessDenied, McpError, RequestFailed, ResourceNotFound
 from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
@@ -32,13 +34,15 @@ from mcp_server.handlers.input_required import InputRequired
 from mcp_server.handlers.sync_context import SyncContext
 from mcp_server.host.timeouts import HostTimeouts
 from mcp_server.runners.http import serve_http
-from mcp_server.runners.hypercorn import serve_hypercorn
 from mcp_server.runners.signals import stopped_by_signals
 from mcp_server.runners.stdio import serve_stdio, serve_stream
-from mcp_server.runners.workers import run_workers
 from mcp_server.schema.depends import Depends
 from mcp_server.schema.signature import Param
 from mcp_server.server import Server
+
+if TYPE_CHECKING:
+    from mcp_server.runners.hypercorn import serve_hypercorn
+    from mcp_server.runners.workers import run_workers
 
 __all__ = [
     "REVISIONS",
@@ -80,6 +84,21 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+_LAZY: Final = {
+    "run_workers": "mcp_server.runners.workers",
+    "serve_hypercorn": "mcp_server.runners.hypercorn",
+}
+"""The modules of names that few programs use. They are imported when a program uses the name."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
 
 logging.getLogger("mcp_server").addHandler(logging.NullHandler())
 logging.getLogger("mcp_server").addFilter(tracebacks.fold_traceback)
