@@ -6,13 +6,15 @@ import asyncio
 import contextvars
 import gc
 import socket
+import sys
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeAlias
 
 import pytest
+import sniffio
 import trio
 import trio.lowlevel
 import uvloop
@@ -194,6 +196,109 @@ def test_guest_trio_scope_cancelled_cancels_asyncio_task(host: Host) -> None:
 def test_guest_function_raises_cancelled_error_on_its_own_is_error(host: Host) -> None:
     async def on_asyncio() -> None:
         raise asyncio.CancelledError
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="was not cancelled"):
+            await current_guest().run(lambda: current_guest().run_asyncio(on_asyncio))
+
+    host(main)
+
+
+def _create_eager_task(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[object, object, object] | Generator[object, object, object],
+    *,
+    context: contextvars.Context | None = None,
+    **_: object,
+) -> asyncio.Task[object]:
+    """Create a task that runs its first step at once, like `asyncio.eager_task_factory`, which uvloop cannot call."""
+    assert isinstance(coroutine, Coroutine)
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(coroutine, loop=loop, context=context, eager_start=True)
+    return asyncio.Task(coroutine, loop=loop, context=context)
+
+
+@pytest.mark.parametrize("has_factory", [False, True])
+def test_guest_asyncio_function_runs_outside_of_trio_task(host: Host, has_factory: bool) -> None:
+    seen: list[tuple[bool, str, bool]] = []
+
+    def look() -> None:
+        found = asyncio.current_task() is not None if not trio.lowlevel.in_trio_task() else False
+        seen.append((trio.lowlevel.in_trio_task(), sniffio.current_async_library(), found))
+
+    async def on_asyncio() -> str:
+        look()
+        async with asyncio.timeout(_SECONDS):  # needs an asyncio task
+            await asyncio.sleep(0)
+        look()
+        return await current_guest().run(on_trio)
+
+    async def on_trio() -> str:
+        look()
+        return _WHO.get()
+
+    async def cross() -> str:
+        who = await current_guest().run_asyncio(on_asyncio)
+        look()
+        return who
+
+    async def main() -> None:
+        if has_factory:
+            asyncio.get_running_loop().set_task_factory(_create_eager_task)  # type: ignore[arg-type]  # theirs is generic
+        _WHO.set("caller")
+        assert await current_guest().run(cross) == "caller"
+        assert seen == [
+            (False, "asyncio", True),
+            (False, "asyncio", True),
+            (True, "trio", False),
+            (True, "trio", False),
+        ]
+
+    host(main)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="asyncio has no eager tasks")
+def test_guest_asyncio_function_that_does_not_wait_ends_without_the_loop(host: Host) -> None:
+    async def on_asyncio() -> str:
+        return "done"
+
+    async def on_trio() -> list[str]:
+        callbacks: list[str] = []
+        asyncio.get_running_loop().call_soon(callbacks.append, "called")
+        assert await current_guest().run_asyncio(on_asyncio) == "done"
+        return list(callbacks)
+
+    async def main() -> None:
+        assert await current_guest().run(on_trio) == []
+
+    host(main)
+
+
+def test_guest_asyncio_function_in_cancelled_scope_is_not_called(host: Host) -> None:
+    called: list[bool] = []
+
+    async def on_asyncio() -> None:
+        called.append(True)
+
+    async def on_trio() -> bool:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await current_guest().run_asyncio(on_asyncio)
+        return scope.cancelled_caught
+
+    async def main() -> None:
+        assert await current_guest().run(on_trio)
+        assert not called
+
+    host(main)
+
+
+def test_guest_asyncio_function_that_cancels_itself_is_error(host: Host) -> None:
+    async def on_asyncio() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
 
     async def main() -> None:
         with pytest.raises(RuntimeError, match="was not cancelled"):

@@ -17,6 +17,9 @@ wait for like any other. So this module does what the thread does:
 Steps 2 and 3 read two attributes of trio's guest state, which trio does not document. If they do not exist (Windows, a
 future release), that task does not start, and trio waits in its thread as documented.
 
+*First steps.* Most functions of an application do not wait. Their asyncio task runs its first step within the step of the
+trio task that calls it, which saves three iterations of the loop and a tick.
+
 *Several loops.* A thread may have several loops that run in turns, as those of pytest-asyncio do. trio has one current run for
 each thread, so each entry into a guest makes its run the current one.
 
@@ -40,13 +43,14 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar, cast
 
+import sniffio
 import trio
 
 from mcp_core.trio.host_loop import running_host
 from mcp_core.trio.nursery import is_cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
     import outcome
@@ -67,15 +71,17 @@ _LAST_SECONDS: Final = 1.0
 
 
 class _CurrentRun(Protocol):
-    """The current run of a thread, as trio stores it. Without a run, the attribute does not exist."""
+    """The current run and the current task of a thread, as trio stores them. Without one, its attribute does not exist."""
 
     runner: object
+    task: trio.lowlevel.Task
 
 
 _current_run: Final = cast(
     "_CurrentRun", getattr(sys.modules["trio._core._run"], "GLOBAL_RUN_CONTEXT", None) or SimpleNamespace()
 )
-"""trio does not document it. If it does not exist, a thread can have only one loop with a guest."""
+"""trio does not document it. If it does not exist, a thread can have only one loop with a guest, and each asyncio task starts
+in a later iteration of the loop."""
 
 
 class _Thread(threading.local):
@@ -221,7 +227,8 @@ class TrioGuest(trio.abc.Instrument):
         """Call an asyncio coroutine function from a trio task.
 
         It runs in an asyncio task with the context variables of the caller. If the trio task is cancelled, the asyncio
-        task is cancelled, and this method waits until it has ended.
+        task is cancelled, and this method waits until it has ended. From Python 3.12, a function that does not wait ends
+        in the same step of the trio task: no loop has to wake a task, and this is not a schedule point of trio.
 
         Returns:
             The return value of the function.
@@ -232,19 +239,21 @@ class TrioGuest(trio.abc.Instrument):
         """
         if self._loop.is_closed():
             raise RuntimeError("the asyncio loop is closed")
-        me = trio.lowlevel.current_task()
+        await trio.lowlevel.checkpoint_if_cancelled()
         cancellation: list[trio.lowlevel.RaiseCancelT] = []
-        task = self._loop.create_task(_awaited(function), context=contextvars.copy_context())
-        task.add_done_callback(lambda _: self._call(trio.lowlevel.reschedule, me))
+        task = self._create_task(_awaited(function))
+        if not task.done():
+            me = trio.lowlevel.current_task()
+            task.add_done_callback(lambda _: self._call(trio.lowlevel.reschedule, me))
 
-        def cancel(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            if self._loop.is_closed():
-                return trio.lowlevel.Abort.SUCCEEDED  # the asyncio task does not continue
-            cancellation.append(raise_cancel)
-            task.cancel()
-            return trio.lowlevel.Abort.FAILED
+            def cancel(raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+                if self._loop.is_closed():
+                    return trio.lowlevel.Abort.SUCCEEDED  # the asyncio task does not continue
+                cancellation.append(raise_cancel)
+                task.cancel()
+                return trio.lowlevel.Abort.FAILED
 
-        await trio.lowlevel.wait_task_rescheduled(cancel)
+            await trio.lowlevel.wait_task_rescheduled(cancel)
         if task.cancelled():
             if cancellation:
                 cancellation.pop()()
@@ -271,7 +280,7 @@ class TrioGuest(trio.abc.Instrument):
                 entered.set_result(value)
                 await left
 
-        task = self._loop.create_task(own(), name="context manager for trio", context=contextvars.copy_context())
+        task = self._create_task(own(), name="context manager for trio")
 
         async def until(*futures: asyncio.Future[T] | asyncio.Future[None]) -> None:
             try:
@@ -305,6 +314,26 @@ class TrioGuest(trio.abc.Instrument):
         # The end of the loop cancels all asyncio tasks, and the trio run.
         await trio.lowlevel.checkpoint_if_cancelled()
         task.result()
+
+    def _create_task(self, coroutine: Coroutine[object, object, T], *, name: str | None = None) -> asyncio.Task[T]:
+        """Create an asyncio task within a step of a trio task, with the context variables of the trio task.
+
+        From Python 3.12 the first step of the asyncio task runs at once. A task factory of the application decides that
+        itself, for example `asyncio.eager_task_factory`. During this step, trio and sniffio must not report a trio task.
+        """
+        context = contextvars.copy_context()
+        task_of_trio: trio.lowlevel.Task | None = getattr(_current_run, "task", None)
+        library = sniffio.thread_local.name
+        if task_of_trio is None:
+            return self._loop.create_task(coroutine, name=name, context=context)
+        del _current_run.task
+        sniffio.thread_local.name = None
+        try:
+            if sys.version_info >= (3, 12) and self._loop.get_task_factory() is None:
+                return asyncio.Task(coroutine, loop=self._loop, name=name, context=context, eager_start=True)
+            return self._loop.create_task(coroutine, name=name, context=context)
+        finally:
+            _current_run.task, sniffio.thread_local.name = task_of_trio, library
 
     def check_cancelled(self) -> None:
         """Raise `asyncio.CancelledError` if an asyncio task called the current trio task, by `run`.

@@ -143,6 +143,8 @@ class _Exchange:
             self._held = messages
         else:
             await self._guest.run_asyncio(partial(self._send_all, messages))
+            # The host may have sent without waiting. A stream of many parts must not prevent other tasks from running.
+            await trio.lowlevel.cancel_shielded_checkpoint()
 
     async def _send_all(self, messages: list[Message]) -> None:
         for message in messages:
