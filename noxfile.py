@@ -133,7 +133,7 @@ def bench_conversion(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run benchmarks, also with the official SDK."""
-    install(session, "test", "interop")
+    install(session, "test", "interop", "bench")
     session.run("python", "scripts/bench/calls.py", *session.posargs)
 
 
@@ -244,7 +244,9 @@ def build(session: nox.Session) -> None:
 @nox.session(python=PYTHONS[0], reuse_venv=False)
 def constraints(session: nox.Session) -> None:
     """Write scripts/constraints.txt with the newest versions that are compatible."""
-    session.install("--upgrade", *requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "installation", "interop", "release")))
+    session.install(
+        "--upgrade", *requirements(ROOT, DISTRIBUTIONS, (*GROUPS, "installation", "interop", "bench", "release"))
+    )
     frozen = session.run("python", "-m", "pip", "freeze", silent=True)
     heading = (ROOT / CONSTRAINTS).read_text().partition("\n")[0]
     (ROOT / CONSTRAINTS).write_text(f"{heading}\n{frozen}")

@@ -347,18 +347,26 @@ def http(repetitions: int, number: int) -> None:
 def asgi(repetitions: int, number: int) -> None:
     """Measure the application of a server on uvicorn beside the embedded host, and beside the official SDK on uvicorn."""
     repetitions = min(repetitions, HTTP_REPETITIONS)
-    for loop in ("asyncio", "uvloop"):
-        values = [bench_http.floor(f"uvicorn-{loop}", 16, number) for _ in range(repetitions)]
-        title = f"HTTP floor, bare uvicorn, {loop}, 16 connections"
+    # `uvicorn` installs h11, `uvicorn[standard]` uvloop and httptools.
+    hosts = [(loop, parser) for parser in ("h11", "httptools") for loop in ("asyncio", "uvloop")]
+    for loop, parser in hosts:
+        values = [bench_http.floor(f"uvicorn-{loop}-{parser}", 16, number) for _ in range(repetitions)]
+        title = f"HTTP floor, uvicorn, {loop}, {parser}, 16"
         print(f"{title:<44} {statistics.median(values):>9.1f} {'':>9} us", flush=True)
     print(f"{'':<44} {'embedded':>9} {'uvicorn':>9} {'official':>9}")
-    for loop in ("asyncio", "uvloop"):
+    for loop, parser in hosts:
         for form, revision in (("json", MODERN), ("json", LEGACY), ("stream", LEGACY)):
             for at_once in (1, 16):
                 some = partial(
-                    bench_http.calls, form=form, revision=revision, at_once=at_once, number=number, loop=loop
+                    bench_http.calls,
+                    form=form,
+                    revision=revision,
+                    at_once=at_once,
+                    number=number,
+                    loop=loop,
+                    parser=parser,
                 )
-                title = f"{loop}, {form}, {at_once} connections, {revision}"
+                title = f"{loop}, {parser}, {form}, {at_once}, {revision}"
                 values_of = in_turns(title, ("ours", "asgi", "official"), repetitions, some)
                 embedded, ours, official = (statistics.median(each) for each in values_of.values())
                 highest, least = ASGI_GOALS[at_once]

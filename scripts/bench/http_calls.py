@@ -192,22 +192,31 @@ def run(connections: list[Connection], bodies: list[tuple[bytes, dict[str, str]]
     return last
 
 
-def server_of(side: str, form: str, loop: str = "asyncio") -> Program:
+def server_of(side: str, form: str, loop: str = "asyncio", parser: str = "h11") -> Program:
     """Start the server under test.
 
     Args:
         side: `ours` with the embedded host, `asgi` for this project on uvicorn, `official` for the official SDK on uvicorn.
         form: The form of responses.
         loop: The event loop of uvicorn.
+        parser: The HTTP parser of uvicorn, `h11` or `httptools`.
     """
-    return Program(f"http_server_{side}.py", form, loop)
+    return Program(f"http_server_{side}.py", form, loop, parser)
 
 
 def calls(
-    side: str, form: str, revision: str, *, at_once: int, number: int, size: int = 5, loop: str = "asyncio"
+    side: str,
+    form: str,
+    revision: str,
+    *,
+    at_once: int,
+    number: int,
+    size: int = 5,
+    loop: str = "asyncio",
+    parser: str = "h11",
 ) -> float:
     """Return CPU microseconds of the server per call of an echo of `size` bytes."""
-    program = server_of(side, form, loop)
+    program = server_of(side, form, loop, parser)
     connections = [Connection(program.port) for _ in range(at_once)]
     try:
         params: dict[str, object] = {"name": "echo", "arguments": {"text": "x" * size}}

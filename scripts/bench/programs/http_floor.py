@@ -1,7 +1,7 @@
 """A minimal HTTP server: it reads a request and sends the same bytes each time.
 
-`python http_floor.py HOST`: HOST is `h11` or `hypercorn`, both on trio, or `uvicorn-asyncio` or `uvicorn-uvloop`. The first
-line that it prints is its port.
+`python http_floor.py HOST`: HOST is `h11` or `hypercorn`, both on trio, or `uvicorn-LOOP-PARSER`, such as
+`uvicorn-uvloop-httptools`. The first line that it prints is its port.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hypercorn.typing import Framework
-    from uvicorn.config import LoopFactoryType
+    from uvicorn.config import HTTPProtocolType, LoopFactoryType
 
     Message = dict[str, object]
 
@@ -80,19 +80,19 @@ async def main() -> None:
             print(binds[0].rpartition(":")[2], flush=True)
 
 
-def serve_uvicorn(loop: LoopFactoryType) -> None:
+def serve_uvicorn(loop: LoopFactoryType, parser: HTTPProtocolType) -> None:
     """Serve on asyncio until the process is killed."""
     import uvicorn  # lazy: the other hosts do without
 
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(listening.getsockname()[1], flush=True)
-    config = uvicorn.Config(on_asgi, log_level="critical", access_log=False, backlog=1024, loop=loop)
+    config = uvicorn.Config(on_asgi, log_level="critical", access_log=False, backlog=1024, loop=loop, http=parser)
     uvicorn.Server(config).run(sockets=[listening])
 
 
-if sys.argv[1] == "uvicorn-asyncio":
-    serve_uvicorn("asyncio")
-elif sys.argv[1] == "uvicorn-uvloop":
-    serve_uvicorn("uvloop")
+if sys.argv[1].startswith("uvicorn-"):
+    serve_uvicorn(
+        "uvloop" if "uvloop" in sys.argv[1] else "asyncio", "httptools" if "httptools" in sys.argv[1] else "h11"
+    )
 else:
     trio.run(main)

@@ -1,6 +1,7 @@
 """A server of this project under uvicorn for the benchmark, with asyncio functions. The first line that it prints is its port.
 
-`python http_server_asgi.py FORM LOOP`: FORM is `json` or `stream`, the form of responses; LOOP is `asyncio` or `uvloop`.
+`python http_server_asgi.py FORM LOOP PARSER`: FORM is `json` or `stream`, the form of responses; LOOP is `asyncio` or `uvloop`,
+PARSER `h11` or `httptools`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def main() -> None:
     app = server.asgi(policy=EndpointPolicy(answer="stream" if sys.argv[1] == "stream" else "json"))
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(listening.getsockname()[1], flush=True)
-    config = uvicorn.Config(app, log_level="critical", access_log=False, backlog=1024, loop=sys.argv[2])
+    config = uvicorn.Config(
+        app, log_level="critical", access_log=False, backlog=1024, loop=sys.argv[2], http=sys.argv[3]
+    )
     uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -1,6 +1,7 @@
 """The same server over HTTP, made with the official SDK. The first line that it prints is its port.
 
-`python http_server_official.py FORM LOOP`: FORM is `json` or `stream`, the form of responses; LOOP is `asyncio` or `uvloop`.
+`python http_server_official.py FORM LOOP PARSER`: FORM is `json` or `stream`, the form of responses; LOOP is `asyncio` or
+`uvloop`, PARSER `h11` or `httptools`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ async def main() -> None:
     )
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(listening.getsockname()[1], flush=True)
-    config = uvicorn.Config(app, log_level="critical", access_log=False, backlog=1024)
+    config = uvicorn.Config(app, log_level="critical", access_log=False, backlog=1024, http=sys.argv[3])
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
