@@ -76,10 +76,13 @@ class Official:
                 if found is not None:
                     self.targets.append(Target(f"#/{self.key}/{name}/properties/params", params, found))
         self._strategies: dict[str, st.SearchStrategy[JsonValue]] = {}
+        self._validators: dict[str, jsonschema_rs.Validator] = {}
 
     def validator(self, pointer: str) -> jsonschema_rs.Validator:
-        drafts = {"definitions": jsonschema_rs.Draft7Validator, "$defs": jsonschema_rs.Draft202012Validator}
-        return drafts[self.key]({"$ref": pointer, self.key: self.definitions})
+        if pointer not in self._validators:
+            drafts = {"definitions": jsonschema_rs.Draft7Validator, "$defs": jsonschema_rs.Draft202012Validator}
+            self._validators[pointer] = drafts[self.key]({"$ref": pointer, self.key: self.definitions})
+        return self._validators[pointer]
 
     def values(self, node: JsonValue) -> st.SearchStrategy[JsonValue]:
         if not isinstance(node, dict) or not node:
@@ -178,6 +181,11 @@ def same(raw: JsonValue, sent: JsonValue) -> bool:
     return raw == sent and (type(raw) is type(sent) or not isinstance(raw, bool))
 
 
+@cache
+def our_validator(revision: Revision, name: str) -> jsonschema_rs.Validator:
+    return jsonschema_rs.Draft202012Validator({**schemas(revision), "$ref": f"#/$defs/{name}"})
+
+
 @pytest.mark.spec("jsonrpc.schema-valid-messages")
 @pytest.mark.parametrize("source", SOURCES)
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], max_examples=200)
@@ -208,8 +216,7 @@ def test_member_required_as_in_official_schema(source: str, data: st.DataObject)
         raw |= {"resultType": "input_required", "requestState": "s", "inputRequests": {}}
     removed = data.draw(st.sampled_from([*raw, ""]), label="removed")
     reduced = {name: value for name, value in raw.items() if name != removed}
-    name = target.cls.__name__
-    validator = jsonschema_rs.Draft202012Validator({**schemas(definitions.revision), "$ref": f"#/$defs/{name}"})
+    validator = our_validator(definitions.revision, target.cls.__name__)
     if definitions.validator(target.pointer).is_valid(reduced):
         converter(definitions.revision).structure(reduced, target.cls)
         validator.validate(reduced)
