@@ -218,7 +218,12 @@ def _is_json(headers: dict[str, str]) -> bool:
 
 
 _ALONE: Final = ("--modern-only",)
-_shaping("created", "http.post", lambda _, s, h: (201 if s == 200 and _is_json(h) else s, h))
+_shaping("created", ("http.post", "http.result-status"), lambda _, s, h: (201 if s == 200 and _is_json(h) else s, h))
+_shaping(
+    "stream-created",
+    "http.result-status",
+    lambda method, s, h: (201 if method == "POST" and s == 200 and not _is_json(h) else s, h),
+)
 _shaping("notification-200", "http.notification", lambda _, s, h: (200 if s == 202 else s, h), revisions=_STREAMS)
 _shaping("notification-204", "http.notification-accepted", lambda _, s, h: (204 if s == 202 else s, h))
 _shaping(

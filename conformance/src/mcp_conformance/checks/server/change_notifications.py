@@ -92,8 +92,12 @@ async def updated(server: ServerUnderTest) -> None:
     """A client that subscribed to a resource is notified of its update."""
     if set(result := await _subscribe(server)) - {"_meta"}:
         raise Deviation("an empty result of resources/subscribe", brief(result))
-    await _touch(server, _watched(server))
+    watched = _watched(server)
+    await _touch(server, watched)
     await _until(server, _UPDATED, 0)
+    # The notification may name a sub-resource.
+    if not any(each == watched or str(each).startswith(f"{watched.rstrip('/')}/") for each in _uris(server, 0)):
+        raise Deviation(f"{_UPDATED} for {watched}", str(_uris(server, 0)))
 
 
 @check(

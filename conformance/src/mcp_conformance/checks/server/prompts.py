@@ -12,6 +12,7 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_result
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.protocol.uri_syntax import is_uri
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
@@ -101,8 +102,9 @@ async def embedded_resource(server: ServerUnderTest) -> None:
     answer = await _get(server, "test_prompt_with_embedded_resource", {"resourceUri": "test://static-text"})
     for block in _blocks(answer, "resource"):
         resource = block.get("resource")
-        if not isinstance(resource, dict) or not isinstance(resource.get("uri"), str):
-            raise Deviation("a resource with a URI", brief(block))
+        uri = resource.get("uri") if isinstance(resource, dict) else None
+        if not isinstance(resource, dict) or not isinstance(uri, str) or not is_uri(uri):
+            raise Deviation("a resource with a valid URI", brief(block))
         if not isinstance(resource.get("mimeType"), str):
             raise Deviation("a resource with a mimeType", brief(block))
         if ("text" in resource) == ("blob" in resource):

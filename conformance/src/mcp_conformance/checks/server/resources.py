@@ -7,10 +7,13 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_result
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.protocol.uri_syntax import is_uri
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
@@ -21,8 +24,6 @@ _NEEDS: Final = ("capability:resources",)
 _UNKNOWN: Final = "conformance-unknown://nothing/here"
 _READ: Final = 10
 """Maximum number of listed resources to read."""
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*")
-"""The characters that RFC 3986 allows in a URI."""
 _MALFORMED: Final = ("", "no-uri", "http://[not-an-address/", "test://static-text/%zz", "test:// static text")
 _CLIMBS: Final = ("../../../../../../../../etc/passwd", "%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd")
 
@@ -110,12 +111,22 @@ async def not_found_is_not_empty(server: ServerUnderTest) -> None:
         raise Deviation("an error", str(answer))
 
 
-@check("resources.uri-syntax", proves=("resources.custom-scheme-rfc3986",), needs=("any:resources",))
+@check("resources.uri-syntax", proves=("resources.custom-scheme-rfc3986",), subject=CheckScope.EVIDENCE)
 async def uri_syntax(server: ServerUnderTest) -> None:
-    """The URIs of resources conform to RFC 3986."""
-    for each in server.inventory.lists["resources"]:
-        if _URI.fullmatch(str(each.get("uri"))) is None:
-            raise Deviation("a URI according to RFC 3986", brief(each.get("uri")))
+    """The URIs of resources, in lists, contents and notifications, conform to RFC 3986."""
+    recorded = RecordedMessages(server.evidence)
+    named = [
+        *recorded.listed("resources/list"),
+        *recorded.contents(),
+        *recorded.blocks_of("resource_link"),
+        *recorded.notified("notifications/resources/updated"),
+    ]
+    uris = [uri for uri in (member(each, "uri") for each in named) if isinstance(uri, str)]
+    if not uris:
+        raise NotApplicable("the server names no resource")
+    for uri in uris:
+        if not is_uri(uri):
+            raise Deviation("a URI according to RFC 3986", brief(uri))
 
 
 @check(

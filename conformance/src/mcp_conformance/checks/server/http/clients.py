@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.checks.probes.http_requests import (
+    ACCEPT_STREAM,
     control,
     http_peer,
     probe,
@@ -25,6 +26,7 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
 
 _SUCCESSES: Final = frozenset(range(200, 300))
 
@@ -120,15 +122,26 @@ async def authentication(server: ServerUnderTest) -> None:
     require(answer, {401, 403}, "a request without credentials")
 
 
-@check("http.session-no-credentials", proves=("security.no-session-authentication", "security.verify-all-requests"))
+@check(
+    "http.session-no-credentials",
+    proves=("security.no-session-authentication", "security.verify-all-requests", "http.authentication"),
+)
 async def session_no_credentials(server: ServerUnderTest) -> None:
-    """A session id does not replace credentials: a request without them is rejected with 401 or 403."""
+    """A session id does not replace credentials: a POST, a GET and a DELETE without them are rejected."""
     peer = http_peer(server)
     request = await with_credentials(peer)
     if peer.session_id is None:
         raise NotApplicable("the server has no sessions")
     own = {name for name, _ in peer.settings.headers}
-    answer = await peer.look(
-        headers=without(peer.headers(request), *own), body=encoded(request), deviant="no credentials"
-    )
-    require(answer, {401, 403}, "a request with a session id and without credentials")
+    cancelled: JsonObject = {"requestId": "conformance-none"}
+    notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
+    for message in (request, notification):
+        answer = await peer.look(
+            headers=without(peer.headers(message), *own), body=encoded(message), deviant="no credentials"
+        )
+        require(answer, {401, 403}, f"{message['method']} with a session id and without credentials")
+    for method in ("GET", "DELETE"):
+        headers = [ACCEPT_STREAM, *without(peer.session_headers(), *own)]
+        answer = await peer.look(method, headers=headers, deviant="no credentials")
+        # A server without this method, or that hides the session, may say so before it asks for credentials.
+        require(answer, {401, 403, 404, 405}, f"{method} with a session id and without credentials")

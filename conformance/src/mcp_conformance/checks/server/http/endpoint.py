@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -43,6 +44,8 @@ _REMOVED: Final[Mapping[str, JsonObject]] = {
     "resources/unsubscribe": {"uri": "test://static-text"},
 }
 _TYPES: Final = ("application/json", "text/event-stream")
+_OK: Final = "HTTP 200"
+_STREAMS: Final = re.compile(r"(?i)content-type:\s*text/event-stream")
 
 
 @check(
@@ -98,6 +101,38 @@ async def content_type(server: ServerUnderTest) -> None:
                 media = types[0].partition(";")[0].strip().lower() if types else "no content type"
                 if status == "HTTP 200" and media not in _TYPES:
                     raise Deviation(f"{' or '.join(_TYPES)} for {requested[entry.exchange]}", media)
+
+
+@check(
+    "http.result-status",
+    proves=(
+        "http.success-status-200",
+        "http.single-endpoint-post",
+        "http.request-response-type",
+        "http.request-response-content-type",
+    ),
+    subject=CheckScope.EVIDENCE,
+)
+async def result_status(server: ServerUnderTest) -> None:
+    """Every event stream and every result for a request has the status 200."""
+    for transcript in server.evidence:
+        requested: dict[int | None, str] = {}
+        statuses: dict[int | None, str] = {}
+        for entry in transcript:
+            for each in objects(entry) if entry.sent and not entry.deviant else ():
+                if "method" in each and "id" in each:
+                    requested[entry.exchange] = str(each["method"])
+            if entry.sent or entry.exchange is None or entry.exchange not in requested:
+                continue
+            if entry.kind is Kind.HEAD:
+                status, *lines = entry.text.splitlines()
+                statuses[entry.exchange] = status
+                # Clients of Server-Sent Events fail a connection whose status is another one.
+                if status != _OK and any(_STREAMS.match(line) for line in lines):
+                    raise Deviation(f"HTTP 200 for the stream of {requested[entry.exchange]}", status)
+            status = statuses.get(entry.exchange, _OK)
+            if status != _OK and any("result" in each for each in objects(entry)):
+                raise Deviation(f"HTTP 200 for the result of {requested[entry.exchange]}", status)
 
 
 # --- notifications ---------------------------------------------------------------------------------------------------
@@ -157,7 +192,7 @@ async def version_absent(server: ServerUnderTest) -> None:
 
 @check("http.version-unknown", proves=("http.protocol-version-400",))
 async def version_unknown(server: ServerUnderTest) -> None:
-    """A request with an unknown MCP-Protocol-Version is answered with 400."""
+    """A request, a notification and a GET with an unknown MCP-Protocol-Version are answered with 400."""
     peer = http_peer(server)
     known = server.revision.name
     for version in (_UNKNOWN, "no version", f"{known}x", f"{known}-1", known[:-3]):
@@ -168,6 +203,20 @@ async def version_unknown(server: ServerUnderTest) -> None:
             deviant="an unsupported version",
         )
         require(answer, {400}, f"MCP-Protocol-Version: {version}")
+    cancelled: JsonObject = {"requestId": "conformance-none"}
+    notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
+    answer = await peer.look(
+        headers=with_header(peer.headers(notification), "MCP-Protocol-Version", _UNKNOWN),
+        body=encoded(notification),
+        deviant="an unsupported version",
+    )
+    require(answer, {400}, "a notification with an unknown MCP-Protocol-Version")
+    stream = with_header(
+        [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()], "MCP-Protocol-Version", _UNKNOWN
+    )
+    answer = await peer.look("GET", headers=stream, deviant="an unsupported version")
+    # A server without streams rejects every GET with 405.
+    require(answer, {400, 405}, "a GET with an unknown MCP-Protocol-Version")
 
 
 @check("http.unsupported-version", proves=("http.unsupported-version-400",))

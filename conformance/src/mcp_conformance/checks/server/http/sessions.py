@@ -6,7 +6,17 @@ from contextlib import AsyncExitStack
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.http_requests import control, http_peer, probe, require, session, shown, without
+from mcp_conformance.checks.probes.http_requests import (
+    ACCEPT_STREAM,
+    control,
+    http_peer,
+    probe,
+    require,
+    session,
+    shown,
+    with_header,
+    without,
+)
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -33,7 +43,7 @@ async def id_ascii(server: ServerUnderTest) -> None:
 
 @check("session.id-random", proves=("session.id-secure", "security.session-id-nondeterministic"))
 async def id_random(server: ServerUnderTest) -> None:
-    """Session ids differ in many characters: one does not help to guess another."""
+    """Session ids differ in many characters, and an id that was never issued opens no session."""
     ids: list[str] = []
     async with AsyncExitStack() as stack:
         for _ in range(_SESSIONS):
@@ -41,6 +51,13 @@ async def id_random(server: ServerUnderTest) -> None:
             if peer.session_id is None:
                 raise NotApplicable("the server has no sessions")
             ids.append(peer.session_id)
+    async with session(server) as peer:
+        request = await control(peer)
+        guess = (peer.session_id or "")[::-1]
+        headers = with_header(peer.headers(request), "Mcp-Session-Id", guess)
+        answer = await peer.look(headers=headers, body=encoded(request), deviant="a session id that was never issued")
+        if answer.status == 200 and guess != peer.session_id:
+            raise Deviation("the rejection of a session id that was never issued", shown(answer))
     for one, other in combinations(ids, 2):
         differing = sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other))
         if differing < _DIFFERENT:
@@ -49,7 +66,7 @@ async def id_random(server: ServerUnderTest) -> None:
 
 @check("session.missing", proves=("session.missing-400",))
 async def missing(server: ServerUnderTest) -> None:
-    """A request without a required session id is answered with 400."""
+    """A request, a notification and a GET without a required session id are answered with 400."""
     peer = http_peer(server)
     if peer.session_id is None:
         raise NotApplicable("the server has no sessions")
@@ -57,14 +74,26 @@ async def missing(server: ServerUnderTest) -> None:
     answer = await peer.look(
         headers=without(peer.headers(request), "Mcp-Session-Id"), body=encoded(request), deviant="no session id"
     )
-    if answer.status == 200:
+    if answer.status == 200 and b'"error"' not in answer.body:
         raise NotApplicable("the server does not require a session id")
     require(answer, {400}, "a request without a session id")
+    cancelled: JsonObject = {"requestId": "conformance-none"}
+    notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
+    answer = await peer.look(
+        headers=without(peer.headers(notification), "Mcp-Session-Id"),
+        body=encoded(notification),
+        deviant="no session id",
+    )
+    require(answer, {400}, "a notification without a session id")
+    stream = [*peer.settings.headers, ACCEPT_STREAM, *without(peer.session_headers(), "Mcp-Session-Id")]
+    answer = await peer.look("GET", headers=stream, deviant="no session id")
+    # A server without streams rejects every GET with 405.
+    require(answer, {400, 405}, "a GET without a session id")
 
 
 @check("session.ended", proves=("session.terminated-404",))
 async def ended(server: ServerUnderTest) -> None:
-    """A request, a notification and a GET with the id of a terminated session are answered with 404."""
+    """A request, a notification, a GET and a DELETE with the id of a terminated session are answered with 404."""
     async with session(server) as peer:
         if peer.session_id is None:
             raise NotApplicable("the server has no sessions")
@@ -86,6 +115,9 @@ async def ended(server: ServerUnderTest) -> None:
         if stream_answer.status == 200:
             answer = await peer.look("GET", headers=stream, deviant="a terminated session")
             require(answer, {404}, "GET in a terminated session")
+        again = [*peer.settings.headers, *peer.session_headers()]
+        answer = await peer.look("DELETE", headers=again, deviant="a terminated session")
+        require(answer, {404}, "DELETE in a terminated session")
         peer.session_id = None
 
 

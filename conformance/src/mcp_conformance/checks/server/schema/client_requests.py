@@ -68,25 +68,40 @@ look(
 )
 
 
-def _sampled_kind(value: JsonValue, revision: Revision) -> str | None:
+_BLOCKS: Final = {
+    "text": "TextContent",
+    "image": "ImageContent",
+    "audio": "AudioContent",
+    "tool_use": "ToolUseContent",
+}
+
+
+def _sampled_block(value: JsonValue, revision: Revision) -> str | None:
     kinds = {"text", "image"}
     if revision in between(R2025_03_26):
         kinds.add("audio")
     # The revisions with tools in sampling are those that define their content.
     if flaw(0, "ToolUseContent", revision) is not None:
         kinds |= {"tool_use", "tool_result"}
-    return None if member(value, "type") in kinds else f"{brief(value)} is not one of {', '.join(sorted(kinds))}"
+    kind = member(value, "type")
+    if not isinstance(kind, str) or kind not in kinds:
+        return f"{brief(value)} is not one of {', '.join(sorted(kinds))}"
+    # A separate check covers the results of tools.
+    return None if kind == "tool_result" else flaw(value, _BLOCKS[kind], revision)
 
 
 look(
     "schema.sampling-content",
-    "The content of a sampling message has a type that the revision defines for it.",
+    "The content of a sampling message has a type that the revision defines for it, and conforms to it.",
     "schema.sampling-content-kinds-2024-11-05",
     "schema.sampling-content-kinds-2025-03-26",
     "schema.sampling-content-kinds-2025-11-25",
+    "schema.text-content",
+    "schema.image-content",
+    "schema.audio-content",
     VALID,
     at=_sampled,
-    by=_sampled_kind,
+    by=_sampled_block,
     what="content for sampling",
 )
 look(

@@ -10,6 +10,7 @@ from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.protocol.uri_syntax import is_uri_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,18 @@ _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 # --- tools -----------------------------------------------------------------------------------------------------------
 
+
+def _tool(value: JsonValue, revision: Revision) -> str | None:
+    wrong = conforms("Tool", *_LATER)(value, revision)
+    properties = member(value, "inputSchema", "properties")
+    if wrong is None and isinstance(properties, dict):
+        for name, each in properties.items():
+            # JSON Schema 2020-12 also has the schemas true and false.
+            if not isinstance(each, dict | bool):
+                return f"the schema of the property {name} is no object"
+    return wrong
+
+
 look(
     "schema.tool",
     "Each tool has a name and an inputSchema of type object.",
@@ -33,7 +46,7 @@ look(
     "schema.title",
     VALID,
     at=lambda recorded: recorded.listed("tools/list"),
-    by=conforms("Tool", *_LATER),
+    by=_tool,
     what="tool",
 )
 look(
@@ -148,13 +161,23 @@ look(
     by=_resource,
     what="resource",
 )
+
+
+def _template(value: JsonValue, revision: Revision) -> str | None:
+    wrong = conforms("ResourceTemplate", *_LATER)(value, revision)
+    text = member(value, "uriTemplate")
+    if wrong is None and isinstance(text, str) and not is_uri_template(text):
+        return f"{brief(text)} is no URI template (RFC 6570)"
+    return wrong
+
+
 look(
     "schema.resource-template",
     "Each resource template has a uriTemplate and a name.",
     "schema.resource-template",
     VALID,
     at=lambda recorded: recorded.listed("resources/templates/list"),
-    by=conforms("ResourceTemplate", *_LATER),
+    by=_template,
     what="resource template",
 )
 
