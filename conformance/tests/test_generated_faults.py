@@ -14,13 +14,17 @@ from program_path import PROGRAM_PATH
 
 from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.checks.probes.near_misses import near_misses
+from mcp_conformance.model.check import Role
 from mcp_conformance.model.verdict import Outcome
+from mcp_conformance.protocol.uri_syntax import is_uri, is_uri_template
+from mcp_conformance.suite.checks import find
 from mutants.generated.command import Selection
 from mutants.generated.fault import ANY, GeneratedFault, Leg, Target
 from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
 from mutants.generated.operators import OPERATORS
 from mutants.generated.proxy import Conversation, Mutation, Observer, dumped
 from mutants.generated.recording import record_server, run_faulty_client, run_faulty_server
+from mutants.generated.relevance import is_related, is_unrelated_must
 from mutants.generated.schemas import schema_folder, schema_of
 from mutants.generated.trial import Score, try_generated
 
@@ -218,6 +222,24 @@ async def test_fault_has_its_score(recording: Recording, name: str, score: Score
     assert (result.score, " ".join(result.checks)) == (score, checks)
 
 
+@pytest.mark.parametrize(
+    ("name", "check", "related"),
+    [
+        ("member-omitted:tools/list result:result.tools[].name", "schema.tool", True),
+        ("member-omitted:tools/list result:result.tools[].name", "logging.declared", False),
+        ("member-null:initialize result:result.capabilities.logging", "logging.declared", True),
+        ("line-bom:* line", "stdio.stdout-only-messages", True),
+        ("line-bom:* line", "schema.tool", False),
+        ("near-cursor-lower:tools/list result", "pagination.invalid-cursor", True),
+    ],
+)
+def test_check_is_related_if_it_proves_requirement_of_area(name: str, check: str, related: bool) -> None:
+    info = find(check, Role.SERVER)
+
+    assert is_related(info, fault(name)) is related
+    assert is_unrelated_must(info, fault(name)) is (not related)
+
+
 @needs_schemas
 async def test_visible_fault_named_as_invisible_is_false(recording: Recording) -> None:
     visible = OPERATORS["member-omitted"]
@@ -254,3 +276,28 @@ def test_dumped_json_is_that_of_the_raw_peers() -> None:
 def test_near_misses_differ_from_text_and_from_known_ones() -> None:
     assert near_misses("Name") == ["nAME", "Name ", " Name", "Name/"]
     assert near_misses("42", ["42/"]) == ["42 ", " 42"]
+
+
+@pytest.mark.parametrize(
+    ("template", "valid"),
+    [
+        ("test://{id}/x", True),
+        ("file:///{+path}{?first,rest*,cut:3}", True),
+        ("test://{unclosed", False),
+        ("test://closed}", False),
+        ("test://{}", False),
+        ("with space", False),
+    ],
+)
+def test_uri_template_is_read_by_rfc_6570(template: str, valid: bool) -> None:
+    assert is_uri_template(template) is valid
+
+
+def test_uri_needs_scheme_and_allowed_characters() -> None:
+    assert [is_uri(each) for each in ("test://a", "urn:x", "no-uri", "test:// a", "test://%zz")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -30,6 +30,8 @@ __all__ = ["Selection", "default_processes", "run_generated"]
 
 _BATCH: Final = 24
 """The number of faults in one order to a process."""
+_EXPLAINED: Final = 20
+"""The number of faults up to which each result is shown, not only those that are wrong."""
 _AT_A_TIME: Final = 6
 """The number of faults that a process tries concurrently; most of their time is waiting."""
 
@@ -129,26 +131,32 @@ def run_generated(selection: Selection, *, processes: int) -> int:
             for leg, names in _batches(faults)
         ]
         for number, batch in enumerate(as_completed(running), 1):
-            results += batch.result()
+            found = batch.result()
+            results += found
+            for each in sorted(found, key=lambda each: each.fault):
+                if len(faults) <= _EXPLAINED or not (each.score.is_right or each.score is Score.UNREACHED):
+                    print(_explanation(each), flush=True)
             print(f"\r{number} / {len(running)} batches", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    _print_score(results, explained=len(faults) <= 20)
+    _print_score(results)
     print(f"{len(results)} faults in {time.monotonic() - started:.0f} s")
     counts = Counter(each.score for each in results)
     return 1 if counts[Score.FALSE] or _percent(counts) < selection.at_least else 0
 
 
-def _print_score(results: Sequence[TrialResult], *, explained: bool) -> None:
+def _explanation(result: TrialResult) -> str:
+    """Return the line on a result: the arguments that repeat it, and the checks."""
+    checks = " ".join(result.checks)[:200]
+    return f"  {result.score.value:10}{result.leg}  --only {result.fault!r}  {checks}".rstrip()
+
+
+def _print_score(results: Sequence[TrialResult]) -> None:
     groups: tuple[tuple[str, Callable[[TrialResult], str]], ...] = (
         ("operator", lambda each: each.operator),
         ("area", lambda each: each.area),
         ("revision", lambda each: each.leg.revision),
         ("transport", lambda each: f"{each.leg.role} {each.leg.transport}"),
     )
-    ordered = sorted(results, key=lambda each: (each.fault, str(each.leg)))
-    for each in ordered:
-        if explained or not (each.score.is_right or each.score is Score.UNREACHED):
-            print(f"  {each.score.value:10}{each.leg}  --only {each.fault!r}  {' '.join(each.checks)[:200]}".rstrip())
     for title, of in groups:
         print(f"by {title}:")
         found: dict[str, Counter[Score]] = defaultdict(Counter)
@@ -171,7 +179,7 @@ def _line(counts: Counter[Score]) -> str:
     percent = f"{_percent(counts):5.1f} %" if visible else "      -"
     rest = "".join(
         f", {counts[score]} {score.value}"
-        for score in (Score.REFUSED, Score.INVISIBLE, Score.FALSE, Score.UNREACHED)
+        for score in (Score.REFUSED, Score.UNRELATED, Score.INVISIBLE, Score.FALSE, Score.UNREACHED)
         if counts[score]
     )
     return f"{named:>5} / {visible:<5}{percent}{rest}"

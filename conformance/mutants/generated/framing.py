@@ -14,7 +14,7 @@ from mutants.generated.fault import Operator, Recording, Target
 from mutants.generated.proxy import HttpHead, Mutation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["FRAMING_OPERATORS"]
 
@@ -295,6 +295,36 @@ def _responses(*patterns: str) -> Callable[[Recording], Iterable[Target]]:
     ]
 
 
+_UNFIXED: Final[Mapping[str, tuple[str, ...]]] = {
+    # The revision does not define this transport, nor the statuses of HTTP+SSE.
+    "2024-11-05": ("*",),
+    # The status of a foreign origin is fixed since 2025-11-25.
+    "2025-03-26": ("* 403 *",),
+    "2025-06-18": ("* 403 *",),
+    # Only a server without older revisions must reject GET and DELETE, and it has no `initialize`.
+    "2026-07-28": ("GET *", "DELETE *", "POST initialize *"),
+}
+"""By revision, the responses whose status it leaves to the server."""
+
+
+def _with_statuses(
+    targets: Callable[[Recording], Iterable[Target]], *, exact: bool = False
+) -> Callable[[Recording], Iterable[Target]]:
+    """Limit targets to the responses whose status the revision defines.
+
+    Args:
+        targets: The targets.
+        exact: Whether the fault is another status of the same class. Otherwise only the class counts.
+    """
+
+    def limited(recording: Recording) -> Iterable[Target]:
+        patterns = _UNFIXED.get(recording.leg.revision, ())
+        unfixed = [each for each in patterns if exact or "403" not in each]
+        return [each for each in targets(recording) if not any(fnmatchcase(each.key, pattern) for pattern in unfixed)]
+
+    return limited
+
+
 def _headers(recording: Recording) -> Iterable[Target]:
     found: set[tuple[str, str]] = set()
     # The form of a refusal is left to the server: its body is optional, and its headers belong to the authorization.
@@ -321,10 +351,11 @@ def _renamed(head: HttpHead, name: str) -> HttpHead:
     return head if value is None else head.replaced(name, (name.swapcase(), value))
 
 
-_SERVED: Final = _responses("POST request 200 *", "POST initialize 200 *")
-_ACCEPTED: Final = _responses("POST message 202 *")
-_REFUSED: Final = _responses("POST* 4?? *", "GET 4?? *", "DELETE 4?? *")
-_FIXED: Final = _responses("POST request 40[34] *", "GET 40[345] *", "DELETE 40[345] *")
+_SERVED: Final = _with_statuses(_responses("POST request 200 *", "POST initialize 200 *"))
+_ACCEPTED: Final = _with_statuses(_responses("POST message 202 *"))
+_REFUSED: Final = _with_statuses(_responses("POST * 4?? *", "GET 4?? *", "DELETE 4?? *"))
+"""The refusals of messages. Which status a body has that is no message is left to the server."""
+_FIXED: Final = _with_statuses(_responses("POST request 40[34] *", "GET 40[345] *", "DELETE 40[345] *"), exact=True)
 """The refusals whose status the specification fixes: of a foreign origin, an unknown session, and an absent method."""
 _ANY: Final = _responses("*")
 _NEEDED: Final = _named("content-type", "mcp-session-id")

@@ -166,9 +166,18 @@ def _places(recording: Recording) -> Iterator[tuple[str, Place]]:
                     yield _key(key, place.pattern), place
 
 
+def _is_other_field(place: Place) -> bool:
+    """Return whether a form without the member has a valid field of another kind: without `enum` it is one for text."""
+    return place.name == "enum" and "requestedSchema.properties" in place.pattern
+
+
 def _targets(change: _Change) -> Callable[[Recording], Iterable[Target]]:
     def targets(recording: Recording) -> Iterable[Target]:
-        found = {(key, place.pattern) for key, place in _places(recording) if change.applies(place)}
+        found = {
+            (key, place.pattern)
+            for key, place in _places(recording)
+            if change.applies(place) and not (isinstance(change, _Take) and _is_other_field(place))
+        }
         return [Target(key=key, detail=pattern) for key, pattern in sorted(found)]
 
     return targets

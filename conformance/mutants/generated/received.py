@@ -17,7 +17,7 @@ from mutants.generated.fault import Leg, Operator, Recording, Target
 from mutants.generated.proxy import HttpHead, Mutation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
     from mutants.generated.proxy import Conversation
@@ -296,8 +296,16 @@ def _without_token(message: JsonObject) -> list[JsonObject] | None:
     return [message]
 
 
-_WITH_RETRIES: Final = ("answers-ignored", "state-ignored")
-"""The faults that only the revision with multi round-trip requests has."""
+_ONLY_IN: Final[Mapping[str, tuple[str, ...]]] = {
+    "answers-ignored": _VERSIONS[-1:],
+    "state-ignored": _VERSIONS[-1:],
+    "task-ignored": ("2025-11-25",),
+    "unsubscribe-ignored": _LEGACY,
+}
+"""The revisions with the method or member that a fault ignores."""
+
+_PERMITTED: Final[Mapping[str, str]] = {"token-ignored": "A server may send no progress notifications."}
+"""Why the specification permits what a server ignores."""
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -338,7 +346,9 @@ def _head_operator(
 
 def _head_operators() -> Iterable[Operator]:
     for name, summary, near in _ORIGINS:
-        yield _head_operator(f"origin-{name}", summary, _http("* http"), _accepts("Origin", _ORIGIN, near))
+        yield _head_operator(
+            f"origin-{name}", summary, _http("* http", revisions=_VERSIONS[1:]), _accepts("Origin", _ORIGIN, near)
+        )
     for method in ("POST", "GET", "DELETE"):
         revisions = _VERSIONS if method == "POST" else _LEGACY[1:]
         yield _head_operator(
@@ -369,7 +379,8 @@ def _message_operator(
     return Operator(
         name=name,
         summary=summary,
-        targets=_recorded(key, _VERSIONS[-1:] if name in _WITH_RETRIES else _VERSIONS),
+        targets=_recorded(key, _ONLY_IN.get(name, _VERSIONS)),
+        invisible=_PERMITTED.get(name, ""),
         mutation=lambda _, __: _MessageMutation(change),
         provoked=True,
     )

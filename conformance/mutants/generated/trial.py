@@ -16,10 +16,12 @@ from mcp_conformance.scoring.attribution import attributed
 from mcp_conformance.suite.checks import find
 from mutants.generated.proxy import Observer
 from mutants.generated.recording import run_faulty_client, run_faulty_server
+from mutants.generated.relevance import is_related, is_unrelated_must
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from mcp_conformance.model.check import CheckInfo
     from mcp_conformance.model.verdict import Verdict
     from mutants.generated.fault import GeneratedFault, Leg, Recording
 
@@ -38,6 +40,8 @@ class Score(enum.Enum):
 
     NAMED = "named"
     """A check failed."""
+    UNRELATED = "unrelated"
+    """A check of the level MUST failed that proves no requirement of the areas that the fault violates."""
     REFUSED = "refused"
     """The suite reported that the leg cannot be tested, with the reason."""
     SURVIVED = "survived"
@@ -52,7 +56,7 @@ class Score(enum.Enum):
     @property
     def is_visible(self) -> bool:
         """Whether the fault counts as one that a check can name."""
-        return self in (Score.NAMED, Score.REFUSED, Score.SURVIVED)
+        return self in (Score.NAMED, Score.UNRELATED, Score.REFUSED, Score.SURVIVED)
 
     @property
     def is_right(self) -> bool:
@@ -75,7 +79,7 @@ class TrialResult:
     score: Score
     """The result."""
     checks: tuple[str, ...] = ()
-    """The checks that failed, or the reason of a refusal."""
+    """The checks that failed, those of unrelated requirements first, or the reason of a refusal."""
 
 
 class _Counter(Observer):
@@ -89,6 +93,14 @@ class _Counter(Observer):
 
 def _scope(check: str) -> CheckScope:
     return find(check, Role.SERVER).scope
+
+
+def _check(id: str, fault: GeneratedFault) -> CheckInfo:
+    return find(id, Role(fault.leg.role))
+
+
+def _is_related(id: str, fault: GeneratedFault) -> bool:
+    return is_related(_check(id, fault), fault)
 
 
 async def try_generated(fault: GeneratedFault, recording: Recording, *, whole: bool = False) -> TrialResult:
@@ -107,7 +119,7 @@ async def try_generated(fault: GeneratedFault, recording: Recording, *, whole: b
     for chosen in _stages(fault, recording):
         run = await _run(fault, counter, chosen, stops=not whole)
         failed, refusal = _judged(run, recording)
-        if failed or refusal:
+        if refusal or any(_is_related(each, fault) for each in failed):
             break
     return _result(fault, counter.hits, failed, refusal)
 
@@ -130,7 +142,7 @@ async def _try_client(fault: GeneratedFault, recording: Recording) -> TrialResul
         )
         hits += found.hits
         failed, refusal = _judged(found.run, recording)
-        if failed or refusal:
+        if refusal or any(_is_related(each, fault) for each in failed):
             break
     return _result(fault, hits, failed, refusal)
 
@@ -142,19 +154,24 @@ def _judged(run: Run, recording: Recording) -> tuple[list[str], str]:
 
 
 def _result(fault: GeneratedFault, hits: int, failed: list[str], refusal: str) -> TrialResult:
+    unrelated = [each for each in failed if is_unrelated_must(_check(each, fault), fault)]
     if not hits and not (fault.operator.provoked and not fault.operator.invisible):
         score = Score.UNREACHED
     elif fault.operator.invisible:
         score = Score.FALSE if failed or refusal else Score.INVISIBLE
+    elif unrelated:
+        score = Score.UNRELATED
+    elif any(_is_related(each, fault) for each in failed):
+        score = Score.NAMED
     else:
-        score = Score.NAMED if failed else Score.REFUSED if refusal else Score.SURVIVED
+        score = Score.REFUSED if refusal else Score.SURVIVED
     return TrialResult(
         fault=fault.name,
         operator=fault.operator.name,
         area=fault.area,
         leg=fault.leg,
         score=score,
-        checks=tuple(failed) or ((refusal,) if refusal else ()),
+        checks=(*unrelated, *(each for each in failed if each not in unrelated)) or ((refusal,) if refusal else ()),
     )
 
 
@@ -171,13 +188,13 @@ def _stages(fault: GeneratedFault, recording: Recording) -> list[frozenset[str]]
 
 
 async def _run(fault: GeneratedFault, counter: _Counter, chosen: Collection[str], *, stops: bool) -> Run:
-    """Run checks; at the first failure, stop the run."""
+    """Run checks; at the first failure of a related check, stop the run."""
     verdicts: list[Verdict] = []
     with trio.CancelScope() as scope:
 
         def show(verdict: Verdict) -> None:
             verdicts.append(verdict)
-            if stops and verdict.outcome is Outcome.FAILED:
+            if stops and verdict.outcome is Outcome.FAILED and _is_related(verdict.check, fault):
                 scope.cancel()
 
         return await run_faulty_server(fault.leg, fault.mutation(), counter, chosen=chosen, show=show)
