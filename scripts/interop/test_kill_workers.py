@@ -1,4 +1,4 @@
-"""Workers of a cluster that are killed while clients use them, for a short time.
+"""Workers of a cluster that are killed while clients use them, for a minute.
 
 The complete run takes ten minutes, also with the official SDKs: `python scripts/bench/kill_workers.py --peers`.
 """
@@ -17,9 +17,10 @@ from bench.kill_workers import Counts, check_effects, check_log
 SCRIPT = Path(__file__).resolve().parents[1] / "bench" / "kill_workers.py"
 
 
+@pytest.mark.timeout(260)
 def test_killed_workers_lose_and_repeat_nothing() -> None:
-    command = [sys.executable, str(SCRIPT), "--seconds", "15"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    command = [sys.executable, str(SCRIPT), "--seconds", "60"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "violations: none" in done.stdout
     assert "Redis restarted" in done.stdout
