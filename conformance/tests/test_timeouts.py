@@ -23,7 +23,7 @@ from mcp_conformance.wire.transcript import strict_json
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from mcp_conformance.model.verdict import Run
     from mcp_conformance.wire.http_server import ServerExchange
@@ -136,7 +136,7 @@ async def test_first_message_of_process_has_time_to_start(wait: str) -> None:
     settings = Settings(timeout=0.05, starting=0.1)
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     async with open_stdio(command, REVISIONS["2026-07-28"], settings) as peer:
-        first = {
+        first: dict[str, Callable[[], Awaitable[object]]] = {
             "request": partial(peer.request, "tools/list"),
             "until": partial(peer.until, lambda: False, "progress"),
         }
