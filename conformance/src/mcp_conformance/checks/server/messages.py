@@ -16,7 +16,6 @@ from mcp_conformance.wire.transcript import Kind
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.wire.transcript import Entry
 
 
 @check(
@@ -76,17 +75,6 @@ async def error_shape(server: ServerUnderTest) -> None:
                 raise Deviation("an error whose code is an integer", brief(message))
 
 
-def _is_readable(entry: Entry) -> bool:
-    """Return whether a message of the suite has an id that a server can read, or none."""
-    if entry.kind is Kind.HEAD or entry.kind is Kind.NOTE:
-        return True
-    value = entry.value
-    if entry.kind is not Kind.MESSAGE or not isinstance(value, dict) or not isinstance(value.get("method"), str):
-        return False
-    id = value.get("id", "")
-    return isinstance(id, str) or (isinstance(id, int) and not isinstance(id, bool))
-
-
 @check(
     "jsonrpc.response-ids",
     proves=(
@@ -105,22 +93,18 @@ async def response_ids(server: ServerUnderTest) -> None:
         open_requests: Counter[tuple[int | None, str]] = Counter()
         # The response to an invalid message may lack the id, and over stdio it may be late.
         invalid = False
-        # What the server reads as the id is only known if the message has a valid one.
-        unreadable = False
         for entry in transcript:
             invalid = invalid or bool(entry.sent and entry.deviant)
-            if entry.sent and entry.deviant and not _is_readable(entry):
-                unreadable = True
             for each in objects(entry):
                 id = key_of(each.get("id"))
                 place = (entry.exchange if server.transport is Transport.HTTP else None, id)
                 if entry.sent and "method" in each:
                     used.add(id)
                     open_requests[place] += 1
-                elif not entry.sent and "method" not in each:
-                    if id not in used and not unreadable and not (invalid and each.get("id") is None):
+                elif not entry.sent and "method" not in each and not invalid:
+                    if id not in used:
                         raise Deviation("the id of a request", brief(each))
-                    if place in open_requests and not invalid:
+                    if place in open_requests:
                         open_requests[place] -= 1
                         if open_requests[place] < 0:
                             raise Deviation("one response to each request", brief(each))
