@@ -117,6 +117,8 @@ class _TimedSteps(Generator[object, object, T]):
         try:
             return self._coroutine.send(value)
         finally:
+            # trio sends the outcome with an exception, whose traceback refers to this frame: a cycle.
+            del value
             if perf_counter() - began > _LIMIT:
                 self._timer.warn(perf_counter() - began)
 
@@ -135,6 +137,8 @@ class _TimedSteps(Generator[object, object, T]):
                 return self._coroutine.throw(kind)
             return self._coroutine.throw(kind, value, traceback)  # type: ignore[arg-type]  # as received
         finally:
+            # The traceback of the exception refers to this frame: a reference back would be a cycle.
+            del kind, value, traceback
             if perf_counter() - began > _LIMIT:
                 self._timer.warn(perf_counter() - began)
 
