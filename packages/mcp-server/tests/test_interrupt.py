@@ -141,6 +141,7 @@ def test_interrupt_at_terminal_returns_130(file: Path) -> None:
         os.close(theirs)
         assert process.stderr is not None
         assert "is an MCP server" in process.stderr.readline()
+        assert process.stderr.readline().startswith("`mcp-server dev ")
         os.write(ours, b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
         received = b""
         while b'"result"' not in received:
