@@ -205,5 +205,5 @@ def test_links_of_page_outside_of_site_resolve(page: Path) -> None:
 def test_languages_of_blocks_known() -> None:
     languages = {block.language for page in WRITTEN for block in blocks(page)}
     # `py` is a program for another library; `scripts/interop` runs it. `toml` is a file of `test_distribution.py`.
-    assert languages <= {"python", "py", "console", "json", "toml"}
+    assert languages <= {"python", "py", "console", "json", "toml", "js"}
     assert inspect.getdoc(sys.modules[__name__])
