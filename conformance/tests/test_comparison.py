@@ -6,22 +6,29 @@ import json
 import os
 import shlex
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 from program_path import PROGRAM_PATH
 
 from mcp_conformance.cli.main import main
 from mcp_conformance.comparison.behavior import server_steps
 from mcp_conformance.comparison.differences import CheckRecord, differences, differing
 from mcp_conformance.model.check import Role
-from mcp_conformance.model.verdict import Outcome, Verdict
+from mcp_conformance.model.verdict import Outcome, Run, Verdict
+from mcp_conformance.runners.comparison import compare
 from mcp_conformance.wire.transcript import Entry, Transcript
+from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
+    from mcp_conformance.runners.check_run import Observe
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.revisions import Revision
 
 SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
 OVER_HTTP = f"{SERVER} --port {{port}}"
@@ -51,7 +58,7 @@ def test_fixture_server_compared_to_same_server_has_no_difference(capsys: pytest
     areas = [word for area in ("cancellation", "progress", "subscription", "tasks") for word in ("--area", area)]
     chosen = (*areas, "--revision", REVISION, "--revision", "2026-07-28")
     status, out, _ = run_servers(capsys, EVERYTHING, EVERYTHING, *chosen)
-    assert (status, out.splitlines()[-1].partition(" (")[0]) == (0, "no difference")
+    assert (status, out.splitlines()[-1].partition(" (")[0]) == (0, "no difference"), out
 
 
 def test_fault_that_a_check_of_all_messages_decides_refers_to_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,3 +211,33 @@ def test_difference_that_a_repetition_does_not_show_is_none() -> None:
     one, other = _record({"result": {}}), _record({"error": {"code": 1, "message": ""}}, outcome=Outcome.FAILED)
     assert differing({_KEY: ([one], [other])}) == {_KEY}
     assert differing({_KEY: ([one, one], [other, one])}) == frozenset()
+
+
+class Varying:
+    """A conversation whose first run has another outcome in a check that judges the messages of all checks."""
+
+    CHECK = "jsonrpc.version-member"
+
+    def __init__(self, *outcomes: Outcome) -> None:
+        self.outcomes = list(outcomes)
+        self.chosen: list[frozenset[str]] = []
+
+    async def __call__(self, *, revisions: Sequence[Revision], chosen: Collection[str], observe: Observe) -> Run:
+        self.chosen.append(frozenset(chosen))
+        outcome = self.outcomes.pop(0)
+        for check in chosen:
+            result = outcome if check == self.CHECK else Outcome.PASSED
+            observe(Verdict(check=check, revision=revisions[0].name, transport="stdio", outcome=result), [])
+        return Run(role=Role.SERVER, target="", legs=(), verdicts=())
+
+
+@pytest.mark.parametrize(("second", "differs"), [(Outcome.PASSED, False), (Outcome.FAILED, True)])
+def test_difference_in_a_check_of_all_messages_counts_only_when_a_whole_run_repeats_it(
+    second: Outcome, differs: bool
+) -> None:
+    passed = Outcome.PASSED
+    a, b = Varying(*[passed] * 2), Varying(Outcome.FAILED, second)
+    chosen = frozenset({CHECK, Varying.CHECK})
+    found = trio.run(partial(compare, a, b, Role.SERVER, revisions=[REVISIONS[REVISION]], chosen=chosen))
+    assert found.differs is differs
+    assert a.chosen == b.chosen == [chosen] * 2

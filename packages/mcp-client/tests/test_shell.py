@@ -402,7 +402,7 @@ def test_server_that_does_not_complete_does_not_block_the_line(folder: Path) -> 
         shell.wait_for_line("mcp> prompt plan city=slower way")
         # After the time for completion, the request is cancelled.
         shell.wait_for("the request was cancelled")
-        assert shell.cursor_line == "mcp> prompt plan city=slower way"
+        shell.wait_for_line("mcp> prompt plan city=slower way")
 
 
 def test_line_with_an_open_bracket_continues_on_the_next_one(folder: Path) -> None:
@@ -462,7 +462,7 @@ def test_notifications_are_shown_above_the_typed_line(folder: Path) -> None:
         shell.wait_for_prompt()
         shell.type("prompt plan city=log")
         shell.wait_for("info: first\nThe list of tools has changed.\nmcp> prompt plan city=log")
-        assert shell.cursor_line == "mcp> prompt plan city=log"
+        shell.wait_for_line("mcp> prompt plan city=log")
         shell.type("s")
         shell.wait_for_line("mcp> prompt plan city=logs")
 

@@ -91,14 +91,17 @@ async def compare(
     ]
     found = differing(_paired(records))
     for repetition in range(1, _REPETITIONS.stop):
-        # A check that judges the messages of others sees all of them only in a whole run.
-        again = {key for key in found if find(key[0], role).scope is not CheckScope.EVIDENCE}
+        judging = {key for key in found if find(key[0], role).scope is CheckScope.EVIDENCE}
+        # A check that judges the messages of others sees all of them only in a whole run: one repetition of it shows
+        # which differences are chance.
+        whole = repetition == 1 and bool(judging)
+        again = found if whole else found - judging
         if not again:
             break
         for converse, into in zip((a, b), records, strict=True):
             await converse(
                 revisions=[each for each in revisions if any(key[1] == each.name for key in again)],
-                chosen={key[0] for key in again},
+                chosen=chosen if whole else {key[0] for key in again},
                 observe=_recorder(role, into, again),
             )
         before, found = found, differing(_paired(records))
