@@ -26,11 +26,11 @@ __all__ = ["AdaptiveTimeouts", "Wait", "WaitKind"]
 _IN_VAIN: Final = 2
 """Waits in a row that end without anything before the next ones are shorter: the first may be a coincidence."""
 
-_BUDGET: Final = 6.0
+_BUDGET: Final = 4.0
 """The budget of the waits in vain of one kind, in timeouts."""
 
-_PART: Final = 0.25
-"""The part of the remaining budget that one wait gets: the first three in vain have the whole timeout."""
+_PART: Final = 0.34
+"""The part of the remaining budget that one wait gets: the first two in vain have the whole timeout."""
 
 _UNKNOWN: Final = 0.1
 """The shortest wait within the budget, as a part of the timeout, for a response that never arrived before."""
@@ -71,7 +71,7 @@ class _Floor:
 
 
 _FLOORS: Final[Mapping[WaitKind, _Floor]] = {
-    WaitKind.RESPONSE: _Floor(times=2.0, seconds=0.2, share=0.25),
+    WaitKind.RESPONSE: _Floor(times=4.0, seconds=0.1, share=0.25),
     WaitKind.CONDITION: _Floor(times=4.0, seconds=0.2, share=0.25, like=WaitKind.RESPONSE),
     WaitKind.STREAM: _Floor(times=2.0, seconds=0.2, share=0.25),
     WaitKind.START: _Floor(times=2.0, seconds=1.0, share=0.2),
