@@ -9,7 +9,7 @@ import socket
 import sys
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -461,6 +461,105 @@ def test_guest_many_calls_at_once_each_return(host: Host) -> None:
 
     async def main() -> None:
         assert await asyncio.gather(*map(call, range(500))) == [2 * number for number in range(500)]
+
+    host(main)
+
+
+async def _task() -> trio.lowlevel.Task:
+    await trio.lowlevel.checkpoint()
+    return trio.lowlevel.current_task()
+
+
+def test_guest_calls_one_after_the_other_share_a_trio_task(host: Host) -> None:
+    async def main() -> None:
+        guest = current_guest()
+        assert await guest.run(_task) is await guest.run(_task)
+
+    host(main)
+
+
+@pytest.mark.parametrize("how", ["raises", "is cancelled"])
+def test_guest_call_after_one_that_failed_has_another_trio_task(host: Host, how: str) -> None:
+    async def fail() -> None:
+        if how == "raises":
+            raise ValueError
+        await trio.sleep_forever()
+
+    async def main() -> None:
+        guest = current_guest()
+        first = await guest.run(_task)
+        failing = asyncio.create_task(guest.run(fail))
+        await asyncio.sleep(0)
+        failing.cancel()
+        with pytest.raises((ValueError, asyncio.CancelledError)):
+            await failing
+        assert await guest.run(_task) is not first
+
+    host(main)
+
+
+def test_guest_cancelled_as_its_call_ends_does_not_cancel_the_next_call(host: Host) -> None:
+    async def main() -> None:
+        guest = current_guest()
+        asyncio_task = asyncio.current_task()
+        assert asyncio_task is not None
+
+        async def end() -> str:
+            # The asyncio task is woken by its cancellation, and then finds that the call has ended.
+            asyncio_task.get_loop().call_soon(asyncio_task.cancel)
+            return "value"
+
+        with suppress(asyncio.CancelledError):
+            await guest.run(end)
+        asyncio_task.uncancel()
+        for _ in range(3):
+            await guest.run(_task)
+
+    host(main)
+
+
+def test_guest_trio_task_has_context_variables_of_each_call_and_keeps_none(host: Host) -> None:
+    class Value:
+        """An object with weak references."""
+
+    held: contextvars.ContextVar[Value | None] = contextvars.ContextVar("held", default=None)
+
+    async def change(text: str) -> str:
+        before = _WHO.get()
+        _WHO.set(text)
+        await trio.lowlevel.checkpoint()
+        return f"{before}, then {_WHO.get()}"
+
+    async def main() -> None:
+        guest = current_guest()
+        _WHO.set("caller")
+        assert await guest.run(partial(change, "first")) == "caller, then first"
+        assert await guest.run(partial(change, "second")) == "caller, then second"
+        value = Value()
+        gone = weakref.ref(value)
+
+        async def call(value: Value) -> None:
+            held.set(value)
+            await asyncio.gather(guest.run(_task), guest.run(_task))
+
+        await asyncio.create_task(call(value))
+        del value
+        # The handles of the loop keep the context of the last call that woke trio.
+        await guest.run(_task)
+        gc.collect()
+        assert gone() is None
+
+    host(main)
+
+
+def test_guest_keeps_a_bounded_number_of_waiting_trio_tasks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest_module, "_IDLE", 2)
+
+    async def main() -> None:
+        guest = current_guest()
+        first = set(await asyncio.gather(*[guest.run(_task) for _ in range(5)]))
+        assert len(first) == 5
+        assert len(first & set(await asyncio.gather(*[guest.run(_task) for _ in range(5)]))) == 2
 
     host(main)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from mcp_server.asgi import Message, Receive, Scope, Send
+import trio
+
+from mcp_server.asgi import COMPANION, SLOW_AFTER, Message, Receive, Scope, Send
 from mcp_server.transports.http.asyncio_host import serve_from_asyncio
 
 _SECONDS = 20
@@ -38,3 +40,42 @@ def test_stream_to_host_that_never_waits_lets_other_tasks_run() -> None:
 
     stop = asyncio.Event()
     asyncio.run(main())
+
+
+def test_companion_starts_for_each_request_that_is_slow_and_for_no_other() -> None:
+    started: list[str] = []
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:  # an application
+        name = str(scope["path"])
+        has_started = trio.Event()
+
+        async def companion() -> None:
+            started.append(name)
+            has_started.set()
+
+        extensions = scope["extensions"]
+        assert isinstance(extensions, dict)
+        extensions[COMPANION](companion)
+        if name != "fast":
+            await has_started.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Message) -> None:
+        pass
+
+    async def main() -> None:
+        async with asyncio.timeout(_SECONDS), asyncio.TaskGroup() as group:
+            for path in ("slow", "fast"):
+                group.create_task(serve_from_asyncio(serve, {"type": "http", "path": path}, receive, send))
+            later = asyncio.Event()
+            # Before the first two are due, so that the timer has to be set again.
+            asyncio.get_running_loop().call_later(SLOW_AFTER / 2, later.set)
+            await later.wait()
+            await serve_from_asyncio(serve, {"type": "http", "path": "later"}, receive, send)
+
+    asyncio.run(main())
+    assert started == ["slow", "later"]

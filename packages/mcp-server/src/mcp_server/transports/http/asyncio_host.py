@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
+import attrs
 import trio
 
 from mcp_core.trio.async_library import check_asyncio
@@ -30,6 +33,9 @@ __all__ = ["serve_from_asyncio", "stop_flag"]
 _LAST: Final = frozenset({"lifespan.startup.failed", "lifespan.shutdown.complete", "lifespan.shutdown.failed"})
 """Messages after which a lifespan ends. They are sent when the trio task has ended, because Hypercorn cancels the lifespan
 as soon as it has received them."""
+
+_RESOLUTION: Final = 0.001
+"""Seconds by which a timer of a loop may be early."""
 
 _HELD: Final = 64 * 1024
 """Bytes of the largest body that is sent after the endpoint has returned. The endpoint waits while larger ones are sent,
@@ -88,7 +94,7 @@ async def _serve_other(guest: TrioGuest, app: Application, scope: Scope, receive
 class _Exchange:
     """A request and its response between the two loops."""
 
-    __slots__ = ("_companion", "_first", "_guest", "_held", "_receive", "_send", "_start", "_timer")
+    __slots__ = ("_companion", "_first", "_guest", "_held", "_receive", "_send", "_start", "_waiting")
 
     def __init__(self, guest: TrioGuest, first: Message, receive: Receive, send: Send) -> None:
         self._guest: Final = guest
@@ -98,7 +104,7 @@ class _Exchange:
         self._start: Message | None = None
         self._held: list[Message] = []
         self._companion: _CompanionTask | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: _Waiting | None = None
 
     async def serve(self, app: Application, scope: Scope) -> None:
         """Run the application, then send the part of the response that it has not sent."""
@@ -107,8 +113,8 @@ class _Exchange:
         try:
             await self._guest.run(partial(self._run, app, {**scope, "extensions": offered}))
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            if self._waiting is not None:
+                self._waiting.start = None
         for message in self._held:
             await self._send(message)
 
@@ -116,8 +122,8 @@ class _Exchange:
         try:
             await app(scope, self.receive, self.send)
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            if self._waiting is not None:
+                self._waiting.start = None
             if self._companion is not None:
                 await self._companion.stop()
 
@@ -152,12 +158,62 @@ class _Exchange:
 
     def start_later(self, background: BackgroundTask) -> None:
         """Start a companion task if the request becomes slow (`mcp_server.asgi.StartLater`)."""
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(SLOW_AFTER, self._start_companion, background)
+        self._waiting = _slow_requests(self._guest).wait(partial(self._start_companion, background))
 
     def _start_companion(self, background: BackgroundTask) -> None:
         self._companion = _CompanionTask(background)
         self._guest.start_soon(self._companion.run)
+
+
+@attrs.define(eq=False)
+class _Waiting:
+    """A request that may become slow."""
+
+    due: float
+    """The time at which it is slow, by the clock of the loop."""
+    start: Callable[[], None] | None
+    """Starts the companion task; `None` once the request has ended."""
+
+
+class _SlowRequests:
+    """The requests of a loop that may become slow, with one timer for all of them: most end before it.
+
+    Args:
+        loop: The running loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop: Final = loop
+        self._waiting: Final[deque[_Waiting]] = deque()
+
+    def wait(self, start: Callable[[], None]) -> _Waiting:
+        """Call a function after `SLOW_AFTER` seconds, unless the request ends before."""
+        waiting = _Waiting(self._loop.time() + SLOW_AFTER, start)
+        if not self._waiting:
+            self._loop.call_later(SLOW_AFTER, self._start_due)
+        self._waiting.append(waiting)
+        return waiting
+
+    def _start_due(self) -> None:
+        # The timer may be early, by the resolution of the clock.
+        now = self._loop.time() + _RESOLUTION
+        while self._waiting and self._waiting[0].due <= now:
+            start = self._waiting.popleft().start
+            if start is not None:
+                start()
+        if self._waiting:
+            self._loop.call_at(self._waiting[0].due, self._start_due)
+
+
+_slow_requests_of: Final[WeakKeyDictionary[TrioGuest, _SlowRequests]] = WeakKeyDictionary()
+
+
+def _slow_requests(guest: TrioGuest) -> _SlowRequests:
+    """Return the requests of the running loop that may become slow."""
+    found = _slow_requests_of.get(guest)
+    if found is None:
+        found = _slow_requests_of[guest] = _SlowRequests(asyncio.get_running_loop())
+    return found
 
 
 class _CompanionTask:
