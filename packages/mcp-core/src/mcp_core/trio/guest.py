@@ -120,7 +120,7 @@ def current_guest() -> TrioGuest:
     return guest
 
 
-class _Call(Generic[T]):
+class _AsyncioCall(Generic[T]):
     """A call of a trio coroutine function from an asyncio task.
 
     Args:
@@ -151,7 +151,7 @@ class _Call(Generic[T]):
 
 
 class _AnyCall(Protocol):
-    """A `_Call` with any result."""
+    """A `_AsyncioCall` with any result."""
 
     failure: BaseException | None
 
@@ -248,7 +248,7 @@ class TrioGuest(trio.abc.Instrument):
         if nursery is None:
             raise RuntimeError("the trio run of this event loop has ended; it ends with the loop")
         self._resume()
-        call = _Call(function, self._loop)
+        call = _AsyncioCall(function, self._loop)
         scope = self._start(call, nursery)
         cancellation: asyncio.CancelledError | None = None
         while not call.has_ended:
@@ -272,7 +272,7 @@ class TrioGuest(trio.abc.Instrument):
             # The tracebacks refer to this frame.
             call.failure = cancellation = None
 
-    def _start(self, call: _Call[T], nursery: trio.Nursery) -> trio.CancelScope:
+    def _start(self, call: _AsyncioCall[T], nursery: trio.Nursery) -> trio.CancelScope:
         """Start a call in a trio task, with the context variables of the caller. Return the cancel scope of the call."""
         if self._idle:
             worker = self._idle.pop()
