@@ -10,6 +10,7 @@ from interop.peers.run import (
     KNOWN,
     PROGRAMS,
     PYTHONS,
+    ROLES,
     SDKS,
     TABLES,
     SuiteRun,
@@ -97,8 +98,15 @@ def test_recorded_failures_are_known_ones_and_may_pass() -> None:
     ]
 
 
-def test_recorded_sdks_have_tables() -> None:
-    assert {f"{sdk}.toml" for sdk in SDKS.values()} == {path.name for path in TABLES.iterdir()}
+def test_failure_left_to_the_program_is_not_one_of_the_sdk() -> None:
+    verdicts = [{"check": "ping.empty-result", "outcome": "failed", "revision": "2025-11-25", "transport": "stdio"}]
+    known = {"ping.empty-result": "Left to the program: the SDK raises an error."}
+    assert not parse_baseline(tomllib.loads(recorded([{"verdicts": verdicts}], known)), "table").known
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_recorded_sdks_have_tables(role: str) -> None:
+    assert {f"{sdk}.toml" for sdk in SDKS.values()} == {path.name for path in (TABLES / role).iterdir()}
 
 
 def test_known_findings_belong_to_existing_peers() -> None:

@@ -17,6 +17,7 @@ for known findings that do not occur.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shlex
 import shutil
@@ -59,6 +60,9 @@ SDKS: Mapping[str, str] = {
     "fastmcp": "fastmcp@4.2.3",
 }
 """The name and version of the SDK of each peer whose known failures are recorded."""
+ROLES = ("server", "client")
+OF_PROGRAM = "Left to the"
+"""The start of the reason of a failure that the SDK leaves to the program, so that it is not one of the SDK."""
 PAGES = ROOT / "docs" / "topics"
 TABLES = ROOT / "conformance" / "src" / "mcp_conformance" / "scoring" / "known_sdks"
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -220,8 +224,9 @@ def recorded(documents: Sequence[Mapping[str, object]], known: Mapping[str, str]
     """Return the known failures of an SDK as a baseline.
 
     Args:
-        documents: The reports of the runs of a server on the SDK.
-        known: The reasons of known failures, by check. Other failures are not recorded: they may be false alarms.
+        documents: The reports of the runs of a program on the SDK.
+        known: The reasons of known failures, by check. Other failures are not recorded: they may be false alarms, or
+            those of the program.
     """
     verdicts = [
         Verdict(
@@ -233,10 +238,11 @@ def recorded(documents: Sequence[Mapping[str, object]], known: Mapping[str, str]
         )
         for document in documents
         for verdict in _list(document["verdicts"])
-        if verdict["check"] in known and (verdict["outcome"] in ("passed", "failed") or "cause" in verdict)
+        if not known.get(verdict["check"], OF_PROGRAM).startswith(OF_PROGRAM)
+        and (verdict["outcome"] in ("passed", "failed") or "cause" in verdict)
     ]
     entries = [attrs.evolve(each, reason=known[each.check], flaky=True) for each in new_entries(verdicts, ())]
-    head = "# The known failures of a server on this SDK, written by: nox -s peers -- --role server --record"
+    head = "# The known failures of a program on this SDK, written by: nox -s peers -- --record"
     return "\n".join([head, *list(baseline_lines(sorted(entries, key=str)))[1:]]) + "\n"
 
 
@@ -270,7 +276,7 @@ def main() -> int:
     peers = list(dict.fromkeys(trial.peer for trial in every))
     parser = argparse.ArgumentParser(prog="peers", description="Run the conformance suite against other SDKs.")
     parser.add_argument("peers", nargs="*", help=f"{', '.join(peers)}; default: all")
-    parser.add_argument("--role", choices=["server", "client"], help="only in this role")
+    parser.add_argument("--role", choices=ROLES, help="only in this role")
     parser.add_argument("--transport", choices=["stdio", "http"], help="only over this transport")
     parser.add_argument("--record", action="store_true", help="write the known failures into the suite, and the pages")
     parser.add_argument("--reuse", action="store_true", help="use the reports of earlier runs")
@@ -318,12 +324,12 @@ def record(
     known: Mapping[str, Mapping[str, str]],
     complete: Collection[tuple[str, str]],
 ) -> None:
-    """Write the known failures of each SDK that was run completely as a server."""
-    for peer, sdk in SDKS.items():
-        mine = [document for trial, document in documents.items() if (trial.peer, trial.role) == (peer, "server")]
-        if (peer, "server") in complete:
-            path = TABLES / f"{sdk}.toml"
-            path.write_text(recorded(mine, known[f"{peer} server"]), encoding="utf-8")
+    """Write the known failures of each SDK that was run completely in a role."""
+    for peer, role in itertools.product(SDKS, ROLES):
+        mine = [document for trial, document in documents.items() if (trial.peer, trial.role) == (peer, role)]
+        if (peer, role) in complete:
+            path = TABLES / role / f"{SDKS[peer]}.toml"
+            path.write_text(recorded(mine, known[f"{peer} {role}"]), encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
 
 

@@ -52,7 +52,7 @@ def add_issuer(parser: argparse.ArgumentParser) -> None:
             "metadata, if any"
         ),
     )
-    add_choices(parser)
+    add_choices(parser, Role.SERVER)
     add_reports(parser)
 
 

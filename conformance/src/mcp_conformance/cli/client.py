@@ -40,7 +40,7 @@ def add_client(parser: argparse.ArgumentParser) -> None:
             "{command} they are appended"
         ),
     )
-    add_choices(parser)
+    add_choices(parser, Role.CLIENT)
     add_reports(parser)
 
 

@@ -72,8 +72,13 @@ class Choice:
         return frozenset(check.id for check in self.checks)
 
 
-def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a run that is scored."""
+def add_choices(parser: argparse.ArgumentParser, role: Role) -> None:
+    """Add the options of a run that is scored.
+
+    Args:
+        parser: The parser.
+        role: The side under test.
+    """
     what = add_checks(parser)
     what.add_argument("--list", action="store_true", help="list the checks instead of running them")
     how = parser.add_argument_group("score and time limits")
@@ -103,13 +108,13 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=(
             "expected failures (TOML), or those of an SDK: sdk:NAME@VERSION; may be repeated; available: "
-            f"{', '.join(sdk_names())}"
+            f"{', '.join(sdk_names(role))}"
         ),
     )
     how.add_argument(
         "--sdk",
         metavar="NAME@VERSION",
-        help="the SDK of the server, whose failures are labeled; by default it is recognized by its failures",
+        help=f"the SDK of the {role.value}, whose failures are labeled; by default it is recognized by its failures",
     )
     how.add_argument("--write-baseline", type=Path, metavar="FILE", help="write the present failures as a new baseline")
     add_limits(how)
@@ -166,7 +171,7 @@ def choice(
     level = _level(given)
     try:
         profile = None if given.profile is None else load(given.profile)
-        sdk = None if given.sdk is None else known_sdk(given.sdk)
+        sdk = None if given.sdk is None else known_sdk(given.sdk, role)
     except InvalidValue as error:
         raise CommandLineError(str(error)) from error
     return Choice(
@@ -176,7 +181,7 @@ def choice(
             today=datetime.datetime.now(datetime.UTC).date(),
             level=level,
             profile=profile,
-            baseline=known_baseline(given.baseline),
+            baseline=known_baseline(given.baseline, role),
             sdk=sdk,
             strict=given.strict,
             allow_untested=given.allow_untested,
@@ -249,22 +254,23 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-def known_baseline(sources: Iterable[str]) -> Baseline:
+def known_baseline(sources: Iterable[str], role: Role) -> Baseline:
     """Return the entries of some baselines. The first entry that matches a failure applies.
 
     Args:
         sources: Paths of files, or `sdk:NAME@VERSION`.
+        role: The side under test.
 
     Raises:
         CommandLineError: A file does not exist, or is not a valid baseline; or there is no such SDK.
     """
-    return Baseline(tuple(entry for source in sources for entry in _entries(source)))
+    return Baseline(tuple(entry for source in sources for entry in _entries(source, role)))
 
 
-def _entries(path: str) -> tuple[ExpectedFailure, ...]:
+def _entries(path: str, role: Role) -> tuple[ExpectedFailure, ...]:
     try:
         if path.startswith(SDK_PREFIX):
-            return known_sdk(path.removeprefix(SDK_PREFIX)).baseline.known
+            return known_sdk(path.removeprefix(SDK_PREFIX), role).baseline.known
         baseline = read_baseline(Path(path))
     except (InvalidValue, OSError) as error:
         raise CommandLineError(f"{path}: {error}") from error

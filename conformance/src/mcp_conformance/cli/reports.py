@@ -126,7 +126,7 @@ def finish(given: argparse.Namespace, chosen: Choice, run: Run) -> int:
 def _with_new_baseline(path: Path, scored: ScoredRun) -> ScoredRun:
     """Write a baseline, and score the run with it."""
     rules = scored.rules
-    old = rules.baseline if rules.baseline.known or not path.exists() else known_baseline([str(path)])
+    old = rules.baseline if rules.baseline.known or not path.exists() else known_baseline([str(path)], scored.run.role)
     text = written(scored.counted, old, lambda verdict: rules.is_required(verdict, scored.run.role))
     path.write_text(text, encoding="utf-8")
     return score(scored.run, attrs.evolve(rules, baseline=read_baseline(path)))

@@ -84,7 +84,7 @@ def add_server(parser: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--fixtures", type=Path, metavar="FILE", help="mapping of the fixtures to features of the server (TOML)"
     )
-    add_choices(parser)
+    add_choices(parser, Role.SERVER)
     add_reports(parser)
 
 

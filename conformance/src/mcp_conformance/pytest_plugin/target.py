@@ -193,19 +193,22 @@ def targets(
         manifest = Manifest() if fixtures is None else read_manifest(Path(fixtures))
     except (McpError, OSError) as error:
         raise CommandLineError(f"{fixtures}: {error}") from error
-    rules = Rules(
-        today=datetime.datetime.now(datetime.UTC).date(),
-        allow_untested=allow_untested,
-        strict=strict,
-        baseline=known_baseline(() if baseline is None else (baseline,)),
-    )
+
+    def rules(role: Role) -> Rules:
+        return Rules(
+            today=datetime.datetime.now(datetime.UTC).date(),
+            allow_untested=allow_untested,
+            strict=strict,
+            baseline=known_baseline(() if baseline is None else (baseline,), role),
+        )
+
     more = () if fixtures is None else ("--fixtures", fixtures)
     if server is not None:
         yield Target(
             "mcp-server",
             role=Role.SERVER,
             legs=[(revision, Transport.STDIO) for revision in REVISIONS.values()],
-            rules=rules,
+            rules=rules(Role.SERVER),
             invocation=("--command", server, *more),
             start=_starting(CommandTarget(server, settings), settings, manifest),
         )
@@ -214,12 +217,12 @@ def targets(
             "mcp-server-url",
             role=Role.SERVER,
             legs=[(revision, Transport.HTTP) for revision in REVISIONS.values()],
-            rules=rules,
+            rules=rules(Role.SERVER),
             invocation=("--url", url, *more),
             start=_starting(UrlTarget(url, settings), settings, manifest),
         )
     if client is not None or client_stdio is not None:
-        yield _client(ClientCommand(http=client, stdio=client_stdio), rules, settings)
+        yield _client(ClientCommand(http=client, stdio=client_stdio), rules(Role.CLIENT), settings)
 
 
 def _starting(target: ServerTarget, settings: Settings, manifest: Manifest) -> Start:

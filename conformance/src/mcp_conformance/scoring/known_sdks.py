@@ -1,7 +1,7 @@
-"""The known failures of released SDKs: a server that is built on one has them too.
+"""The known failures of released SDKs: a server or client that is built on one has them too.
 
-Each file `known_sdks/NAME@VERSION.toml` is a baseline: the failures of a small server on the SDK, all of them confirmed.
-`nox -s peers -- --role server --record` writes the files from runs of the suite. A server may avoid a failure of its SDK;
+Each file `known_sdks/ROLE/NAME@VERSION.toml` is a baseline: the failures of a small program on the SDK, all of them
+confirmed. `nox -s peers -- --record` writes the files from runs of the suite. A program may avoid a failure of its SDK;
 therefore all entries are `flaky`.
 
 An SDK is stated with `--sdk`, or recognized by its behavior: by the failures that the run and the table have in common,
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.model.check import Role
 from mcp_conformance.model.verdict import Outcome
 from mcp_conformance.scoring.baseline import Baseline, parse_baseline
 from mcp_core.errors import InvalidValue
@@ -25,6 +24,7 @@ from mcp_core.errors import InvalidValue
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+    from mcp_conformance.model.check import Role
     from mcp_conformance.model.verdict import Run, Verdict
     from mcp_conformance.scoring.baseline import ExpectedFailure
 
@@ -52,37 +52,37 @@ class KnownSdk:
         return next((entry for entry in self.baseline.known if entry.covers(verdict)), None)
 
 
-def _folder() -> Traversable:
-    return resources.files(__package__ or "").joinpath("known_sdks")
+def _folder(role: Role) -> Traversable:
+    return resources.files(__package__ or "").joinpath("known_sdks", role.value)
 
 
 @cache
-def sdk_names() -> tuple[str, ...]:
-    """Return the names and versions of the SDKs with known failures."""
+def sdk_names(role: Role) -> tuple[str, ...]:
+    """Return the names and versions of the SDKs with known failures in a role."""
     suffix = ".toml"
-    return tuple(sorted(each.name.removesuffix(suffix) for each in _folder().iterdir() if each.name.endswith(suffix)))
+    return tuple(
+        sorted(each.name.removesuffix(suffix) for each in _folder(role).iterdir() if each.name.endswith(suffix))
+    )
 
 
 @cache
-def known_sdk(name: str) -> KnownSdk:
-    """Return an SDK by name and version.
+def known_sdk(name: str, role: Role) -> KnownSdk:
+    """Return an SDK by name and version, with its failures in a role.
 
     Raises:
         InvalidValue: Its failures are not known.
     """
-    if name not in sdk_names():
-        raise InvalidValue(f"there is no SDK {name!r}; available: {', '.join(sdk_names())}", path="--sdk")
-    text = _folder().joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return KnownSdk(name=name, baseline=parse_baseline(tomllib.loads(text), f"known_sdks/{name}.toml"))
+    if name not in sdk_names(role):
+        raise InvalidValue(f"there is no SDK {name!r}; available: {', '.join(sdk_names(role))}", path="--sdk")
+    text = _folder(role).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return KnownSdk(name=name, baseline=parse_baseline(tomllib.loads(text), f"known_sdks/{role.value}/{name}.toml"))
 
 
 def recognized(run: Run) -> KnownSdk | None:
-    """Return the SDK whose failures a run of a server has; `None` when no SDK is similar enough."""
-    if run.role is not Role.SERVER:
-        return None
-    found = [(_similarity(run, known_sdk(name)), name) for name in sdk_names()]
+    """Return the SDK whose failures a run has; `None` when no SDK is similar enough."""
+    found = [(_similarity(run, known_sdk(name, run.role)), name) for name in sdk_names(run.role)]
     similarity, name = max(found, default=(0.0, ""))
-    return known_sdk(name) if similarity >= _LEAST_SIMILARITY else None
+    return known_sdk(name, run.role) if similarity >= _LEAST_SIMILARITY else None
 
 
 def _similarity(run: Run, sdk: KnownSdk) -> float:
