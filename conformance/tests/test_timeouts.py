@@ -117,6 +117,15 @@ async def test_implementation_that_sometimes_responds_has_a_budget(autojump_cloc
     assert sum(limits) < 45.0
 
 
+async def test_conditions_use_budget_of_responses(autojump_clock: trio.testing.MockClock) -> None:
+    timeouts = AdaptiveTimeouts()
+    for _ in range(40):
+        await _wait(timeouts, math.inf)
+        await _wait(timeouts, 0.01)
+    assert timeouts.limit(10.0, ("run", "run progress"), WaitKind.CONDITION) == 1.0
+    assert timeouts.limit(10.0, ("run", "run exit"), WaitKind.EXIT) == 10.0
+
+
 async def test_short_wait_of_budget_respects_slowest_response_of_its_subject(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

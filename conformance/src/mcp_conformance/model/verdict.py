@@ -14,7 +14,7 @@ import attrs
 if TYPE_CHECKING:
     from mcp_conformance.model.check import Role
 
-__all__ = ["Deviation", "Leg", "NotApplicable", "NotTestable", "Outcome", "Run", "Verdict"]
+__all__ = ["Deviation", "ExpiredWait", "Leg", "NotApplicable", "NotTestable", "Outcome", "Run", "Verdict"]
 
 
 class Outcome(enum.Enum):
@@ -44,6 +44,10 @@ class Deviation(Exception):
         super().__init__(f"expected {expected}; observed {observed}")
         self.expected = expected
         self.observed = observed
+
+
+class ExpiredWait(Deviation):
+    """A wait that ended without what the rule requires."""
 
 
 class NotApplicable(Exception):

@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from mcp_conformance.drivers.server.targets import NotStarted, UrlTarget
-from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.model.verdict import Deviation, ExpiredWait, NotApplicable, NotTestable
 from mcp_conformance.wire.http_client import IncompleteResponse
 
 if TYPE_CHECKING:
@@ -269,9 +269,11 @@ class LegMonitor:
             except (NotApplicable, NotTestable):
                 if process.status is None:
                     raise
-            except Exception:
-                # Any exception is meaningless for the check if the server exited.
-                if not await self._monitor.ended(process):
+            except Exception as error:
+                # Any exception is meaningless for the check if the server exited. A wait gave it the time to exit.
+                if (isinstance(error, ExpiredWait) and process.status is None) or not await self._monitor.ended(
+                    process
+                ):
                     raise
             if process.status is None:
                 return None

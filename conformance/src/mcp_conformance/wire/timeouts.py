@@ -5,7 +5,7 @@ timeout in each check that needs the same response, and a run would last hours. 
 twice as long as the slowest recent response, or more, so that a slow response is not taken for a hang.
 
 - After two waits in a row in vain, the next ones are short. One response restores the timeout.
-- All waits in vain of a run together have a budget, for an implementation that sometimes responds. A wait may use at most a
+- The waits in vain of a run have budgets, for an implementation that sometimes responds. A wait may use at most a
   part of the rest of it, so that waits become shorter with each one in vain.
 """
 
@@ -67,7 +67,7 @@ class _Floor:
     share: float
     """The shortest wait as a part of the timeout when no response is known."""
     like: WaitKind | None = None
-    """The kind whose slowest response counts while no response of this kind is known."""
+    """The kind whose slowest response counts while no response of this kind is known, and whose budget this kind uses."""
 
 
 _FLOORS: Final[Mapping[WaitKind, _Floor]] = {
@@ -117,7 +117,7 @@ class AdaptiveTimeouts:
         short = longest * floor.share if slowest is None else max(floor.seconds, floor.times * slowest)
         if self._row(subjects) < _IN_VAIN:
             known = self._slowest_of.get(subjects[-1])
-            left = longest * (_BUDGET - self._spent.get(kind, 0.0)) * _PART
+            left = longest * (_BUDGET - self._spent.get(floor.like or kind, 0.0)) * _PART
             short = max(short, left, longest * _UNKNOWN if known is None else floor.times * known)
         return min(longest, short)
 
@@ -141,7 +141,8 @@ class AdaptiveTimeouts:
         for subject in subjects:
             self._in_vain[subject] = self._in_vain.get(subject, 0) + 1 if wait.in_vain else 0
         if wait.in_vain:
-            self._spent[kind] = self._spent.get(kind, 0.0) + seconds / longest
+            account = _FLOORS[kind].like or kind
+            self._spent[account] = self._spent.get(account, 0.0) + seconds / longest
         else:
             taken = trio.current_time() - since
             self._slowest[kind] = max(self._slowest.get(kind, 0.0) * _MEMORY, taken)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import trio
 
 from mcp_conformance.drivers.settings import CLIENT_INFO, capabilities_in
-from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.model.verdict import Deviation, ExpiredWait
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import JsonRpcResponse, brief
 from mcp_conformance.wire.timeouts import WaitKind
@@ -322,7 +322,7 @@ class SuiteConnection(abc.ABC):
             kind: What is waited for.
 
         Raises:
-            Deviation: The block did not end in time.
+            ExpiredWait: The block did not end in time.
         """
         mark = len(self.transcript.entries)
         with self.limited(expected, times=times, seconds=seconds, kind=kind) as wait:
@@ -332,7 +332,7 @@ class SuiteConnection(abc.ABC):
             self.transcript.unframed(self.unread)
             seen = self.transcript.unframed_since(mark)
             self.transcript.note(f"waited {wait.seconds:g} seconds for {expected}{_aside(wait.note)}")
-            raise Deviation(
+            raise ExpiredWait(
                 expected,
                 f"{'only bytes that form no message' if seen else 'nothing'} within {wait.seconds:g} seconds"
                 f"{_aside(wait.note)}{f': {seen}' if seen else ''}",
