@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
 
-__all__ = ["BadAnswer", "InputRequired", "may_request_input", "request_input"]
+__all__ = ["BadAnswer", "InputRequired", "may_request_input", "request_client", "request_input"]
 
 _KEY: Final = b"of one process of a fixture"
 _WITHIN: Final = 30.0
@@ -86,7 +86,7 @@ def request_input(
     answers = (
         _by_retry(inbound, requests)
         if inbound.modern
-        else {key: _by_request(inbound, *each) for key, each in requests.items()}
+        else {key: request_client(inbound, *each) for key, each in requests.items()}
     )
     for key, (method, params) in client_requests.items():
         if not inbound.server.fault.fits(method, fits=_fits(method, params, answers[key])):
@@ -94,7 +94,8 @@ def request_input(
     return answers
 
 
-def _by_request(inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:
+def request_client(inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:
+    """Send one client request as a request, and return its result; empty for an error, and without a response."""
     id = inbound.server.fault.client_request_id(f"s{next(inbound.session.numbers)}")
     arrived, answers = inbound.session.answers[str(id)] = (threading.Event(), [])
     inbound.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})

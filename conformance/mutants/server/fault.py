@@ -171,6 +171,18 @@ class Fault(HttpFault):
         """Return whether a user gets private features; `theirs`: whether they are the user's."""
         return theirs
 
+    def task_params(self, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return the params of a request about a task of the client."""
+        return params
+
+    def polls(self) -> bool:
+        """Return whether the server polls a task of the client."""
+        return True
+
+    def cancels_task(self, id: str) -> JsonObject | None:  # noqa: ARG002
+        """Return the params of notifications/cancelled for the request `id` in place of tasks/cancel; `None`: none."""
+        return None
+
     def task_token(self, token: JsonValue) -> JsonValue:
         """Return the progress token of a task."""
         return token

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.client_requests import BadAnswer, request_input
+from mutants.server.client_tasks import CLIENT_TASK_CALLS, CLIENT_TASK_TOOLS
 from mutants.server.fixture_features import MORE_CALLS, MORE_PROMPTS, MORE_RESOURCES, MORE_TOOLS
 from mutants.server.protocol import LEGACY, REVISIONS, RpcError
 from mutants.server.schemas import SCHEMA_CALLS, SCHEMA_TOOLS
@@ -49,6 +50,7 @@ TOOLS: Final[list[JsonObject]] = [
     *WAITING_TOOLS,
     *MORE_TOOLS,
     *SCHEMA_TOOLS,
+    *CLIENT_TASK_TOOLS,
 ]  # fmt: skip
 
 RESOURCES: Final[list[JsonObject]] = [
@@ -131,6 +133,7 @@ _CALLS: Final[Mapping[str, Callable[[InboundRequest, JsonObject], JsonObject]]] 
     **MORE_CALLS,
     **SCHEMA_CALLS,
     **WAITING_CALLS,
+    **CLIENT_TASK_CALLS,
 }
 
 

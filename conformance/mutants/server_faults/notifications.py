@@ -228,6 +228,21 @@ class _GoesOn(Fault):
         return False
 
 
+@fault("cancels-what-is-answered", "cancellation.in-progress", revisions=LEGACY)
+class _CancelsAnswered(Fault):
+    def __init__(self) -> None:
+        self._last: JsonValue = None
+
+    def client_request_id(self, id: str) -> JsonValue:
+        self._last = id
+        return id
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if self._last is not None and "result" in response and inbound.params.get("name") == "test_sampling":
+            inbound.notify("notifications/cancelled", {"requestId": self._last})
+        return response
+
+
 @fault("cancelled-answered", "cancellation.no-answer", transports=("stdio",))
 class _CancelledAnswered(Fault):
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:

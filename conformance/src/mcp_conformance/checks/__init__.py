@@ -87,6 +87,7 @@ import mcp_conformance.checks.server.stdio
 import mcp_conformance.checks.server.subscriptions
 import mcp_conformance.checks.server.tasks.ownership
 import mcp_conformance.checks.server.tasks.progress
+import mcp_conformance.checks.server.tasks.requestor
 import mcp_conformance.checks.probes.task_calls
 import mcp_conformance.checks.server.tasks.lifecycle
 import mcp_conformance.checks.server.tasks.core

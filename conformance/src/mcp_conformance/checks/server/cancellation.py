@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.interactive_calls import converse
 from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.settings import CLIENT_INFO
@@ -15,6 +17,8 @@ from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -22,6 +26,11 @@ _CANCELLED: Final = "notifications/cancelled"
 _PROGRESS: Final = "notifications/progress"
 _SLOW: Final = "conformance_slow"
 _BETWEEN: Final = "test_tool_with_progress"
+_REQUEST_TOOLS: Final[Mapping[str, JsonObject]] = {
+    "test_sampling": {"prompt": "Say yes."},
+    "test_elicitation": {"message": "Who are you?"},
+}
+"""Tools that send a client request, with their arguments."""
 _NEEDS: Final = ("capability:tools",)
 _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
 _MODERN: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.MODERN)
@@ -244,3 +253,26 @@ async def by_server(server: ServerUnderTest) -> None:
     for params in notified(server, _CANCELLED):
         if key_of(params.get("requestId")) not in listening:
             raise Deviation("the id of a subscriptions/listen request", brief(params))
+
+
+@check("cancellation.in-progress", proves=("cancellation.in-progress",), needs=_NEEDS, revisions=_LEGACY)
+async def in_progress(server: ServerUnderTest) -> None:
+    """The server does not cancel a client request whose response it has used: the call for it has succeeded."""
+    peer = server.peer
+    count = 0
+    for fixture, arguments in _REQUEST_TOOLS.items():
+        if server.inventory.find("tools", server.manifest.find("tools", fixture).name) is None:
+            continue
+        call = await converse(server, fixture, arguments)
+        if call.answer.is_error or call.answer.result().get("isError") is True:
+            continue
+        await peer.fence()
+        answered_ids = [each.whole["id"] for each in call.client_requests]
+        count += len(answered_ids)
+        for cancelled in peer.inbox:
+            if cancelled.get("method") == _CANCELLED and member(cancelled, "params", "requestId") in answered_ids:
+                raise Deviation(
+                    "no cancellation of a request with a response, after the call that needed it", brief(cancelled)
+                )
+    if not count:
+        raise NotTestable(f"no call of {' or '.join(_REQUEST_TOOLS)} succeeded after a client request")
