@@ -253,6 +253,10 @@ class Fault(HttpFault):
         """Return whether arguments are accepted."""
         return good
 
+    def unusable_schema(self, problem: str, schema: str) -> bool:  # noqa: ARG002
+        """Return whether a schema is rejected that the server cannot use; `problem` says why."""
+        return True
+
     # --- transports --------------------------------------------------------------------------------------------------
 
     def line(self, line: bytes) -> bytes:

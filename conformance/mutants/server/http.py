@@ -132,7 +132,7 @@ class _Handler(Answering):
         except (ValueError, RecursionError):
             message = None
         kind = "notification" if isinstance(message, dict) and "id" not in message else "request"
-        if not self._admitted(kind):
+        if not self.fault.exempts(message) and not self._admitted(kind):
             return
         plain = self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json"
         if plain and self.fault.keeps("content-type"):

@@ -1,4 +1,4 @@
-"""A tool of a raw server with all keywords of JSON Schema 2020-12 in its input schema."""
+"""Tools of a raw server about JSON Schema: one with all keywords of 2020-12, and one that validates a value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA_CALLS", "SCHEMA_TOOLS"]
 
 _NAME: Final = "json_schema_2020_12_tool"
+_VALIDATE: Final = "conformance_validate"
 _STRING: Final[JsonObject] = {"type": "string"}
+_KINDS: Final[Mapping[str, type]] = {"integer": int, "object": dict}
 
 SCHEMA_TOOLS: Final[list[JsonObject]] = [
     {
@@ -43,7 +45,12 @@ SCHEMA_TOOLS: Final[list[JsonObject]] = [
             "else": {"required": ["email"]},
             "additionalProperties": False,
         },
-    }
+    },
+    {
+        "name": _VALIDATE,
+        "description": "Validates a value",
+        "inputSchema": {"type": "object", "properties": {"schema": {"type": "object"}, "value": {}}},
+    },
 ]
 
 
@@ -63,4 +70,17 @@ def _call(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
     return {"content": [{"type": "text", "text": "invalid address"}], "isError": True}
 
 
-SCHEMA_CALLS: Final[Mapping[str, Callable[[InboundRequest, JsonObject], JsonObject]]] = {_NAME: _call}
+def _validate(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
+    schema, fault = arguments.get("schema"), inbound.server.fault
+    kind = str(schema.get("type")) if isinstance(schema, dict) else ""
+    problem = "unknown dialect" if "$schema" in str(schema) else "external reference" if "$ref" in str(schema) else None
+    if problem is not None and fault.unusable_schema(problem, str(schema)):
+        return {"content": [{"type": "text", "text": problem}], "isError": True}
+    good = isinstance(arguments.get("value"), _KINDS.get(kind, object))
+    return {"content": [{"type": "text", "text": "valid" if good else "invalid"}]}
+
+
+SCHEMA_CALLS: Final[Mapping[str, Callable[[InboundRequest, JsonObject], JsonObject]]] = {
+    _NAME: _call,
+    _VALIDATE: _validate,
+}

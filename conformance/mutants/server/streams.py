@@ -187,6 +187,10 @@ class HttpFault:
         """Return whether the credentials of a request are accepted."""
         return known
 
+    def exempts(self, message: JsonValue) -> bool:  # noqa: ARG002
+        """Return whether a posted message is accepted from every page and host."""
+        return False
+
     def keeps(self, rule: str) -> bool:  # noqa: ARG002
         """Return whether a rule is applied, by its name."""
         return True

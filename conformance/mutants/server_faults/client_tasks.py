@@ -1,14 +1,15 @@
-"""Faults of servers that create tasks at their client (2025-11-25)."""
+"""Faults of servers that create tasks at their client (2025-11-25), and of tasks over HTTP."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY
+from mutants.server.protocol import LEGACY, MODERN
 
 if TYPE_CHECKING:
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.fault import InboundRequest
 
 __all__: list[str] = []
 
@@ -50,3 +51,26 @@ class _CursorStripped(Fault):
     def task_params(self, method: str, params: JsonObject) -> JsonObject:
         cursor = params.get("cursor")
         return {"cursor": cursor.rstrip("=")} if isinstance(cursor, str) and method == "tasks/list" else params
+
+
+# --- tasks over HTTP -------------------------------------------------------------------------------------------------
+
+
+@fault("task-of-any-page", "tasks.http-rules", revisions=_CORE, transports=("http",))
+class _AnyPage(Fault):
+    def exempts(self, message: JsonValue) -> bool:
+        return isinstance(message, dict) and message.get("method") == "tasks/get"
+
+
+@fault("task-on-one-instance", "tasks.get-elsewhere", revisions=MODERN, transports=("http",))
+class _OneInstance(Fault):
+    """A server of two instances, of which one gets to know a new task late."""
+
+    def __init__(self) -> None:
+        self._lookups = 0
+
+    def owns(self, inbound: InboundRequest, *, mine: bool) -> bool:
+        if inbound.request["method"] != "tasks/get":
+            return mine
+        self._lookups += 1
+        return mine and self._lookups % 2 == 1

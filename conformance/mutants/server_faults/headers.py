@@ -201,6 +201,14 @@ _marking("mark-empty", "header.mark-token", _REGION, {"type": "boolean", "x-mcp-
 _marking("mark-twice", "header.mark-unique", _REGION, {"type": "integer", "x-mcp-header": "REGION"})
 _marking("mark-on-number", "header.mark-primitive", _REGION, {"type": "number", "x-mcp-header": "Count"})
 _marking(
+    "mark-unsafe-default", "header.mark-safe-range", _REGION,
+    {"type": "integer", "x-mcp-header": "Count", "default": 2**53},
+)  # fmt: skip
+_marking(
+    "mark-unsafe-minimum", "header.mark-safe-range", _REGION,
+    {"type": "integer", "x-mcp-header": "Count", "minimum": 2**60},
+)  # fmt: skip
+_marking(
     "mark-in-items", "header.mark-reachable", _REGION,
     {"type": "array", "items": {"type": "integer", "x-mcp-header": "Count"}},
 )  # fmt: skip

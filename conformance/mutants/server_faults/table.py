@@ -25,6 +25,7 @@ import mutants.server_faults.notifications
 import mutants.server_faults.tasks
 import mutants.server_faults.task_details
 import mutants.server_faults.client_tasks
+import mutants.server_faults.schemas
 
 # isort: on
 from mutants.server.fault import FAULTS

@@ -80,6 +80,7 @@ import mcp_conformance.checks.server.schema.content
 import mcp_conformance.checks.server.schema.dialects
 import mcp_conformance.checks.server.schema.features
 import mcp_conformance.checks.server.schema.messages
+import mcp_conformance.checks.server.schema.validator
 import mcp_conformance.checks.server.security
 import mcp_conformance.checks.server.http.sessions
 import mcp_conformance.checks.server.http.session_streams
@@ -88,6 +89,7 @@ import mcp_conformance.checks.server.subscriptions
 import mcp_conformance.checks.server.tasks.ownership
 import mcp_conformance.checks.server.tasks.progress
 import mcp_conformance.checks.server.tasks.requestor
+import mcp_conformance.checks.server.tasks.http
 import mcp_conformance.checks.probes.task_calls
 import mcp_conformance.checks.server.tasks.lifecycle
 import mcp_conformance.checks.server.tasks.core

@@ -320,6 +320,8 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Tasks.
     "tasks.transitions": ("tasks.status",),
     "tasks.get-at-once": ("tasks.status",),
+    "tasks.get-elsewhere": ("tasks.get-at-once",),
+    "tasks.http-rules": ("http.origin-foreign", "http.version-unknown", "session.ended"),
     "tasks.other-user-extension": ("tasks.status",),
     "tasks.cancel-ended": ("tasks.cancelled",),
     "tasks.legacy-declaration": ("tasks.methods-undeclared",),

@@ -34,6 +34,7 @@ _MISMATCH: Final = -32020
 _NEEDS: Final = ("any:tools",)
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+")
 _KEY: Final = "x-mcp-header"
+_SAFE: Final = 2**53 - 1
 _PRIMITIVES: Final = ("string", "integer", "boolean")
 
 
@@ -125,6 +126,25 @@ async def mark_reachable(server: ServerUnderTest) -> None:
     for mark in _annotations(server):
         if not mark.reachable:
             raise Deviation(f"{_KEY} in {brief(mark.tool)} below `properties` only", brief(mark.schema))
+
+
+@check("header.mark-safe-range", proves=("header.xmcp-integer-safe-range",), needs=_NEEDS)
+async def mark_safe_range(server: ServerUnderTest) -> None:
+    """An integer with x-mcp-header has no value outside of the range in which doubles are exact."""
+    for mark in _annotations(server):
+        kinds = mark.schema.get("type")
+        if "integer" not in (kinds if isinstance(kinds, list) else [kinds]):
+            continue
+        listed = mark.schema.get("enum")
+        values = [mark.schema.get("const"), mark.schema.get("default"), *(listed if isinstance(listed, list) else ())]
+        # Wide limits break no rule, because the values may all be in the range; these two leave none in it.
+        beyond = _number(mark.schema.get("minimum")) > _SAFE or _number(mark.schema.get("maximum")) < -_SAFE
+        if beyond or any(abs(_number(each)) > _SAFE for each in values):
+            raise Deviation(f"values from -(2^53)+1 to 2^53-1 in {brief(mark.tool)}", brief(mark.schema))
+
+
+def _number(value: JsonValue) -> float:
+    return 0 if isinstance(value, bool) or not isinstance(value, int | float) else value
 
 
 # --- validation
