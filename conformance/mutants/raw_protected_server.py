@@ -12,6 +12,7 @@ import base64
 import json
 import sys
 import time
+import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
@@ -210,12 +211,25 @@ class _Handler(BaseHTTPRequestHandler):
             result = {"supportedVersions": [_MODERN], "capabilities": {"tools": {}}, **cache}
         elif method == "tools/list":
             tool: JsonObject = {"name": "test_admin", "description": "Admin", "inputSchema": {"type": "object"}}
-            result = {"tools": [tool], **cache}
+            other: JsonObject = {"name": "conformance_upstream", "inputSchema": {"type": "object"}}
+            result = {"tools": [tool, other], **cache}
+        elif method == "tools/call" and given.get("name") == "conformance_upstream":
+            self._request_upstream(given.get("arguments"))
+            result = {"content": [{"type": "text", "text": "requested"}]}
         elif method == "tools/call":
             result = {"content": [{"type": "text", "text": "done"}]}
         if modern:
             result = {**result, "resultType": "complete"}
         self._send(200, {"jsonrpc": "2.0", "id": message["id"], "result": result}, headers)
+
+    def _request_upstream(self, arguments: JsonValue) -> None:
+        url = str(arguments.get("url")) if isinstance(arguments, dict) else ""
+        own = self.headers.get("Authorization") or ""
+        headers = {"Authorization": own} if wrong("token-passed-upstream") else {}
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, None, headers)).close()  # noqa: S310  the URL comes from the suite
+        except urllib.error.URLError:
+            return  # the other party may reject the request
 
     def _send(self, status: int, document: JsonValue, headers: dict[str, str] | None = None) -> None:
         body = b"" if document is None else json.dumps(document).encode()

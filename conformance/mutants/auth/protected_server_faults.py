@@ -88,6 +88,7 @@ PROTECTED_FAULTS: Final = (
     ),
     _of("any-session", "security.session-of-another", revision=_LATE),
     _of("exact-audience", "auth.server-resource-upper-case"),
+    _of("token-passed-upstream", "auth.server-no-passthrough", revision="2025-06-18"),
     _of("any-scope", "auth.server-scope", revision=_LATE),
     _of("scope-by-401", "auth.server-scope"),
     _of("scope-untold", "auth.server-scope-named"),

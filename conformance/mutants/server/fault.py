@@ -253,6 +253,20 @@ class Fault(HttpFault):
         """Return whether arguments are accepted."""
         return good
 
+    # --- other parties -----------------------------------------------------------------------------------------------
+
+    def may_visit(self, visitor: str, owner: str, *, named: bool) -> bool:  # noqa: ARG002
+        """Return whether a visitor may use the page of a user; `named`: whether the URL names the visitor."""
+        return visitor == owner
+
+    def upstream_headers(self, kind: str, user: str, headers: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Return the headers of a request to another party: of the kind `account` or `upstream`."""
+        return headers
+
+    def account(self, name: str, token: str) -> str:  # noqa: ARG002
+        """Return the text about an account at a third party."""
+        return name
+
     def unusable_schema(self, problem: str, schema: str) -> bool:  # noqa: ARG002
         """Return whether a schema is rejected that the server cannot use; `problem` says why."""
         return True

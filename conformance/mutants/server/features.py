@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mutants.server.client_requests import BadAnswer, request_input
 from mutants.server.client_tasks import CLIENT_TASK_CALLS, CLIENT_TASK_TOOLS
 from mutants.server.fixture_features import MORE_CALLS, MORE_PROMPTS, MORE_RESOURCES, MORE_TOOLS
+from mutants.server.pages import PAGE_CALLS, PAGE_TOOLS
 from mutants.server.protocol import LEGACY, REVISIONS, RpcError
 from mutants.server.schemas import SCHEMA_CALLS, SCHEMA_TOOLS
 from mutants.server.waiting_tools import WAITING_CALLS, WAITING_TOOLS
@@ -51,6 +52,7 @@ TOOLS: Final[list[JsonObject]] = [
     *MORE_TOOLS,
     *SCHEMA_TOOLS,
     *CLIENT_TASK_TOOLS,
+    *PAGE_TOOLS,
 ]  # fmt: skip
 
 RESOURCES: Final[list[JsonObject]] = [
@@ -134,6 +136,7 @@ _CALLS: Final[Mapping[str, Callable[[InboundRequest, JsonObject], JsonObject]]] 
     **SCHEMA_CALLS,
     **WAITING_CALLS,
     **CLIENT_TASK_CALLS,
+    **PAGE_CALLS,
 }
 
 

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.http_responses import Answering, RawHttpServer
+from mutants.server.pages import answer_page, is_page
 from mutants.server.protocol import LEGACY, MODERN, strict
 from mutants.server.request_headers import mismatch
 from mutants.server.server import RawServer
@@ -38,8 +39,7 @@ class _Handler(Answering):
         if not self.fault.admits(info, admitted=local):
             self.refuse("origin", 403, -32600, "Host or Origin is not allowed")
             return False
-        key = self.server.key
-        known = key is None or self._user in (f"Bearer {key}", f"Bearer other-{key}")
+        known = self.server.key is None or self._user in self._users
         if not self.fault.knows(self.headers.get("Mcp-Session-Id"), known=known):
             self.respond(401, {"WWW-Authenticate": "Bearer"})
             return False
@@ -50,6 +50,11 @@ class _Handler(Answering):
         """The value of MCP-Protocol-Version."""
         value: str | None = self.headers.get("MCP-Protocol-Version")
         return value if value is None else value.strip(" \t")
+
+    @property
+    def _users(self) -> tuple[str, str]:
+        """The two known users."""
+        return f"Bearer {self.server.key}", f"Bearer other-{self.server.key}"
 
     @property
     def _user(self) -> str:
@@ -86,7 +91,12 @@ class _Handler(Answering):
         self.respond(405, {"Allow": "GET, POST, DELETE"})
 
     def do_GET(self) -> None:  # noqa: N802  its name in http.server
-        """Open a stream: the standalone stream, a resumed stream, or that of HTTP+SSE."""
+        """Open a stream: the standalone stream, a resumed stream, or that of HTTP+SSE. Or show a page."""
+        if is_page(self.path):
+            visitor = self._user if self._user in self._users else ""
+            status, headers = answer_page(self.fault, self.path, visitor, self.headers.get("Host", ""))
+            self.respond(status, headers)
+            return
         if not self._admitted("GET"):
             return
         if self.path == "/sse":
@@ -202,6 +212,7 @@ class _Handler(Answering):
     def _answer(self, message: JsonValue, session: HttpSession) -> None:
         """Respond with JSON, or with a stream that begins with the first message before the response."""
         session.server = self.server
+        session.host = self.headers.get("Host", "")
         stream = Stream(session, self.fault)
         if isinstance(message, dict):
             session.hung_up[str(message.get("id"))] = self.gone

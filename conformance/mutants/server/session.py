@@ -24,6 +24,7 @@ class Session:
         self.level = "debug"
         self.subscribed: set[str] = set()
         self.user = ""
+        self.host = ""
         self.cancelled: list[JsonValue] = []
         self.cancelling: Final = threading.Lock()
         self.send: Final = send

@@ -26,6 +26,7 @@ import mutants.server_faults.tasks
 import mutants.server_faults.task_details
 import mutants.server_faults.client_tasks
 import mutants.server_faults.schemas
+import mutants.server_faults.third_party
 
 # isort: on
 from mutants.server.fault import FAULTS
