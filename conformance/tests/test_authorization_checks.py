@@ -164,6 +164,9 @@ async def test_own_authorization_server_passes() -> None:
 async def test_authorization_server_without_fault_passes(revision: str) -> None:
     outcomes = outcomes_of(await try_issuer(None, revision))
     assert set(outcomes.values()) <= {Outcome.PASSED, Outcome.NOT_APPLICABLE}
+    trusting = {id: outcome for id, outcome in outcomes.items() if id.startswith(("wif.", "ema.", "auth.as-document-"))}
+    assert set(trusting.values()) <= {Outcome.PASSED}
+    assert len(trusting) == {"2025-11-25": 4, "2026-07-28": 15}.get(revision, 0)
 
 
 @pytest.mark.parametrize("fault", ISSUER_FAULTS, ids=lambda each: f"{each.name}-{each.revision}")
@@ -203,7 +206,29 @@ def test_auth_option_without_start_returns_usage_error(
     assert "--auth needs --start" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "why"), [((), "needs --issuer"), (("--issuer", "as.example"), "is not a URL")])
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "needs --issuer"),
+        (("--issuer", "as.example"), "is not a URL"),
+        (("--issuer", "https://as.example", "--https-cert", "cert.pem"), "--https-port belong together"),
+        (("--issuer", "https://as.example", "--workload", "job"), "need --https-cert"),
+        (("--issuer", "https://as.example", "--resource", "https://mcp.example"), "needs --browser or --https-cert"),
+        (
+            (
+                "--issuer",
+                "http://localhost:1",
+                "--https-cert",
+                "none.pem",
+                "--https-key",
+                "none.pem",
+                "--https-port",
+                "0",
+            ),
+            "No such file",
+        ),
+    ],
+)
 def test_authorization_server_without_issuer_returns_usage_error(
     words: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

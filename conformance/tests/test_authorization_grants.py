@@ -195,8 +195,8 @@ async def test_late_redirect_is_matched_by_state() -> None:
     [
         (("--browser", "firefox"), "has no {url}"),
         (("--browser", "firefox '{url}"), "No closing quotation"),
-        (("--client-id", "x"), "they need --browser"),
-        (("--resource", "http://localhost/mcp"), "they need --browser"),
+        (("--client-id", "x"), "it needs --browser"),
+        (("--resource", "http://localhost/mcp"), "it needs --browser or --https-cert"),
     ],
 )
 def test_invalid_login_options_return_usage_error(

@@ -66,7 +66,7 @@ async def test_checks_of_pages_without_fixtures_are_not_testable() -> None:
 
 
 @pytest.mark.spec("mrtr.state-single-use")
-async def test_everything_server_passes_checks_with_cooperation() -> None:
+async def test_server_with_fixtures_passes_their_checks() -> None:
     chosen = {
         "2025-11-25": (
             *(f"tasks.server-{each}" for each in ("metadata", "request-params", "polls", "cancels", "cursor")),

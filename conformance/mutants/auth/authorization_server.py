@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.settings import Settings
@@ -17,12 +17,15 @@ from mcp_conformance.wire.http_server import open_http_server
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import REVISIONS
 from mutants.auth.token_endpoint import RawTokens
+from mutants.auth.trusted_issuers import JWT_BEARER, NotTrusted, RawTrust, make_party
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Collection
 
     from mcp_conformance.model.verdict import Run
+    from mcp_conformance.oauth_testbed.trusted_party import PartyOptions
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -88,6 +91,38 @@ ISSUER_FAULTS: Final = (
     _of("key-untold", "dpop.as-binds"),
     _of("binding-optional", "dpop.as-bound-refused"),
     _of("any-proof", "dpop.as-bound-refused"),
+    _of("no-jwt-bearer", "wif.as-grant"),
+    _of("jwt-bearer-untold", "wif.as-metadata"),
+    _of("any-signature", "wif.as-jwt"),
+    _of("any-jwt-audience", "wif.as-jwt"),
+    _of("takes-expired-jwt", "wif.as-expired"),
+    _of("any-issuer", "wif.as-issuer"),
+    _of("http-issuer", "wif.as-issuer"),
+    _of("any-workload", "wif.as-rules"),
+    _of("keys-over-http", "wif.as-keys"),
+    _of("any-typ", "ema.as-typ"),
+    _of("any-jag-audience", "ema.as-audience"),
+    _of("any-jag-client", "ema.as-client"),
+    _of("jag-token-elsewhere", "ema.as-token-audience"),
+    _of("any-document-id", "auth.as-document-id", revision=_LATE),
+    _of("any-document-id", "auth.as-document-id"),
+    _of(
+        "redirects-anywhere-by-document",
+        "auth.as-document-redirect",
+        "auth.as-document-structure",
+        revision=_LATE,
+    ),
+    _of("redirects-anywhere-by-document", "auth.as-document-redirect", "auth.as-document-structure"),
+    _of("nameless-document", "auth.as-document-structure", revision=_LATE),
+    _of("nameless-document", "auth.as-document-structure"),
+    _of(
+        "documents-unread",
+        "auth.as-document-fetched",
+        "auth.as-document-id",
+        "auth.as-document-redirect",
+        "auth.as-document-structure",
+    ),
+    _of("any-document", "auth.as-document-id", "auth.as-document-structure"),
 )
 """All faults of the authorization server."""
 
@@ -99,6 +134,7 @@ class _Raw:
         self._fault: Final = fault
         self._uris: Final[dict[str, str]] = {}
         self._tokens: Final = RawTokens(fault)
+        self.trust: RawTrust | None = None
         self.url = ""
 
     def _metadata(self, path: str) -> JsonObject:
@@ -110,7 +146,7 @@ class _Raw:
             "registration_endpoint": f"{name}/register",
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
-            "grant_types_supported": ["authorization_code", "client_credentials"],
+            "grant_types_supported": ["authorization_code", "client_credentials", JWT_BEARER],
             "token_endpoint_auth_methods_supported": ["private_key_jwt"],
             "token_endpoint_auth_signing_alg_values_supported": ["ES256"],
             "authorization_response_iss_parameter_supported": True,
@@ -119,6 +155,8 @@ class _Raw:
         }
         if fault == "proof-algorithms-as-text":
             found["dpop_signing_alg_values_supported"] = "ES256"
+        if fault == "jwt-bearer-untold":
+            found["grant_types_supported"] = ["authorization_code", "client_credentials"]
         if fault == "only-secrets-in-the-body":
             found["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
         if fault == "plain-endpoint":
@@ -153,15 +191,40 @@ class _Raw:
             await incoming.respond(201, (), json.dumps({**document, "client_id": client}).encode())
         elif path == "/authorize":
             await self._authorize(incoming)
+        elif path == "/token" and JWT_BEARER in unquote(incoming.body.decode()) and self.trust is not None:
+            await self._grant(incoming, self.trust)
         elif path == "/token" and incoming.body:
             await self._tokens.answer(incoming)
         else:
             await incoming.respond(400 if path in ("/token", "/register") else 404)
 
+    async def _grant(self, incoming: ServerExchange, trust: RawTrust) -> None:
+        try:
+            if self._fault == "no-jwt-bearer":
+                raise NotTrusted("unsupported_grant_type")
+            tokens = await trust.grant(dict(parse_qsl(incoming.body.decode())))
+        except NotTrusted as why:
+            await incoming.respond(400, (), json.dumps({"error": str(why)}).encode())
+        else:
+            await incoming.respond(200, (("Cache-Control", "no-store"),), json.dumps(tokens).encode())
+
+    async def _may_redirect(self, client_id: str, given: str) -> bool:
+        """Return whether the document of a client lists a redirect URI."""
+        if self.trust is None:
+            return False
+        try:
+            listed = await self.trust.redirect_uris(client_id)
+        except NotTrusted:
+            return False
+        return given in listed or self._fault == "redirects-anywhere-by-document" or listed == [""]
+
     async def _authorize(self, incoming: ServerExchange) -> None:
         fields = dict(parse_qsl(urlsplit(incoming.target).query))
-        given, known = fields.get("redirect_uri", ""), self._uris.get(fields.get("client_id", ""))
+        client_id = fields.get("client_id", "")
+        given, known = fields.get("redirect_uri", ""), self._uris.get(client_id)
         right = given == known or self._fault == "redirects-anywhere"
+        if client_id.startswith("https:"):
+            right = await self._may_redirect(client_id, given)
         if self._fault == "redirects-by-prefix" and known is not None:
             right = given.startswith(known)
         if right:
@@ -195,11 +258,20 @@ async def _browse(url: str) -> None:
 
 
 @asynccontextmanager
-async def open_raw_issuer(fault: str | None) -> AsyncIterator[str]:
-    """Serve the authorization server for a block and yield its issuer."""
+async def open_raw_issuer(
+    fault: str | None, party: tuple[PartyOptions, ssl.SSLContext] | None = None
+) -> AsyncIterator[str]:
+    """Serve the authorization server for a block and yield its issuer.
+
+    Args:
+        fault: The fault, or `None`.
+        party: The party that it trusts, from `make_party`; `None`: it trusts none.
+    """
     raw = _Raw(fault)
     async with open_http_server(raw.handle) as port:
         raw.url = f"http://127.0.0.1:{port}"
+        if party is not None:
+            raw.trust = RawTrust(fault, raw.url, party[0].port, party[1])
         yield raw.url
 
 
@@ -211,15 +283,17 @@ async def try_issuer(fault: str | None, revision: str, chosen: Collection[str] |
         revision: The revision whose requirements apply.
         chosen: The checks, or `None` for all.
     """
-    async with open_raw_issuer(fault) as issuer:
-        return await run_authorization_server(
-            issuer,
-            Settings(timeout=TIMEOUT),
-            revisions=[REVISIONS[revision]],
-            chosen={each.id for each in SERVER_CHECKS} if chosen is None else chosen,
-            show=lambda _: None,
-            login=Login(_browse, timeout=TIMEOUT),
-        )
+    with make_party() as party:
+        async with open_raw_issuer(fault, party) as issuer:
+            return await run_authorization_server(
+                issuer,
+                Settings(timeout=TIMEOUT),
+                revisions=[REVISIONS[revision]],
+                chosen={each.id for each in SERVER_CHECKS} if chosen is None else chosen,
+                show=lambda _: None,
+                login=Login(_browse, timeout=TIMEOUT),
+                party=party[0],
+            )
     raise AssertionError("the block returns")
 
 

@@ -13,6 +13,7 @@ from mcp_conformance.cli.options import CommandLineError, add_choices, choice, c
 from mcp_conformance.cli.reports import add_reports, finish, progress, require_writable
 from mcp_conformance.cli.signals import run_until_stopped
 from mcp_conformance.model.check import Role
+from mcp_conformance.oauth_testbed.trusted_party import PartyOptions
 from mcp_conformance.oauth_testbed.user_login import Login, command_browser
 from mcp_conformance.reports.explanation import list_lines
 from mcp_conformance.runners.authorization_server import run_authorization_server
@@ -52,6 +53,30 @@ def add_issuer(parser: argparse.ArgumentParser) -> None:
             "metadata, if any"
         ),
     )
+    party = parser.add_argument_group(
+        "a party that the authorization server trusts",
+        "The suite serves it at https://localhost:PORT: the issuer of a workload's and an employee's JWTs, and the host "
+        "of Client ID Metadata Documents. The authorization server must trust its certificate.",
+    )
+    party.add_argument("--https-cert", metavar="FILE", help="certificate for localhost (PEM)")
+    party.add_argument("--https-key", metavar="FILE", help="its private key (PEM)")
+    party.add_argument("--https-port", type=int, metavar="PORT", help="the port")
+    party.add_argument(
+        "--workload",
+        metavar="SUBJECT",
+        help=(
+            "subject of a workload that may have tokens, with JWTs of the issuers https://localhost:PORT and "
+            "https://localhost:PORT/plain; any other subject may have none"
+        ),
+    )
+    party.add_argument(
+        "--enterprise-client",
+        metavar="ID",
+        help=(
+            "a client whose employees have ID-JAGs of the identity provider https://localhost:PORT; it authenticates "
+            "by private_key_jwt, with the keys at https://localhost:PORT/jwks"
+        ),
+    )
     add_choices(parser, Role.SERVER)
     add_reports(parser)
 
@@ -74,8 +99,11 @@ def issuer_command(given: argparse.Namespace) -> int:
     require_words(given.browser)
     if given.browser is not None and "{url}" not in given.browser:
         raise CommandLineError(f"--browser {given.browser!a} has no {{url}} for the authorization URL")
-    if given.browser is None and (given.client_id is not None or given.resource is not None):
-        raise CommandLineError("--client-id and --resource are for a login: they need --browser")
+    party = _party(given)
+    if given.browser is None and given.client_id is not None:
+        raise CommandLineError("--client-id is for a login: it needs --browser")
+    if given.browser is None and party is None and given.resource is not None:
+        raise CommandLineError("--resource is for token requests: it needs --browser or --https-cert")
     require_writable(given)
     show = progress(chosen, Role.SERVER)
     run_it = partial(
@@ -86,9 +114,12 @@ def issuer_command(given: argparse.Namespace) -> int:
         chosen=chosen.ids,
         show=show,
         login=_login(given),
+        party=party,
     )
     try:
         run = run_until_stopped(run_it)
+    except OSError as error:
+        raise CommandLineError(f"--https-cert, --https-key and --https-port: {error}") from error
     finally:
         show.close()
     return finish(given, chosen, attrs.evolve(run, invocation=shlex.join(_invocation(given))))
@@ -100,13 +131,44 @@ def _login(given: argparse.Namespace) -> Login | None:
     return Login(command_browser(shlex.split(given.browser)), client_id=given.client_id, resource=given.resource)
 
 
+def _party(given: argparse.Namespace) -> PartyOptions | None:
+    """Return the options of the party over https; `None` without them.
+
+    Raises:
+        CommandLineError: Some of them are missing.
+    """
+    address = (given.https_cert, given.https_key, given.https_port)
+    if all(each is None for each in address):
+        if given.workload is not None or given.enterprise_client is not None:
+            raise CommandLineError("--workload and --enterprise-client need --https-cert")
+        return None
+    if any(each is None for each in address):
+        raise CommandLineError("--https-cert, --https-key and --https-port belong together")
+    return PartyOptions(
+        certificate=given.https_cert,
+        key=given.https_key,
+        port=given.https_port,
+        workload=given.workload,
+        client=given.enterprise_client,
+        resource=given.resource,
+    )
+
+
 def _invocation(given: argparse.Namespace) -> Iterator[str]:
     """Yield the command line without the choice of checks and reports."""
     yield from ("mcp-conformance", "authorization-server", "--issuer", given.issuer)
     if given.browser is not None:
         # The command may contain a password, and reports are published.
         yield from ("--browser", "<command> {url}")
-    for option, value in (("--client-id", given.client_id), ("--resource", given.resource)):
+    for option, value in (
+        ("--client-id", given.client_id),
+        ("--resource", given.resource),
+        ("--https-cert", given.https_cert),
+        ("--https-key", given.https_key),
+        ("--https-port", given.https_port),
+        ("--workload", given.workload),
+        ("--enterprise-client", given.enterprise_client),
+    ):
         if value is not None:
-            yield from (option, value)
+            yield from (option, str(value))
     yield from choice_words(given)

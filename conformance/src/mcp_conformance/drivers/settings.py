@@ -11,6 +11,7 @@ from mcp_core.revisions import R2025_06_18, between
 
 if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.token_issuer import Issuer
+    from mcp_conformance.oauth_testbed.trusted_party import TrustedParty
     from mcp_conformance.oauth_testbed.user_login import Login
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
@@ -55,5 +56,7 @@ class Settings:
     """The authorization server of the suite that the server under test trusts; `None` if absent."""
     authorization_server: str | None = None
     """The issuer of an authorization server under test; `None` if absent."""
+    party: TrustedParty | None = None
+    """The party over https that the authorization server under test trusts; `None` if absent."""
     login: Login | None = None
     """The user login at that server; `None` if absent."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -16,6 +16,7 @@ from mcp_conformance.drivers.server.under_test import ServerUnderTest
 from mcp_conformance.model.check import Role, Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.model.verdict import Leg, Run, Verdict
+from mcp_conformance.oauth_testbed.trusted_party import open_party
 from mcp_conformance.oauth_testbed.user_login import open_login
 from mcp_conformance.runners.check_run import server_judged
 from mcp_conformance.wire.nursery import open_nursery
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Check
+    from mcp_conformance.oauth_testbed.trusted_party import PartyOptions
     from mcp_conformance.oauth_testbed.user_login import Login
     from mcp_core.revisions import Revision
 
@@ -41,6 +43,7 @@ async def run_authorization_server(
     chosen: Collection[str],
     show: Callable[[Verdict], None],
     login: Login | None = None,
+    party: PartyOptions | None = None,
 ) -> Run:
     """Test an authorization server.
 
@@ -51,13 +54,20 @@ async def run_authorization_server(
         chosen: The ids of the checks that run.
         show: Receives each verdict.
         login: A user login; `None`: no login.
+        party: A party over https that the authorization server trusts; `None`: the authorization server trusts none.
+
+    Raises:
+        OSError: The party cannot listen at its port, or its certificate cannot be read.
     """
-    own_settings = attrs.evolve(settings, authorization_server=issuer, login=login)
-    target = UrlTarget(issuer, own_settings)
     checks = [each for each in SERVER_CHECKS if NEED in each.needs and each.id in chosen]
     legs, verdicts = [], []
-    listening = nullcontext() if login is None else open_login(login)
-    async with listening, open_nursery() as nursery:
+    async with AsyncExitStack() as stack:
+        if login is not None:
+            await stack.enter_async_context(open_login(login))
+        trusted = None if party is None else await stack.enter_async_context(open_party(party))
+        own_settings = attrs.evolve(settings, authorization_server=issuer, login=login, party=trusted)
+        target = UrlTarget(issuer, own_settings)
+        nursery = await stack.enter_async_context(open_nursery())
         connections = ConnectionPool(nursery)
         for revision in revisions:
             matching = [each for each in checks if revision.name in each.revisions]

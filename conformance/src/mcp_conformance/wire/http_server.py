@@ -16,6 +16,7 @@ import trio
 from mcp_conformance.wire.nursery import open_nursery
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 __all__ = ["Headers", "ServerExchange", "open_http_server"]
@@ -108,7 +109,7 @@ class ServerExchange:
 class _Connection:
     """A connection of a client."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream: Final = stream
         self._h11: Final = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST)
         self._writing: Final = trio.Lock()
@@ -140,7 +141,7 @@ class _Connection:
 
     async def _receive(self) -> bytes:
         try:
-            return await self._stream.receive_some(_PORTION)
+            return bytes(await self._stream.receive_some(_PORTION))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return b""
 
@@ -180,7 +181,7 @@ class _Connection:
 
 
 async def _serve(
-    stream: trio.SocketStream, handle: Callable[[ServerExchange], Awaitable[None]], numbers: list[int]
+    stream: trio.abc.Stream, handle: Callable[[ServerExchange], Awaitable[None]], numbers: list[int]
 ) -> None:
     connection = _Connection(stream)
     try:
@@ -200,10 +201,10 @@ async def _serve(
         await connection.close()
 
 
-async def _listen() -> list[trio.SocketListener]:
-    """Listen on one port of both loopback addresses, or of one if the machine has only one."""
-    first = (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0]
-    port: int = first.socket.getsockname()[1]
+async def _listen(port: int) -> list[trio.SocketListener]:
+    """Listen on one port of both loopback addresses, or of one if the machine has only one. 0 takes a free port."""
+    first = (await trio.open_tcp_listeners(port, host="127.0.0.1"))[0]
+    port = first.socket.getsockname()[1]
     if not socket.has_ipv6:
         return [first]
     try:
@@ -217,19 +218,29 @@ async def _listen() -> list[trio.SocketListener]:
 
 
 @asynccontextmanager
-async def open_http_server(handle: Callable[[ServerExchange], Awaitable[None]]) -> AsyncIterator[int]:
-    """Listen on a free port of the loopback addresses while the block runs. Yields the port.
+async def open_http_server(
+    handle: Callable[[ServerExchange], Awaitable[None]], *, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """Listen on the loopback addresses while the block runs. Yields the port.
 
     Args:
         handle: Responds to one request. Requests on one connection are handled one after another.
+        port: The port; 0 takes a free one.
+        tls: The certificate; `None`: the connections have no TLS.
+
+    Raises:
+        OSError: The port is not free.
     """
     numbers = [0]
 
     async def serve(stream: trio.SocketStream) -> None:
-        await _serve(stream, handle, numbers)
+        if tls is None:
+            await _serve(stream, handle, numbers)
+        else:
+            await _serve(trio.SSLStream(stream, tls, server_side=True, https_compatible=True), handle, numbers)
 
-    listeners = await _listen()
-    port: int = listeners[0].socket.getsockname()[1]
+    listeners = await _listen(port)
+    port = listeners[0].socket.getsockname()[1]
     async with open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, serve, listeners)
         try:

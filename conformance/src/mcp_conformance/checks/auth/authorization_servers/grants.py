@@ -5,10 +5,10 @@ Each rejected request has a control that differs from it in one respect.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, issuer_of, with_proofs
+from mcp_conformance.checks.auth.authorization_servers.jwts import claims_of
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     KEY,
     granted,
@@ -23,12 +23,10 @@ from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
-from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["LOGIN"]
 
@@ -176,22 +174,11 @@ async def binds(server: ServerUnderTest) -> None:
                 "the authorization server binds no token unless the client registered dpop_bound_access_tokens"
             )
         raise Deviation('token_type "DPoP"', brief(tokens.get("token_type")))
-    claims = _claims(str(tokens["access_token"]))
+    claims = claims_of(str(tokens["access_token"]))
     confirmed = None if claims is None else claims.get("cnf")
     key = confirmed.get("jkt") if isinstance(confirmed, dict) else None
     if claims is not None and key != KEY.thumbprint:
         raise Deviation(f"cnf.jkt {KEY.thumbprint} in the token", brief(confirmed))
-
-
-def _claims(token: str) -> JsonObject | None:
-    """Return the claims of a token; `None` when it is opaque."""
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
-    try:
-        return json_object(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except ValueError:
-        return None
 
 
 @check(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEY",
+    "authorization_request",
     "granted",
     "login_of",
     "metadata_of",
@@ -101,7 +102,9 @@ def _resource(login: Login, metadata: JsonObject) -> str | None:
     return login.resource or next(iter(known), None)
 
 
-async def _request(server: ServerUnderTest, client_id: str, **changes: str | None) -> tuple[str, LoginAttempt]:
+async def authorization_request(
+    server: ServerUnderTest, client_id: str, **changes: str | None
+) -> tuple[str, LoginAttempt]:
     """Return the URL of an authorization request, and the attempt before it. Fields that are `None` are omitted."""
     login, metadata = login_of(server), await metadata_of(server)
     endpoint, verifier, state = metadata.get("authorization_endpoint"), secrets.token_urlsafe(32), secrets.token_hex(16)
@@ -132,7 +135,7 @@ async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonVa
     login, client = login_of(server), await _client(server, kind, **more)
     if login.lost is not None:
         raise NotTestable(login.lost)
-    url, attempt = await _request(server, str(client["client_id"]))
+    url, attempt = await authorization_request(server, str(client["client_id"]))
     try:
         fields = await login.visit(url, attempt.state)
     except RedirectMissing as why:
@@ -235,7 +238,9 @@ async def _by_another(server: ServerUnderTest) -> LoginAttempt:
 async def _without_challenge(server: ServerUnderTest) -> LoginAttempt:
     login = login_of(server)
     client = await _client(server)
-    url, attempt = await _request(server, str(client["client_id"]), code_challenge=None, code_challenge_method=None)
+    url, attempt = await authorization_request(
+        server, str(client["client_id"]), code_challenge=None, code_challenge_method=None
+    )
     answer = await ask(server, "GET", url, (("Accept", "text/html"),))
     back = (answer.header("location") or "").startswith(login.redirect_uri)
     if answer.status >= 400 or back:
@@ -251,7 +256,7 @@ async def _without_challenge(server: ServerUnderTest) -> LoginAttempt:
 async def _wrong_kind(server: ServerUnderTest) -> LoginAttempt:
     """Send an authorization request whose error may be shown to the client, or to the user in the browser."""
     client = await _client(server)
-    url, attempt = await _request(server, str(client["client_id"]), response_type="none-that-there-is")
+    url, attempt = await authorization_request(server, str(client["client_id"]), response_type="none-that-there-is")
     answer = await ask(server, "GET", url, (("Accept", "text/html"),))
     location = answer.header("location") or ""
     query = urlsplit(location).query if location.startswith(login_of(server).redirect_uri) else ""

@@ -1,0 +1,178 @@
+"""The trust of the raw authorization server in another issuer, and in documents of clients, with its faults."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+import trustme
+
+from mcp_conformance.drivers.server.targets import free_port
+from mcp_conformance.oauth_testbed.client_jwts import read_jwt
+from mcp_conformance.oauth_testbed.http_messages import json_object
+from mcp_conformance.oauth_testbed.trusted_party import PLAIN, PartyOptions
+from mcp_conformance.wire.http_client import Endpoint
+from mcp_conformance.wire.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["JWT_BEARER", "NotTrusted", "RawTrust", "make_party"]
+
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_CLIENT: Final = "conformance-enterprise-client"
+_WORKLOAD: Final = "conformance-workload"
+_RESOURCE: Final = "https://mcp.example/mcp"
+_ID_JAG: Final = "oauth-id-jag+jwt"
+_WELL: Final = "/.well-known/openid-configuration"
+
+
+class NotTrusted(Exception):
+    """The rejection of a JWT or document; the only argument is the error code."""
+
+
+@contextmanager
+def make_party() -> Iterator[tuple[PartyOptions, ssl.SSLContext]]:
+    """Make a certificate for a party of the suite, for a block.
+
+    Yields:
+        The options of the party, and the context of a client that trusts its certificate.
+    """
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with TemporaryDirectory() as folder:
+        certificate, key = Path(folder, "certificate.pem"), Path(folder, "key.pem")
+        issued.cert_chain_pems[0].write_to_path(certificate)
+        issued.private_key_pem.write_to_path(key)
+        options = PartyOptions(
+            certificate=str(certificate),
+            key=str(key),
+            port=free_port(),
+            workload=_WORKLOAD,
+            client=_CLIENT,
+            resource=_RESOURCE,
+        )
+        yield options, context
+
+
+class RawTrust:
+    """The trust in one party.
+
+    Args:
+        fault: The fault, or `None`.
+        issuer: The URL of the authorization server.
+        port: The port of the party.
+        context: Trusts the certificate of the party.
+    """
+
+    def __init__(self, fault: str | None, issuer: str, port: int, context: ssl.SSLContext) -> None:
+        self._fault: Final = fault
+        self._issuer: Final = issuer
+        self._party: Final = f"https://localhost:{port}"
+        self._context: Final = context
+
+    async def grant(self, fields: dict[str, str]) -> JsonObject:
+        """Return the token response for a JWT.
+
+        Raises:
+            NotTrusted: The JWT is rejected.
+        """
+        assertion, fault = fields.get("assertion", ""), self._fault
+        named = str(_claims(assertion).get("iss"))
+        trusted = {self._party, f"{self._party}{PLAIN}"}
+        if fault == "http-issuer":
+            named = named.replace("http:", "https:")
+        if named not in trusted:
+            if fault != "any-issuer":
+                raise NotTrusted("invalid_grant")
+            named = self._party
+        jwt = read_jwt(assertion, await self._key(named))
+        header = _part(assertion, 0) if jwt is None else jwt.header
+        claims = _claims(assertion) if jwt is None else jwt.claims
+        if jwt is None and fault != "any-signature":
+            raise NotTrusted("invalid_grant")
+        ends = claims.get("exp")
+        if not isinstance(ends, int) or (ends < time.time() and fault != "takes-expired-jwt"):
+            raise NotTrusted("invalid_grant")
+        if "client_assertion" in fields:
+            return await self._of_employee(fields, header, claims)
+        right = {
+            "any-jwt-audience": claims.get("aud") == f"{self._issuer}/token",
+            "any-workload": claims.get("sub") == _WORKLOAD,
+        }
+        return self._token(fields.get("resource"), right)
+
+    async def _of_employee(self, fields: dict[str, str], header: JsonObject, claims: JsonObject) -> JsonObject:
+        proof = read_jwt(fields["client_assertion"], await self._key(self._party))
+        if proof is None or (proof.claims.get("iss"), proof.claims.get("sub")) != (_CLIENT, _CLIENT):
+            raise NotTrusted("invalid_client")
+        right = {
+            "any-typ": header.get("typ") == _ID_JAG,
+            "any-jag-audience": claims.get("aud") == self._issuer,
+            "any-jag-client": claims.get("client_id") == fields.get("client_id") == _CLIENT,
+        }
+        resource = "https://other.example/mcp" if self._fault == "jag-token-elsewhere" else claims.get("resource")
+        return self._token(str(resource), right)
+
+    def _token(self, resource: str | None, right: dict[str, bool]) -> JsonObject:
+        if not all(good or self._fault == fault for fault, good in right.items()):
+            raise NotTrusted("invalid_grant")
+        parts: tuple[JsonObject, ...] = ({"alg": "none"}, {"aud": resource}, {})
+        token = ".".join(urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in parts)
+        return {"access_token": token, "token_type": "Bearer", "expires_in": 600}
+
+    async def _key(self, issuer: str) -> JsonObject:
+        """Return the key of an issuer."""
+        place = str((await self._fetch(f"{issuer}{_WELL}")).get("jwks_uri"))
+        if not place.startswith("https:") and self._fault != "keys-over-http":
+            raise NotTrusted("invalid_grant")
+        keys = (await self._fetch(place)).get("keys")
+        first = keys[0] if isinstance(keys, list) else None
+        return first if isinstance(first, dict) else {}
+
+    async def redirect_uris(self, client_id: str) -> list[str]:
+        """Return the redirect URIs in the document of a client.
+
+        Raises:
+            NotTrusted: The document is rejected.
+        """
+        if not client_id.startswith(f"{self._party}/"):
+            raise NotTrusted("invalid_client")
+        if self._fault == "documents-unread":
+            return [""]
+        document, fault = await self._fetch(client_id), self._fault
+        if document.get("client_id") != client_id and fault not in ("any-document-id", "any-document"):
+            raise NotTrusted("invalid_client")
+        if not document.get("client_name") and fault not in ("nameless-document", "any-document"):
+            raise NotTrusted("invalid_client")
+        listed = document.get("redirect_uris")
+        if fault == "any-document" and not isinstance(listed, list):
+            return [""]
+        return [str(each) for each in listed] if isinstance(listed, list) else []
+
+    async def _fetch(self, url: str) -> JsonObject:
+        """Return the JSON object at a URL, empty for something else."""
+        async with Endpoint(url, self._context).exchange(Transcript(), "GET") as exchange:
+            return json_object((await exchange.answer()).body) or {}
+
+
+def _part(token: str, index: int) -> JsonObject:
+    parts = token.split(".")
+    try:
+        return json_object(urlsafe_b64decode(parts[index] + "=" * (-len(parts[index]) % 4))) or {}
+    except (ValueError, IndexError):
+        return {}
+
+
+def _claims(token: str) -> JsonObject:
+    return _part(token, 1)
