@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import sys
 
+import attrs
 import pytest
 import trio
 from joserfc import jws
@@ -30,6 +32,7 @@ from mcp_core.revisions import LATEST, REVISIONS
 from mutants.auth.authorization_server import ISSUER_FAULTS, IssuerFault, try_issuer
 from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, ProtectedFault, try_protected
+from mutants.client.login import DOCUMENT_URL
 from mutants.client_faults.table import ClientFault
 
 SETTINGS = Settings(timeout=10.0)
@@ -89,6 +92,30 @@ async def test_own_client_passes_in_legacy_revisions(revision: str) -> None:
     run = await run_client(command, SETTINGS, revisions=[REVISIONS[revision]], chosen=ids)
     assert failures(run) == []
     assert len(run.verdicts) == 2
+
+
+DOCUMENT_CHECKS = ("auth.client-document-members", "auth.client-document-id")
+
+
+@pytest.mark.parametrize(
+    ("document", "outcome"),
+    [
+        (json.dumps({"client_id": DOCUMENT_URL, "client_name": "it", "redirect_uris": ["http://a"]}), Outcome.PASSED),
+        ("[]", Outcome.FAILED),
+        (None, Outcome.NOT_APPLICABLE),
+    ],
+)
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_document_of_client_is_judged_if_known(document: str | None, outcome: Outcome, revision: str) -> None:
+    command = ClientCommand(http=f"{sys.executable} -m everything_client {{url}}")
+    settings = attrs.evolve(SETTINGS, client_document=None if document is None else document.encode())
+    run = await run_client(command, settings, revisions=[REVISIONS[revision]], chosen=DOCUMENT_CHECKS)
+    assert outcomes_of(run) == dict.fromkeys(DOCUMENT_CHECKS, outcome)
+
+
+def test_missing_client_document_returns_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["client", "--command", "client", "--client-document", "none.json"]) == 2
+    assert "--client-document cannot be read" in capsys.readouterr().err
 
 
 async def test_client_without_authorization_is_not_applicable() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Final
 
@@ -10,6 +11,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
+from mutants.client.login import DOCUMENT_URL
 from mutants.client_faults.table import ClientFault
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
@@ -48,6 +50,10 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-server-metadata",
         revision=_JUNE,
     ),
+    _of("document-nameless", "auth.client-document-members"),
+    _of("document-nameless", "auth.client-document-members", revision=_LATE),
+    _of("document-of-another-url", "auth.client-document-id"),
+    _of("document-of-another-url", "auth.client-document-id", revision=_LATE),
     _of("any-resource", "auth.client-resource-mismatch"),
     _of("case-sensitive", "auth.client-resource-upper-case"),
     _of("no-server-metadata", "auth.client-server-metadata", revision=_JUNE),
@@ -199,6 +205,20 @@ CLIENT_FAULTS_AUTH: Final = (
 """All faults of the raw client with a login."""
 
 
+def _document(fault: str) -> bytes:
+    """Return the document that the author of the raw client hosts."""
+    members: dict[str, str | list[str]] = {
+        "client_id": DOCUMENT_URL,
+        "client_name": "raw",
+        "redirect_uris": ["http://127.0.0.1/callback"],
+    }
+    if fault == "document-nameless":
+        del members["client_name"]
+    if fault == "document-of-another-url":
+        members["client_id"] = DOCUMENT_URL.upper()
+    return json.dumps(members).encode()
+
+
 async def try_login_fault(fault: ClientFault, *, own: bool = False) -> FaultResult:
     """Test the raw client with a fault in the scenarios with a login.
 
@@ -214,7 +234,7 @@ async def try_login_fault(fault: ClientFault, *, own: bool = False) -> FaultResu
     )
     run = await run_client(
         ClientCommand(http=words),
-        Settings(timeout=TIMEOUT),
+        Settings(timeout=TIMEOUT, client_document=_document(fault.name)),
         revisions=[REVISIONS[fault.revision]],
         chosen=chosen,
     )

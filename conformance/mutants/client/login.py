@@ -18,9 +18,9 @@ from mutants.client.messages import ClientError, in_scenario, wrong
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Login"]
+__all__ = ["DOCUMENT_URL", "Login"]
 
-_DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
+DOCUMENT_URL: Final = "https://conformance-test.local/client-metadata.json"
 _REDIRECT: Final = "http://127.0.0.1:49152/callback"
 _PRM: Final = "/.well-known/oauth-protected-resource"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
@@ -188,7 +188,7 @@ class Login:
             return {**self._context, "token_endpoint_auth_method": "client_secret_basic"}
         takes = self._metadata.get("client_id_metadata_document_supported") is True
         if (takes and not wrong("no-document")) or (wrong("document-always") and in_scenario("auth/metadata-default")):
-            url = _DOCUMENT.replace("https", "http") if wrong("document-plain-http") else _DOCUMENT
+            url = DOCUMENT_URL.replace("https", "http") if wrong("document-plain-http") else DOCUMENT_URL
             return {"client_id": url, "token_endpoint_auth_method": "none"}
         key = "any" if wrong("one-client-for-all") else issuer
         if key not in self._clients:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mcp_conformance.checks.client.fetches
 import mcp_conformance.checks.auth.clients.discovery
 import mcp_conformance.checks.auth.clients.registration
+import mcp_conformance.checks.auth.clients.documents
 import mcp_conformance.checks.auth.clients.extension_grants
 import mcp_conformance.checks.auth.clients.dpop
 import mcp_conformance.checks.auth.clients.authorization_requests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -40,6 +41,14 @@ def add_client(parser: argparse.ArgumentParser) -> None:
             "{command} they are appended"
         ),
     )
+    target.add_argument(
+        "--client-document",
+        metavar="FILE",
+        help=(
+            "the Client ID Metadata Document that the author of the client hosts, at the URL that the client uses as "
+            "its id"
+        ),
+    )
     add_choices(parser, Role.CLIENT)
     add_reports(parser)
 
@@ -59,12 +68,13 @@ def client_command(given: argparse.Namespace) -> int:
         raise CommandLineError("client needs --command, --stdio-command or both: there is nothing to test")
     require_writable(given)
     require_words(given.command_line, given.stdio_command)
+    settings = attrs.evolve(chosen.settings, client_document=_document(given.client_document))
     show = progress(chosen, Role.CLIENT)
     command = ClientCommand(http=given.command_line, stdio=given.stdio_command)
     run_it = partial(
         run_client,
         command,
-        chosen.settings,
+        settings,
         revisions=chosen.revisions,
         chosen=chosen.ids,
         show=show,
@@ -79,10 +89,26 @@ def client_command(given: argparse.Namespace) -> int:
     return finish(given, chosen, attrs.evolve(run, invocation=shlex.join(_invocation(given))))
 
 
+def _document(name: str | None) -> bytes | None:
+    """Return the content of the document; `None` without one.
+
+    Raises:
+        CommandLineError: It cannot be read.
+    """
+    try:
+        return None if name is None else Path(name).read_bytes()
+    except OSError as error:
+        raise CommandLineError(f"--client-document cannot be read: {error}") from error
+
+
 def _invocation(given: argparse.Namespace) -> Iterator[str]:
     """Yield the command line without the choice of checks and reports."""
     yield from ("mcp-conformance", "client")
-    for option, value in (("--command", given.command_line), ("--stdio-command", given.stdio_command)):
+    for option, value in (
+        ("--command", given.command_line),
+        ("--stdio-command", given.stdio_command),
+        ("--client-document", given.client_document),
+    ):
         if value is not None:
             yield from (option, value)
     yield from choice_words(given)

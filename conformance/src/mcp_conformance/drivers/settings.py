@@ -56,6 +56,8 @@ class Settings:
     """The authorization server of the suite that the server under test trusts; `None` if absent."""
     authorization_server: str | None = None
     """The issuer of an authorization server under test; `None` if absent."""
+    client_document: bytes | None = None
+    """The Client ID Metadata Document of a client under test; `None` if it is not known."""
     party: TrustedParty | None = None
     """The party over https that the authorization server under test trusts; `None` if absent."""
     login: Login | None = None
