@@ -219,6 +219,36 @@ class _ProgressBehind(Fault):
         return [{"jsonrpc": "2.0", "method": _PROGRESS, "params": late}]
 
 
+@fault("logger-of-each-call", "logging.logger", revisions=LEGACY)
+class _LoggerOfCall(Fault):
+    def __init__(self) -> None:
+        self._number = 0
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        self._number += 1
+        return message
+
+    def before(self, message: JsonValue) -> JsonValue:
+        if not isinstance(message, dict) or message.get("method") != "notifications/message":
+            return message
+        return {**message, "params": {**_params(message), "logger": f"call-{self._number}"}}
+
+
+@fault("log-limited", revisions=LEGACY[3:])
+class _LogLimited(Fault):
+    """A correct server that sends a message about others that it drops, under the name of another logger."""
+
+    def __init__(self) -> None:
+        self._sent = 0
+
+    def before(self, message: JsonValue) -> JsonValue:
+        if not isinstance(message, dict) or _params(message).get("level") != "emergency":
+            return message
+        self._sent += 1
+        more: JsonObject = {"logger": "limiter"} if self._sent % 2 == 0 else {}
+        return {**message, "params": {**_params(message), **more}}
+
+
 # --- cancellation ----------------------------------------------------------------------------------------------------
 
 
