@@ -45,8 +45,8 @@ def mismatch(fault: Fault, headers: Iterable[tuple[str, str]], message: JsonObje
         wanted.append(("Mcp-Name", params.get(_NAMED[method]), True))
     arguments = params.get("arguments")
     marks = MARKED.get(str(params.get("name")), {}) if method == "tools/call" else {}
-    for argument, name in marks.items():
-        wanted.append((f"Mcp-Param-{name}", (arguments if isinstance(arguments, dict) else {}).get(argument), True))
+    for path, name in marks.items():
+        wanted.append((f"Mcp-Param-{name}", _at(arguments, path), True))
     known = {name.lower() for name, _, _ in wanted}
     if not fault.keeps("unknown-params") and any(n.startswith("mcp-param-") and n not in known for n in given):
         return "a header names no parameter"
@@ -55,6 +55,12 @@ def mismatch(fault: Fault, headers: Iterable[tuple[str, str]], message: JsonObje
         if wrong is not None:
             return wrong
     return None
+
+
+def _at(value: JsonValue, path: str) -> JsonValue:
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _wrong(fault: Fault, name: str, given: str | None, value: JsonValue, *, encoded: bool) -> str | None:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["MARKED", "WAITING_CALLS", "WAITING_TOOLS"]
 
 MARKED: Final[Mapping[str, Mapping[str, str]]] = {
-    "conformance_headers": {"region": "Region", "count": "Count", "urgent": "Urgent"}
+    "conformance_headers": {"region": "Region", "count": "Count", "urgent": "Urgent", "place.zone": "Zone"}
 }
-"""By tool and argument, the header parameters."""
+"""By tool and path to an argument, the header parameters."""
 
 
 def _tool(name: str, description: str, properties: JsonObject) -> JsonObject:
@@ -42,6 +42,7 @@ WAITING_TOOLS: Final[list[JsonObject]] = [
             "region": {"type": "string", "x-mcp-header": "Region"},
             "count": {"type": "integer", "x-mcp-header": "Count"},
             "urgent": {"type": "boolean", "x-mcp-header": "Urgent"},
+            "place": {"type": "object", "properties": {"zone": {"type": "string", "x-mcp-header": "Zone"}}},
         },
     ),
 ]

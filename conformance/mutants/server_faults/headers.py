@@ -41,6 +41,7 @@ _breaking("method-header-optional", "header.method-missing", "missing Mcp-Method
 _breaking("name-header-optional", "header.name-missing", "missing Mcp-Name")
 _breaking("version-header-optional", "header.version-missing", "missing MCP-Protocol-Version", ("--modern-only",))
 _breaking("param-header-optional", "header.param-missing", "missing Mcp-Param-Region")
+_breaking("nested-param-header-optional", "header.param-nested", "missing Mcp-Param-Zone")
 _breaking("param-header-demanded", "header.param-absent", "no-header-for-nothing")
 _breaking("name-characters", "header.invalid-characters", "characters Mcp-Name")
 _breaking("param-characters", "header.param-characters", "characters Mcp-Param-Region")
@@ -50,6 +51,12 @@ for _name in ("MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Regio
     _breaking(f"spaces-kept-in-{_name.lower()}", "header.spaces", f"spaces {_name}")
 _breaking("unknown-params-rejected", "header.param-unknown", "unknown-params")
 _breaking("base64-unchecked", "header.param-base64-invalid", "invalid-base64")
+
+
+@fault("nested-param-unheeded", "header.param-nested", revisions=MODERN, transports=_HTTP)
+class _NestedUnheeded(Fault):
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
+        return name == "Mcp-Param-Zone" or super().agrees(name, text, value, same=same)
 
 
 class _SomeCharacters(Fault):

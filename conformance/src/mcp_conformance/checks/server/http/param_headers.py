@@ -219,6 +219,59 @@ async def param_boolean(server: ServerUnderTest) -> None:
         require(await _send_header(server, value, header, what, kind="boolean"), {400}, what, code=_MISMATCH)
 
 
+@check(
+    "header.param-nested",
+    proves=("header.param-mismatch-rejected", "header.param-missing-but-in-body-rejected"),
+    needs=_NEEDS,
+)
+async def param_nested(server: ServerUnderTest) -> None:
+    """A header parameter within an object is compared as well: a call with another header, or without it, is rejected."""
+    peer = http_peer(server)
+    tool, path, name = _nested_param(server)
+    arguments: JsonValue = "here"
+    for member in reversed(path):
+        arguments = {member: arguments}
+    request = peer.message("tools/call", {"name": tool, "arguments": arguments})
+    headers = without(peer.headers(request), name)
+    served = await peer.look(headers=with_header(headers, name, "here"), body=encoded(request))
+    if not succeeded(served):
+        raise NotTestable(f"the control request failed: {shown(served)}")
+    for value in ("there", None):
+        what = f"the parameter {'.'.join(path)} {'without its header' if value is None else 'with another header'}"
+        wrong = headers if value is None else with_header(headers, name, value)
+        answer = await peer.look(headers=wrong, body=encoded(request), deviant=what)
+        require(answer, {400}, what, code=_MISMATCH)
+
+
+def _nested_param(server: ServerUnderTest) -> tuple[str, list[str], str]:
+    """Return a header parameter within an object: the tool, the path to it, and its header.
+
+    Raises:
+        NotTestable: No tool has one.
+    """
+    for tool in server.inventory.lists.get("tools", ()):
+        schema = tool.get("inputSchema")
+        for path, member in _properties(schema, []):
+            header, kinds = member.get(_KEY), member.get("type")
+            free = isinstance(schema, dict) and set(_names(schema.get("required"))) <= {path[0]}
+            if len(path) > 1 and isinstance(header, str) and free and "string" in _names(kinds):
+                return str(tool["name"]), path, f"Mcp-Param-{header}"
+    raise NotTestable("no tool has a header parameter within an object, and no other required arguments")
+
+
+def _properties(schema: JsonValue, path: list[str]) -> Iterator[tuple[list[str], JsonObject]]:
+    """Yield each property of an object, and those of objects in it, with the path to it."""
+    found = schema.get("properties") if isinstance(schema, dict) else None
+    for name, member in (found if isinstance(found, dict) else {}).items():
+        if isinstance(member, dict):
+            yield [*path, name], member
+            yield from _properties(member, [*path, name])
+
+
+def _names(value: JsonValue) -> list[str]:
+    return [str(each) for each in (value if isinstance(value, list) else [value]) if each is not None]
+
+
 @check("header.param-missing", proves=("header.param-missing-but-in-body-rejected",), needs=_NEEDS)
 async def param_missing(server: ServerUnderTest) -> None:
     """A call with a header parameter but without its header is rejected with 400 and -32020."""
