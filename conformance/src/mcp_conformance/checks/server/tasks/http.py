@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
+_ELSEWHERE: Final[JsonObject] = {"seconds": 60, "label": "elsewhere"}
 _CONNECTIONS: Final = 3
 _MEDIA_TYPES: Final = ("application/json", "text/event-stream")
 
@@ -67,7 +68,7 @@ async def get_elsewhere(server: ServerUnderTest) -> None:
     """`tasks/get` returns a task at once on each connection, whichever instance of the server receives it."""
     async with AsyncExitStack() as stack:
         others = [await stack.enter_async_context(server.open()) for _ in range(_CONNECTIONS)]
-        task = id_of(server, await begin(server, "slow_compute", _LONG))
+        task = id_of(server, await begin(server, "slow_compute", _ELSEWHERE))
         params: JsonObject = {"_meta": DECLARED, "taskId": task}
         for other in (server.peer, *others):
             answer = await other.request("tasks/get", params)
