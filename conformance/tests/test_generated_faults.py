@@ -31,7 +31,7 @@ from mutants.generated.trial import Score, try_generated
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.generated.fault import Recording
 
 needs_schemas = pytest.mark.skipif(schema_folder() is None, reason="not run: no official schemas; set MCP_SCHEMA_DIR")
@@ -131,6 +131,29 @@ def test_changed_body_has_its_new_length() -> None:
     assert b"Content-Length: %d\r\n" % (len(RESPONSE) + 2) in found
 
 
+def test_message_of_client_that_is_sent_twice_is_two_requests() -> None:
+    class Twice(Mutation):
+        def sent(self, message: JsonObject, seen: object, conversation: object) -> list[JsonValue | bytes]:
+            return [message, message]
+
+    requests = RequestRewriter(Conversation(Twice(), Observer()), sends=True)
+    whole = b"POST /mcp HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(REQUEST) + REQUEST
+
+    assert requests.feed(whole) == whole
+    assert requests.further == [whole]
+
+
+def test_message_of_client_that_is_held_back_is_counted_as_dropped() -> None:
+    class Never(Mutation):
+        def sent(self, message: JsonObject, seen: object, conversation: object) -> list[JsonValue | bytes]:
+            return []
+
+    requests = RequestRewriter(Conversation(Never(), Observer()), sends=True)
+
+    assert requests.feed(POST) == b""
+    assert requests.dropped == 1
+
+
 @pytest.mark.parametrize("leg", [STDIO, HTTP], ids=str)
 async def test_server_without_mutation_passes_behind_proxy(leg: Leg) -> None:
     hits = Hits()
@@ -228,6 +251,8 @@ async def test_fault_has_its_score(recording: Recording, name: str, score: Score
         ("member-omitted:tools/list result:result.tools[].name", "schema.tool", True),
         ("member-omitted:tools/list result:result.tools[].name", "logging.declared", False),
         ("member-null:initialize result:result.capabilities.logging", "logging.declared", True),
+        ("member-added-type:roots/list request:params._meta.progressToken", "progress.own-token-type", True),
+        ("member-added-type:roots/list request:params._meta", "progress.own-token-type", False),
         ("line-bom:* line", "stdio.stdout-only-messages", True),
         ("line-bom:* line", "schema.tool", False),
         ("near-cursor-lower:tools/list result", "pagination.invalid-cursor", True),

@@ -264,7 +264,12 @@ class SessionHttp(_Http):
     def close(self) -> None:
         """End the session."""
         if self._session is not None and not wrong("no-delete"):
-            self.send("DELETE", self._session_headers()).read()
+            headers = self._session_headers()
+            if wrong("deletes-in-another-version"):
+                headers["MCP-Protocol-Version"] = "2025-06-18"
+            if wrong("deletes-without-version"):
+                del headers["MCP-Protocol-Version"]
+            self.send("DELETE", headers).read()
 
 
 class ModernHttp(_Http):

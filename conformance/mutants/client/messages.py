@@ -245,12 +245,15 @@ def progress_before(request: JsonObject) -> list[JsonObject]:
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not in_scenario("conformance_progress") or not isinstance(meta, dict) or "progressToken" not in meta:
         return []
+    token = meta["progressToken"]
+    if wrong("narrows-token") and isinstance(token, int):
+        token = (token + 2**31) % 2**32 - 2**31
     steps: list[JsonValue] = [0.5, 0.25] if wrong("progress-falls") else [0.25, 0.5]
     notifications: list[JsonObject] = [
         {
             "jsonrpc": "2.0",
             "method": "notifications/progress",
-            "params": {"progressToken": meta["progressToken"], "progress": step},
+            "params": {"progressToken": token, "progress": step},
         }
         for step in [*steps, 0.75]
     ]

@@ -24,6 +24,7 @@ _REQUESTS: Final[Mapping[str, tuple[str, JsonObject]]] = {
     "odd-level": ("logging/setLevel", {"level": "verbose"}),
     "own-methods": ("com.example/hello", {}),
     "reads-urls": ("resources/read", {"url": "test://static-text"}),
+    "reads-paths": ("resources/read", {"uri": "no scheme"}),
     "completes-tools": ("completion/complete", {"ref": _TOOL, "argument": {"name": "a", "value": ""}}),
 }
 """By fault, the request."""

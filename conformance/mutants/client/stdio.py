@@ -65,6 +65,8 @@ class _Lines(ABC):
                 answer = reply(message)
                 if answer is not None:
                     self.send(answer)
+                    if wrong("answers-twice"):
+                        self.send(answer)
                 for each in late_notifications():
                     self.send(each)
             elif message.get("id") == "unsolicited" and wrong("dies-of-stray"):

@@ -32,6 +32,8 @@ PASSING_FAULTS: Final = (
     of("own-methods", _FIRST, "stdio", "schema.client-methods"),
     of("own-methods", _LATE, "http", "schema.client-methods"),
     of("reads-urls", _LATE, "stdio", "schema.client-resources-read"),
+    of("reads-paths", _LATE, "stdio", "schema.client-uris"),
+    of("reads-paths", _MODERN, "stdio", "schema.client-uris"),
     of("ends-listening-by-word", _MODERN, "http", "subscription.client-ends-http"),
     of("listens-to-the-end", _MODERN, "stdio", "subscription.client-ends-stdio"),
 )

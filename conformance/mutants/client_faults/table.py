@@ -89,6 +89,8 @@ CLIENT_FAULTS: Final = (
     _of("batched", _MODERN, "stdio", "stdio.client-no-array"),
     _of("no-version-header", _JUNE, "http", "http.client-version-header"),
     _of("offered-version-header", _LATE, "http", "http.client-version-negotiated"),
+    _of("deletes-without-version", _JUNE, "http", "http.client-version-header"),
+    _of("deletes-in-another-version", _LATE, "http", "http.client-version-negotiated"),
     _of("no-version-header", _MODERN, "http", "header.client-version", "header.client-version-matches"),
     _of("other-version-header", _MODERN, "http", "header.client-version-matches"),
     _of("no-method-header", _MODERN, "http", "header.client-method"),

@@ -74,6 +74,7 @@ _ANSWERING: Final = (
     of("task-running", _LATE, "stdio", "tasks.client-status"),
     of("task-flips", _LATE, "stdio", "tasks.client-transitions"),
     of("task-related-get", _LATE, "stdio", "tasks.client-answers-unrelated"),
+    of("task-told-other", _LATE, "stdio", "tasks.client-told-known"),
     of("task-told-related", _LATE, "stdio", "tasks.client-told-unrelated"),
     of("task-result-at-once", _LATE, "stdio", "tasks.client-result-waits"),
     of("task-result-wrapped", _LATE, "stdio", "tasks.client-result"),

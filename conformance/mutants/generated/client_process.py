@@ -34,6 +34,8 @@ __all__ = ["OBSERVED", "main"]
 OBSERVED: Final = "MUTANTS_OBSERVED"
 """The environment variable with the folder for what the proxy observes, one file for each scenario."""
 _PORTION: Final = 64 * 1024
+_ACCEPTED: Final = b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"
+"""The response to a message that the proxy does not pass on."""
 
 
 class _File(Observer):
@@ -145,6 +147,8 @@ def _forward(client: socket.socket, where: tuple[str, int], conversation: Conver
     def back() -> None:
         try:
             while data := server.recv(_PORTION):
+                while requests.further:
+                    _post(where, requests.further.pop(0))
                 client.sendall(responses.feed(data))
         except OSError:
             pass
@@ -154,9 +158,19 @@ def _forward(client: socket.socket, where: tuple[str, int], conversation: Conver
     try:
         while data := client.recv(_PORTION):
             server.sendall(requests.feed(data))
+            while requests.dropped:
+                requests.dropped -= 1
+                client.sendall(_ACCEPTED)
     except OSError:
         pass
     _end(server)
+
+
+def _post(where: tuple[str, int], request: bytes) -> None:
+    """Send a request on a connection of its own, and wait for the response."""
+    with socket.create_connection(where) as connection:
+        connection.sendall(request)
+        connection.recv(_PORTION)
 
 
 def _end(connection: socket.socket) -> None:

@@ -463,6 +463,12 @@ _HEADS: Final[
 )
 
 
+def _version_headers(recording: Recording) -> Iterable[Target]:
+    """Return the version headers of revisions that define them; before 2025-06-18 they mean nothing."""
+    defined = recording.leg.revision not in ("2024-11-05", "2025-03-26")
+    return _sent_headers("mcp-protocol-version")(recording) if defined else []
+
+
 def _sent_headers(*names: str) -> Callable[[Recording], Iterable[Target]]:
     """Return the headers of the protocol in the requests of a client; without names, all of them."""
 
@@ -510,7 +516,7 @@ _SENT_HEADS: Final[
     (
         "sent-version-other",
         "a request states another version",
-        _sent_headers("mcp-protocol-version"),
+        _version_headers,
         _valued(lambda value: "2025-06-18" if value == "2025-11-25" else "2025-11-25"),
         "",
     ),

@@ -55,6 +55,10 @@ class RequestRewriter:
         """The head of the last request, as the suite sent it."""
         self.message: JsonObject | None = None
         """The message of the last request, if it is one."""
+        self.further: Final[list[bytes]] = []
+        """Requests of a client to send on other connections, after the response to the last one."""
+        self.dropped = 0
+        """The number of requests of a client that are not sent, and whose responses the proxy makes."""
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes that the server receives in place of bytes of the suite."""
@@ -114,7 +118,13 @@ class RequestRewriter:
             observer.hit()
         if changed is None:
             return (self._raw if head is None else _written(head)) + body
-        return self._with_body(head or self.head, b"\n".join(changed))
+        if not changed:
+            self.dropped += 1
+            return b""
+        # A body contains one message.
+        first, *others = (self._with_body(head or self.head, each) for each in changed)
+        self.further.extend(others)
+        return first
 
     @staticmethod
     def _with_body(head: HttpHead, body: bytes) -> bytes:

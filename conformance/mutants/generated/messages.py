@@ -7,6 +7,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from mcp_core.revisions import REVISIONS, Era
 from mutants.generated.fault import ANY, Operator, Recording, Target
 from mutants.generated.proxy import Mutation
 from mutants.generated.schemas import is_defined
@@ -253,9 +254,22 @@ def _with_messages_before(recording: Recording) -> Iterable[Target]:
     return _some("notifications/progress notification")(recording)
 
 
-def _streamed(recording: Recording) -> Iterable[Target]:
-    # In the body of a response, two messages are no JSON, and the fault is another one.
-    return _each("result")(recording) if recording.leg.transport == "stdio" else []
+def _repeatable(recording: Recording) -> Iterable[Target]:
+    # In the body of an HTTP response, two messages are no JSON, and the fault is another one. A client posts each message.
+    leg = recording.leg
+    return _each("result")(recording) if leg.transport == "stdio" or leg.role == "client" else []
+
+
+def _renamable(recording: Recording) -> Iterable[Target]:
+    """Return the messages whose method may not be renamed.
+
+    Since 2026-07-28 a client may send any request, as extensions define methods: the error -32601 of the server is the
+    answer. Only a method that the client needs is missed.
+    """
+    free = REVISIONS[recording.leg.revision].era is Era.MODERN and recording.leg.role == "client"
+    needed = ("server/discover request", "tools/list request", "tools/call request")
+    found = _each("notification", "request")(recording)
+    return [each for each in found if not free or each.key in needed or not each.key.endswith(" request")]
 
 
 _MEANING: Final = ("params", "progressToken")
@@ -274,7 +288,7 @@ _CHANGES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]], _
     ("response-as-result", "an empty result in place of an error", _each("error"), _as_result),
     ("response-both", "a result and an error", _any(*_RESPONSES), _both),
     ("response-neither", "neither a result nor an error", _any(*_RESPONSES), _neither),
-    ("response-twice", "the response is sent twice", _streamed, _twice),
+    ("response-twice", "the response is sent twice", _repeatable, _twice),
     ("response-in-array", "the response is in an array", _any(*_RESPONSES), _in_array),
     ("response-with-method", "the response has a method", _any(*_RESPONSES), _with_method),
     ("error-code-zero", "the code of an error is 0", _errors_except(0), _other_code(0)),
@@ -289,13 +303,13 @@ _CHANGES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]], _
     (
         "method-case",
         "the name of the method is in another case",
-        _each("notification", "request"),
+        _renamable,
         _named(lambda name: name[0].upper() + name[1:]),
     ),
     (
         "method-prefix",
         "the name of the method lacks its first part",
-        _each("notification", "request"),
+        _renamable,
         _named(lambda name: name.partition("/")[2] or f"x{name}"),
     ),
     (

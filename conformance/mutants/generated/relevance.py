@@ -75,9 +75,20 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
 """By beginning of the name of an operator, further areas."""
 
 
+_BY_DETAIL: Final[tuple[tuple[str, frozenset[str]], ...]] = (
+    ("progressToken", frozenset({"progress"})),
+    ("apabilities", frozenset({"capability", *_DECLARED})),
+    ("Capabilities.elicitation", frozenset({"elicitation"})),
+    ("Capabilities.sampling", frozenset({"sampling"})),
+    ("logLevel", frozenset({"logging"})),
+)
+"""By a part of the member or header, further areas: any message may have them in its metadata."""
+
+
 def related_areas(fault: GeneratedFault) -> frozenset[str]:
     """Return the areas of the requirements that a fault can violate."""
     further = [areas for beginning, areas in _BY_OPERATOR if fault.operator.name.startswith(beginning)]
+    further += [areas for part, areas in _BY_DETAIL if part in fault.target.detail]
     return _BY_AREA.get(fault.area, _MESSAGES).union(*further)
 
 

@@ -1,4 +1,4 @@
-"""Request ids that the protocol permits, and that a lax implementation changes."""
+"""Request ids and progress tokens that the protocol permits, and that a lax implementation changes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ODD_IDS: Final[tuple[str | int, ...]] = (
     "an id with spaces",
     " An-ID-in-Both-CASES ",
     0,
+    2**53 - 1,  # before -1, to which 32 bits reduce it
     -1,
-    2**53 - 1,
     "",
     "0",
     "null",

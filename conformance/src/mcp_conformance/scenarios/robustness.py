@@ -12,6 +12,7 @@ from mcp_conformance.drivers.client.http_host import PostSink
 from mcp_conformance.drivers.client.scripted_request import NoReply, encoded
 from mcp_conformance.drivers.client.stdio_host import Launch
 from mcp_conformance.model.check import Transport
+from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, R2025_06_18, R2025_11_25, between
 from mcp_core.types.meta import SERVER_INFO, SUBSCRIPTION_ID
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
@@ -238,19 +239,29 @@ def _ends_subscriptions(setup: ScenarioSetup) -> None:
 _SAMPLING: Final[JsonObject] = {
     "messages": [{"role": "user", "content": {"type": "text", "text": "Say something"}}],
     "maxTokens": 100,
-    "_meta": {"progressToken": TOKEN},
 }
 
 
 def _wants_progress(setup: ScenarioSetup) -> None:
-    """Add a tool that requests sampling with progress, and then a ping, to detect progress after the response."""
+    """Add a tool that requests sampling with progress, and then a ping, to detect progress after the response.
+
+    A client that reports progress gets further requests, whose tokens a lax implementation changes.
+    """
+
+    async def sample(request: ScriptedRequest, token: JsonValue, name: str) -> JsonObject | None:
+        params: JsonObject = {**_SAMPLING, "_meta": {"progressToken": token}}
+        return await request.send_client_request("sampling/createMessage", params, name=name)
 
     async def ask(request: ScriptedRequest) -> JsonObject:
         if not request.session.has("sampling"):
             return text_result("sampling is not declared")
         setup.notes["asked"] = True
-        await request.send_client_request("sampling/createMessage", _SAMPLING, name="with progress")
+        await sample(request, TOKEN, "with progress")
         await request.send_client_request("ping", name="fence")
+        if any(each.get("method") == "notifications/progress" for each in setup.server.received):
+            for token in ODD_IDS:
+                if await sample(request, token, "with an odd token") is None:
+                    break
         return text_result("asked")
 
     setup.server.offers.add_tool("ask_with_progress", "Requests sampling with progress", ask)

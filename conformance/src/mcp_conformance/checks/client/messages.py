@@ -274,6 +274,34 @@ async def response_id(client: ClientUnderTest) -> None:
 
 
 @check(
+    "jsonrpc.client-response-once",
+    proves=("jsonrpc.result-response-id", "jsonrpc.error-response-id"),
+    revisions=_LEGACY,
+)
+async def response_once(client: ClientUnderTest) -> None:
+    """No request of the server gets a second response."""
+    for evidence in client.all():
+        requests: set[bytes] = set()
+        answered: set[bytes] = set()
+        # A client may send again what an HTTP status refuses.
+        refused = [each.value for each in evidence.exchanges if each.status >= _REFUSED]
+        for entry in evidence.transcript:
+            for message in entry.value if isinstance(entry.value, list) else [entry.value]:
+                if not isinstance(message, dict):
+                    continue
+                key = encoded(message.get("id"))
+                if entry.sent and "method" in message:
+                    # The server may give an id again, to another process or session.
+                    requests.add(key)
+                    answered.discard(key)
+                elif not entry.sent and "method" not in message and not any(each is entry.value for each in refused):
+                    if key in answered:
+                        raise Deviation("one response to each request", brief(message))
+                    if key in requests:
+                        answered.add(key)
+
+
+@check(
     "jsonrpc.client-unknown-method",
     proves=("jsonrpc.unknown-method-error",),
     revisions=_LEGACY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
@@ -9,6 +10,7 @@ from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.protocol.uri_syntax import is_uri
 from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION
 
@@ -16,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcp_conformance.scenarios.evidence import ClientUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _LEGACY: Final = [each.name for each in LEGACY]
 
 _META: Final[JsonObject] = {PROTOCOL_VERSION: MODERN[-1].name, CLIENT_CAPABILITIES: {}}
 """A valid `_meta`."""
+_BY_URI: Final = ("resources/read", "resources/subscribe", "resources/unsubscribe")
 
 _ROWS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     (
@@ -95,6 +98,28 @@ async def messages(client: ClientUnderTest) -> None:
         wrong = flaw_of_params(str(message["method"]), rest, client.revision) if rest else None
         if wrong is not None:
             raise Deviation(f"params of {message['method']} according to the schema", wrong)
+
+
+@check("schema.client-uris", proves=("schema.resource-request-params", "jsonrpc.schema-valid-messages"))
+async def uris(client: ClientUnderTest) -> None:
+    """The URI in a request for a resource has the syntax of a URI, unless the server named it."""
+    found = 0
+    for evidence in client.all(instructed=True):
+        for message in evidence.requests:
+            params = message.get("params")
+            uri = params.get("uri") if isinstance(params, dict) else None
+            if message["method"] not in _BY_URI or not isinstance(uri, str):
+                continue
+            found += 1
+            if not is_uri(uri) and not any(_names(each, uri) for each in evidence.transcript.messages(sent=True)):
+                raise Deviation("a URI", brief(message))
+    if not found:
+        raise NotApplicable("the client sent no request for a resource")
+
+
+def _names(message: JsonValue, text: str) -> bool:
+    """Return whether a text is in the result of a message. An error may repeat the URI of the client."""
+    return isinstance(message, dict) and json.dumps(text) in json.dumps(message.get("result"))
 
 
 @check("progress.client-token", proves=("progress.token-type",))

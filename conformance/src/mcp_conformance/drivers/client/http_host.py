@@ -176,8 +176,8 @@ class HttpHost:
         elif exchange.method == "GET":
             await self._get(exchange)
         elif exchange.method == "DELETE":
-            session = self._open.pop(exchange.header(_SESSION) or "", None)
-            await exchange.respond(404 if session is None else 204)
+            exchange.known = self._open.pop(exchange.header(_SESSION) or "", None)
+            await exchange.respond(404 if exchange.known is None else 204)
         else:
             await exchange.respond(405, [("Allow", "GET, POST, DELETE")])
 

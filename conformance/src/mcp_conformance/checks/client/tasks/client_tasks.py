@@ -249,6 +249,19 @@ async def status_unrelated(client: ClientUnderTest) -> None:
         raise NotApplicable("the client sends no status notifications of its tasks")
 
 
+@check("tasks.client-told-known", proves=("schema.task-status-params",), needs=_NEEDS)
+async def status_known(client: ClientUnderTest) -> None:
+    """A status notification has the id of a task that the client created."""
+    evidence = task_run(client)
+    created = {task_id(each.response) for each in evidence.server.client_requests if each.response is not None}
+    found = evidence.sent(_STATUS)
+    for message in found:
+        if member(message, "params", "taskId") not in created:
+            raise Deviation("the id of a task of the client", brief(message))
+    if not found:
+        raise NotApplicable("the client sends no status notifications of its tasks")
+
+
 # --- undeclared tasks
 # ---------------------------------------------------------------------------------------------------
 
