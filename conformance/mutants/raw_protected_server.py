@@ -28,7 +28,7 @@ from mutants.client.messages import wrong
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["main"]
+__all__ = ["ProtectedServer", "main"]
 
 _PRM: Final = "/.well-known/oauth-protected-resource"
 _INFO: Final[JsonObject] = {"name": "raw-protected", "version": "1"}
@@ -49,25 +49,48 @@ class _AccessDenied(Exception):
         self.scope = scope
 
 
-class _State:
-    issuer = ""
-    resource = ""
-    keys: KeySet
-    sessions: Final[dict[str, str]] = {}
+class ProtectedServer(ThreadingHTTPServer):
+    """A protected server.
+
+    Args:
+        address: The host and the port; `None`: it listens nowhere, and gets its connections from the caller.
+        issuer: The authorization server.
+        resource: The URL of the server.
+        keys: The keys of the authorization server.
+    """
+
+    def __init__(self, address: tuple[str, int] | None, issuer: str, resource: str, keys: KeySet) -> None:
+        super().__init__(address or ("localhost", 0), _Handler, bind_and_activate=address is not None)
+        self.issuer: Final = issuer
+        self.resource: Final = resource
+        self.keys: Final = keys
+        self.sessions: Final[dict[str, str]] = {}
 
 
-def _claims(token: str) -> JsonObject:
+def _is_same(audience: JsonValue, resource: str) -> bool:
+    """Return whether an audience is the resource. Scheme and host are case-insensitive."""
+    if wrong("exact-audience"):
+        return audience == resource
+    found, own = urlsplit(str(audience)), urlsplit(resource)
+    if wrong("audience-by-beginning"):
+        return str(audience).startswith(resource)
+    same = (found.scheme.lower(), found.netloc.lower()) == (own.scheme.lower(), own.netloc.lower())
+    return same and found[2:] == own[2:]
+
+
+def _claims(server: ProtectedServer, token: str) -> JsonObject:
     """Return the claims of a token, or raise `_AccessDenied`."""
     try:
-        if wrong("takes-any-key"):
+        unsigned = wrong("takes-unsigned") and token.endswith(".")
+        if wrong("takes-any-key") or unsigned:
             head = token.split(".")[1]
             found = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
         else:
-            found = json.loads(jws.deserialize_compact(token, _State.keys, algorithms=["RS256"]).payload)
+            found = json.loads(jws.deserialize_compact(token, server.keys, algorithms=["RS256"]).payload)
     except (JoseError, ValueError, IndexError):
         raise _AccessDenied(401, "invalid_token") from None
-    audience, resource = found.get("aud"), _State.resource
-    foreign = str(audience).lower() != resource.lower() if not wrong("exact-audience") else audience != resource
+    audience = found.get("aud")
+    foreign = not _is_same(audience, server.resource)
     if audience is None:
         foreign = not wrong("takes-no-audience")
     elif wrong("takes-any-audience"):
@@ -75,13 +98,17 @@ def _claims(token: str) -> JsonObject:
     if wrong("takes-bound-for-others") and "cnf" in found:
         foreign = False
     old = found.get("exp", 0) < time.time() and not wrong("takes-expired")
-    strange = found.get("iss") != _State.issuer and not wrong("takes-any-issuer")
+    strange = (
+        found.get("iss") != server.issuer
+        and not (wrong("issuer-by-beginning") and str(found.get("iss")).startswith(server.issuer))
+        and not wrong("takes-any-issuer")
+    )
     if foreign or old or strange:
         raise _AccessDenied(401, "invalid_token")
     return found if isinstance(found, dict) else {}
 
 
-def _check_proof(handler: BaseHTTPRequestHandler, token: str, thumbprint: str) -> None:
+def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
     """Check the proof of a request, or raise `_AccessDenied`."""
     bad = _AccessDenied(401, None if wrong("proof-error-untold") else "invalid_dpop_proof", "DPoP")
     given = handler.headers.get_all("DPoP") or []
@@ -103,7 +130,8 @@ def _check_proof(handler: BaseHTTPRequestHandler, token: str, thumbprint: str) -
     good = {
         "proof-any-type": header.get("typ") == "dpop+jwt",
         "proof-any-method": found.get("htm") == "POST",
-        "proof-any-url": found.get("htu") == _State.resource,
+        "proof-any-url": found.get("htu") == handler.server.resource
+        or (wrong("url-by-beginning") and str(found.get("htu")).startswith(handler.server.resource)),
         "proof-any-token": found.get("ath") == s256(token) or (wrong("proof-ath-optional") and "ath" not in found),
         "proof-any-key": key.thumbprint() == thumbprint or (wrong("takes-symmetric") and key.key_type == "oct"),
         "proof-without-id": "jti" in found,
@@ -116,47 +144,58 @@ def _check_proof(handler: BaseHTTPRequestHandler, token: str, thumbprint: str) -
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    server: ProtectedServer
 
     def log_message(self, format: str, *args: object) -> None:
         """Log nothing."""
 
     def do_GET(self) -> None:
-        path = urlsplit(_State.resource).path
+        path = urlsplit(self.server.resource).path
         if self.path in (_PRM, _PRM + path) and not wrong("no-metadata"):
             document: JsonObject = {
-                "resource": f"{_State.resource}/" if wrong("metadata-slash") else _State.resource,
-                "authorization_servers": [] if wrong("no-servers") else [_State.issuer],
+                "resource": f"{self.server.resource}/" if wrong("metadata-slash") else self.server.resource,
+                "authorization_servers": [] if wrong("no-servers") else [self.server.issuer],
                 "scopes_supported": ["mcp", "mcp:admin", *(["offline_access"] if wrong("offline") else [])],
             }
             if wrong("metadata-of-another"):
                 document["resource"] = "https://elsewhere.example/mcp"
             self._send(200, document)
-        else:
-            self._send(405 if self.path == path else 404, None)
+        elif self.path != path:
+            self._send(404, None)
+        elif self._admit({}) is not None:
+            self._send(405, None)
 
     def do_DELETE(self) -> None:
-        _State.sessions.pop(self.headers.get("Mcp-Session-Id") or "", None)
-        self._send(204, None)
+        if wrong("ends-for-anyone") or self._admit({}) is not None:
+            self.server.sessions.pop(self.headers.get("Mcp-Session-Id") or "", None)
+            self._send(204, None)
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+        subject = self._admit(message)
+        if subject is not None:
+            self._answer(message, subject)
+
+    def _admit(self, message: JsonObject) -> str | None:
+        """Return the user of a request, or refuse it."""
+        if wrong("notifications-are-free") and "method" in message and "id" not in message:
+            return "ada"
         try:
-            subject = self._authorize(message)
+            return self._authorize(message)
         except _AccessDenied as refused:
             self._refuse(refused, message)
-            return
-        self._answer(message, subject)
+            return None
 
     def _authorize(self, message: JsonObject) -> str:
         method, session = str(message.get("method")), self.headers.get("Mcp-Session-Id") or ""
         if wrong("lists-are-free") and method == "tools/list":
             return "ada"
-        if wrong("session-is-enough") and session in _State.sessions:
-            return _State.sessions[session]
+        if wrong("session-is-enough") and session in self.server.sessions:
+            return self.server.sessions[session]
         scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
-        if not token:
+        if not token or (scheme.lower() not in ("bearer", "dpop") and not wrong("takes-any-scheme")):
             raise _AccessDenied(403 if wrong("missing-by-403") else 401)
-        claims = _claims(token)
+        claims = _claims(self.server, token)
         bound = claims.get("cnf")
         if isinstance(bound, dict):
             if scheme.lower() != "dpop" and not wrong("downgrades"):
@@ -168,10 +207,12 @@ class _Handler(BaseHTTPRequestHandler):
             scopes |= {inner for scope in scopes for inner in _INCLUDES.get(scope, ())}
         params = message.get("params")
         name = params.get("name") if isinstance(params, dict) else None
+        if wrong("scope-by-beginning"):
+            scopes |= {"mcp:admin" for scope in scopes if scope.startswith("mcp:admin")}
         if method == "tools/call" and name == "test_admin" and "mcp:admin" not in scopes and not wrong("any-scope"):
             raise _AccessDenied(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
         subject = str(claims.get("sub"))
-        if _State.sessions.get(session, subject) != subject and not wrong("any-session"):
+        if self.server.sessions.get(session, subject) != subject and not wrong("any-session"):
             raise _AccessDenied(403, "invalid_token")
         return subject
 
@@ -182,8 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
         ):
             parts.append(f'scope="{refused.scope}"')
         if not wrong("metadata-untold") and not (wrong("metadata-untold-at-403") and refused.status == 403):
-            origin = "{0.scheme}://{0.netloc}".format(urlsplit(_State.resource))
-            parts.append(f'resource_metadata="{origin}{_PRM}{urlsplit(_State.resource).path}"')
+            origin = "{0.scheme}://{0.netloc}".format(urlsplit(self.server.resource))
+            parts.append(f'resource_metadata="{origin}{_PRM}{urlsplit(self.server.resource).path}"')
         scheme = "Basic" if wrong("basic-challenge") else refused.scheme
         headers = {} if wrong("no-challenge") else {"WWW-Authenticate": f"{scheme} {', '.join(parts)}"}
         body: JsonObject = {"error": "no"}
@@ -202,8 +243,8 @@ class _Handler(BaseHTTPRequestHandler):
         headers: dict[str, str] = {}
         result: JsonObject = {}
         if method == "initialize":
-            id = f"session-{len(_State.sessions)}-of-{subject}"
-            _State.sessions[id] = subject
+            id = f"session-{len(self.server.sessions)}-of-{subject}"
+            self.server.sessions[id] = subject
             headers["Mcp-Session-Id"] = id
             version = given.get("protocolVersion")
             result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": _INFO}
@@ -249,10 +290,9 @@ def main() -> int:
     parser.add_argument("--issuer", required=True)
     parser.add_argument("--resource", required=True)
     given = parser.parse_args()
-    _State.issuer, _State.resource = given.issuer, given.resource
     with urllib.request.urlopen(f"{given.issuer}/jwks") as answer:  # noqa: S310  the URL comes from the suite
-        _State.keys = KeySet.import_key_set(json.load(answer))
-    ThreadingHTTPServer(("localhost", given.port), _Handler).serve_forever()
+        keys = KeySet.import_key_set(json.load(answer))
+    ProtectedServer(("localhost", given.port), given.issuer, given.resource, keys).serve_forever()
     return 0
 
 

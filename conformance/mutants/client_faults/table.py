@@ -38,7 +38,13 @@ CLIENT_FAULTS: Final = (
     _of("same-id", _JUNE, "http", "jsonrpc.client-request-id-unique"),
     _of("notification-with-id", _LATE, "http", "jsonrpc.client-notification-id"),
     _of("array-params", _LATE, "http", "jsonrpc.client-params-object"),
-    _of("answers-notifications", _LATE, "stdio", "jsonrpc.client-notification-not-answered"),
+    _of(
+        "answers-notifications",
+        _LATE,
+        "stdio",
+        "jsonrpc.client-notification-not-answered",
+        "jsonrpc.client-response-once",
+    ),
     _of(
         "answers-notifications",
         _MODERN,
@@ -48,7 +54,7 @@ CLIENT_FAULTS: Final = (
     ),
     _of("both", _LATE, "http", "jsonrpc.client-response-shape"),
     _of("message-as-number", _LATE, "stdio", "jsonrpc.client-error-shape"),
-    _of("id-as-string", _JUNE, "stdio", "jsonrpc.client-response-id"),
+    _of("id-as-string", _JUNE, "stdio", "jsonrpc.client-response-id", "jsonrpc.client-response-once"),
     _of("wrong-code", _LATE, "http", "jsonrpc.client-unknown-method"),
     _of("full-pong", _LATE, "http", "ping.client-respond"),
     _of("roots-undeclared", _LATE, "http", "roots.client-undeclared"),

@@ -120,7 +120,9 @@ def _nowhere(holder: JsonObject, name: str, value: JsonValue) -> None:
 
 
 def _in_capitals(holder: JsonObject, name: str, value: JsonValue) -> None:
-    holder[name[0].swapcase() + name[1:]] = value
+    # The first letter of a name such as `_meta` is the second character.
+    at = next((index for index, letter in enumerate(name) if letter.isalpha()), 0)
+    holder[name[:at] + name[at : at + 1].swapcase() + name[at + 1 :]] = value
 
 
 def _deeper(holder: JsonObject, name: str, value: JsonValue) -> None:

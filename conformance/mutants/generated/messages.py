@@ -260,6 +260,16 @@ def _repeatable(recording: Recording) -> Iterable[Target]:
     return _each("result")(recording) if leg.transport == "stdio" or leg.role == "client" else []
 
 
+def _answerable(recording: Recording) -> Iterable[Target]:
+    """Return the results in whose place an error is wrong.
+
+    A client may respond with an internal error to whatever depends on its user, its model or its data: roots, samplings,
+    elicitations and their tasks.
+    """
+    found = _each("result")(recording)
+    return [each for each in found if recording.leg.role == "server" or each.key == "ping result"]
+
+
 def _renamable(recording: Recording) -> Iterable[Target]:
     """Return the messages whose method may not be renamed.
 
@@ -284,7 +294,7 @@ _CHANGES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]], _
     ),
     ("response-id-null", "the id is null", _any(*_RESPONSES), _with_id(lambda _: None)),
     ("response-id-reused", "the id is the one of the response before", _any(*_RESPONSES), _reused),
-    ("response-as-error", "an internal error in place of a result", _each("result"), _as_error),
+    ("response-as-error", "an internal error in place of a result", _answerable, _as_error),
     ("response-as-result", "an empty result in place of an error", _each("error"), _as_result),
     ("response-both", "a result and an error", _any(*_RESPONSES), _both),
     ("response-neither", "neither a result nor an error", _any(*_RESPONSES), _neither),

@@ -27,7 +27,7 @@ def generate(recording: Recording) -> Iterator[GeneratedFault]:
     """Yield the faults of a leg."""
     leg = recording.leg
     # 2024-11-05 does not define this transport: what carries its messages is that of later revisions.
-    undefined = leg.revision == "2024-11-05" and leg.transport == "http" and leg.role == "server"
+    undefined = leg.revision == "2024-11-05" and leg.transport == "http"
     for operator in OPERATORS.values():
         for target in operator.targets(recording):
             if undefined and area_of(target.key) in ("http", "sse"):

@@ -30,7 +30,8 @@ _DECLARED: Final = frozenset({"logging", "completion", "prompts", "resources", "
 """The areas of the features that capabilities declare."""
 
 _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
-    "jsonrpc": _MESSAGES | {"meta", "mrtr", "ping", "batch", "lifecycle", "version", "discover", "compat", "error"},
+    "jsonrpc": _MESSAGES
+    | {"meta", "mrtr", "ping", "batch", "lifecycle", "version", "discover", "compat", "cancellation", "progress"},
     "http": _CARRIER | {"security", "auth", "compat"},
     "sse": _CARRIER,
     "stdio": frozenset({"stdio", "jsonrpc"}),

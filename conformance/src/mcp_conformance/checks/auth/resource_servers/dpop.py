@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
+__all__ = ["BoundToken", "bound_token"]
+
 _HTTP: Final = (Transport.HTTP,)
 _REFUSES: Final = ("dpop.server-validates-proof", "dpop.server-reject-401")
 
 
-class _BoundToken:
+class BoundToken:
     """A token that is bound to a key, with requests."""
 
     def __init__(self, server: ServerUnderTest, peer: HttpConnection, changes: JsonObject | None = None) -> None:
@@ -47,37 +49,37 @@ class _BoundToken:
         return self.key.proof(self.url, self.token)
 
 
-async def _bound(server: ServerUnderTest, peer: HttpConnection) -> _BoundToken:
+async def bound_token(server: ServerUnderTest, peer: HttpConnection) -> BoundToken:
     """Return a bound token that the server accepts.
 
     Raises:
         NotApplicable: The server accepts no bound tokens.
     """
-    bound = _BoundToken(server, peer)
+    bound = BoundToken(server, peer)
     answer = await bound.send(bound.good())
     if answer.status != 200:
         raise NotApplicable(f"the server accepts no DPoP-bound token: HTTP {answer.status}")
     return bound
 
 
-def _proof(**changes: str | int | None) -> Callable[[_BoundToken], tuple[str, ...]]:
+def _proof(**changes: str | int | None) -> Callable[[BoundToken], tuple[str, ...]]:
     return lambda bound: (bound.key.proof(bound.url, bound.token, changes={**changes}),)
 
 
-def _off(seconds: int) -> Callable[[_BoundToken], tuple[str, ...]]:
+def _off(seconds: int) -> Callable[[BoundToken], tuple[str, ...]]:
     return lambda bound: (bound.key.proof(bound.url, bound.token, changes={"iat": int(time.time()) + seconds}),)
 
 
-def _other_key(bound: _BoundToken) -> tuple[str, ...]:
+def _other_key(bound: BoundToken) -> tuple[str, ...]:
     return (ProofKey().proof(bound.url, bound.token),)
 
 
-def _broken(bound: _BoundToken) -> tuple[str, ...]:
+def _broken(bound: BoundToken) -> tuple[str, ...]:
     head, claims, _ = bound.good().split(".")
     return (f"{head}.{claims}.{bound.good().split('.')[2]}",)
 
 
-_FLAWS: Final[Mapping[str, tuple[str, Callable[[_BoundToken], tuple[str, ...]], tuple[str, ...]]]] = {
+_FLAWS: Final[Mapping[str, tuple[str, Callable[[BoundToken], tuple[str, ...]], tuple[str, ...]]]] = {
     "missing": ("A bound token without a proof is rejected.", lambda _: (), _REFUSES),
     "twice": ("Two proofs in one request are rejected.", lambda bound: (bound.good(), bound.good()), _REFUSES),
     "malformed": ("A proof that is not a JWT is rejected.", lambda _: ("x.y.z",), _REFUSES),
@@ -117,7 +119,7 @@ def _add_flaw(name: str) -> None:
 
     async def run(server: ServerUnderTest) -> None:
         async with http_peer(server) as peer:
-            bound = await _bound(server, peer)
+            bound = await bound_token(server, peer)
             answer = await bound.send(*proofs(bound), deviant=title)
             if answer.status != 401:
                 raise Deviation("HTTP 401", f"HTTP {answer.status}")
@@ -143,7 +145,7 @@ for _name in _FLAWS:
 async def no_downgrade(server: ServerUnderTest) -> None:
     """A bound token with the scheme Bearer is rejected."""
     async with http_peer(server) as peer:
-        bound = await _bound(server, peer)
+        bound = await bound_token(server, peer)
         for proofs in ((), (bound.good(),)):
             headers = (*bearer(bound.token), *(("DPoP", proof) for proof in proofs))
             answer = await probe(peer, headers, deviant="a bound token with the scheme Bearer")
@@ -155,8 +157,8 @@ async def no_downgrade(server: ServerUnderTest) -> None:
 async def audience(server: ServerUnderTest) -> None:
     """A token for another resource is rejected, also when it is bound to a key."""
     async with http_peer(server) as peer:
-        await _bound(server, peer)
-        foreign = _BoundToken(server, peer, {"aud": "https://elsewhere.example/mcp"})
+        await bound_token(server, peer)
+        foreign = BoundToken(server, peer, {"aud": "https://elsewhere.example/mcp"})
         answer = await foreign.send(foreign.good(), deviant="a token for another resource")
         if answer.status != 401:
             raise Deviation("HTTP 401 for a bound token for another resource", f"HTTP {answer.status}")
@@ -166,7 +168,7 @@ async def audience(server: ServerUnderTest) -> None:
 async def algorithm(server: ServerUnderTest) -> None:
     """A server that accepts proofs accepts one that is signed with ES256."""
     async with http_peer(server) as peer:
-        bound = _BoundToken(server, peer)
+        bound = BoundToken(server, peer)
         if challenge(await bound.send(), "dpop") is None:
             raise NotApplicable("the server accepts no DPoP-bound token")
         answer = await bound.send(bound.good())

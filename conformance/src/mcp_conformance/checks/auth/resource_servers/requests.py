@@ -28,6 +28,7 @@ __all__ = [
     "bearer",
     "called",
     "challenge",
+    "exchanged",
     "fetched",
     "http_peer",
     "issuer_of",
@@ -123,15 +124,15 @@ async def sent(
     lines = [(name, value) for name, value in peer.headers(message) if name.lower() != "authorization"]
     if not session:
         lines = [(name, value) for name, value in lines if name.lower() not in _OF_SESSION]
-    return await _exchanged(peer, "POST", (*lines, *headers), encoded(message), deviant=deviant)
+    return await exchanged(peer, "POST", (*lines, *headers), encoded(message), deviant=deviant)
 
 
 async def fetched(peer: HttpConnection, target: str) -> HttpResponse:
     """Send a GET for a path, without credentials."""
-    return await _exchanged(peer, "GET", (("Accept", "application/json"),), None, target=target)
+    return await exchanged(peer, "GET", (("Accept", "application/json"),), None, target=target)
 
 
-async def _exchanged(
+async def exchanged(
     peer: HttpConnection,
     method: str,
     lines: Sequence[tuple[str, str]],
@@ -140,6 +141,11 @@ async def _exchanged(
     target: str | None = None,
     deviant: str = "",
 ) -> HttpResponse:
+    """Send a request with exactly these headers, and return the response.
+
+    Raises:
+        Deviation: There is no response.
+    """
     what = f"a response to {method} {target or peer.endpoint.target}"
     try:
         async with (
