@@ -66,6 +66,11 @@ class ProtectedServer(ThreadingHTTPServer):
         self.keys: Final = keys
         self.sessions: Final[dict[str, str]] = {}
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Ignore a connection that the client has closed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]  # the types of any socket server
+
 
 def _is_same(audience: JsonValue, resource: str) -> bool:
     """Return whether an audience is the resource. Scheme and host are case-insensitive."""
@@ -162,8 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, document)
         elif self.path != path:
             self._send(404, None)
-        elif self._admit({}) is not None:
-            self._send(405, None)
+        elif wrong("streams-for-anyone") or self._admit({}) is not None:
+            # The stream ends at once: the server has nothing to send.
+            streams = (self.headers.get("Mcp-Session-Id") or "") in self.server.sessions
+            self._send(200 if streams else 405, None, {"Content-Type": "text/event-stream"} if streams else None)
 
     def do_DELETE(self) -> None:
         if wrong("ends-for-anyone") or self._admit({}) is not None:

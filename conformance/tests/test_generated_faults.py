@@ -19,9 +19,10 @@ from mcp_conformance.model.verdict import Outcome
 from mcp_conformance.protocol.uri_syntax import is_uri, is_uri_template
 from mcp_conformance.suite.checks import find
 from mutants.generated.command import Selection
-from mutants.generated.fault import ANY, GeneratedFault, Leg, Target
+from mutants.generated.fault import ANY, GeneratedFault, Leg, Recording, Target
 from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
-from mutants.generated.operators import OPERATORS
+from mutants.generated.operators import OPERATORS, generate
+from mutants.generated.protected import PROTECTED, PROTECTED_OPERATORS
 from mutants.generated.proxy import Conversation, Mutation, Observer, dumped
 from mutants.generated.recording import record_server, run_faulty_client, run_faulty_server
 from mutants.generated.relevance import is_related, is_unrelated_must
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.generated.fault import Recording
 
 needs_schemas = pytest.mark.skipif(schema_folder() is None, reason="not run: no official schemas; set MCP_SCHEMA_DIR")
 
@@ -163,6 +163,38 @@ async def test_server_without_mutation_passes_behind_proxy(leg: Leg) -> None:
     assert {each.check: each.outcome.value for each in run.verdicts} == dict.fromkeys(CHECKS, "passed")
     assert "tools/list result" in hits.names
     assert hits.hits == 0
+
+
+PROTECTED_LEG = Leg(role="server", revision="2026-07-28", transport=PROTECTED)
+
+
+@pytest.mark.parametrize(
+    ("operator", "check"),
+    [
+        ("protected-audience-prefix", "auth.server-token-audience-near"),
+        ("protected-proof-url-port", "dpop.server-proof-near"),
+        ("protected-absent-notification", "auth.server-every-message"),
+        ("protected-metadata-resource-slash", "auth.server-metadata-no-slash"),
+    ],
+)
+async def test_fault_of_protected_server_is_named(operator: str, check: str) -> None:
+    recording = await record_server(PROTECTED_LEG, chosen=[check])
+    fault = GeneratedFault(operator=OPERATORS[operator], target=Target(key="auth token"), leg=PROTECTED_LEG)
+
+    result = await try_generated(fault, recording)
+
+    assert recording.outcomes == {check: "passed"}
+    assert (result.score, result.checks) == (Score.NAMED, (check,))
+
+
+def test_operators_of_protected_servers_have_targets_in_their_legs_only() -> None:
+    protected, plain = (
+        Recording(leg=leg, samples={}, seen_by={}, seconds={}, outcomes={}) for leg in (PROTECTED_LEG, HTTP)
+    )
+
+    assert {each.operator.name for each in generate(protected)} <= {each.name for each in PROTECTED_OPERATORS}
+    assert len(list(generate(protected))) > 50
+    assert not any(each.operator in PROTECTED_OPERATORS for each in generate(plain))
 
 
 PASSIVE = [each.id for each in CLIENT_CHECKS if not each.needs]

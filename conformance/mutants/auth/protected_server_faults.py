@@ -100,6 +100,7 @@ PROTECTED_FAULTS: Final = (
     _of("takes-any-scheme", "auth.server-token-elsewhere"),
     _of("scope-by-beginning", "auth.server-scope-near"),
     _of("notifications-are-free", "auth.server-every-message"),
+    _of("streams-for-anyone", "auth.server-every-method", revision=_LATE),
     _of("ends-for-anyone", "auth.server-every-method", revision=_LATE),
     _of("url-by-beginning", "dpop.server-proof-near"),
     _of("exact-audience", "auth.server-resource-upper-case"),

@@ -40,6 +40,8 @@ def area_of(key: str) -> str:
     method, _, kind = key.rpartition(" ")
     if kind in ("http", "request-head"):
         return "http"
+    if kind == "token":
+        return "auth"
     if kind == "event":
         return "sse"
     if kind == "line":
@@ -93,7 +95,7 @@ class Recording:
     def observers(self, key: str) -> frozenset[str]:
         """Return the checks that saw a key. A key with any method stands for all of its kind."""
         method, _, kind = key.rpartition(" ")
-        if kind == "line":
+        if kind in ("line", "token"):
             return frozenset(self.seen_by)
         keys = {each for each in self.samples if each.rpartition(" ")[2] == kind} if method == ANY else {key}
         return frozenset(check for check, seen in self.seen_by.items() if seen & keys)

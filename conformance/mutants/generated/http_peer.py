@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import socket
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
+from joserfc.jwk import KeySet
 
 from mcp_conformance.drivers.server.http_connection import open_http
 from mcp_conformance.drivers.server.sse_connection import open_sse
 from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.model.check import Transport
+from mcp_conformance.oauth_testbed.token_issuer import Issuer
 from mcp_conformance.wire.http_client import Endpoint
 from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
+from mutants.raw_protected_server import ProtectedServer
 from mutants.server.http import http_server
 from mutants.server.server import RawServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
+    from socketserver import BaseServer
 
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.settings import Settings
@@ -28,9 +33,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
     from mutants.generated.proxy import Conversation
-    from mutants.server.http_responses import RawHttpServer
 
-__all__ = ["HttpTarget", "http_target"]
+__all__ = ["HttpTarget", "http_target", "protected_issuer", "protected_target"]
 
 _PORT: Final = 20_001
 """The port in the URL. No program listens there: the connections are pairs of sockets."""
@@ -74,7 +78,7 @@ class _FaultyStream(trio.abc.Stream):
 class _FaultyEndpoint(Endpoint):
     """An endpoint whose connections pass the proxy."""
 
-    def __init__(self, url: str, server: RawHttpServer, conversation: Conversation) -> None:
+    def __init__(self, url: str, server: BaseServer, conversation: Conversation) -> None:
         super().__init__(url)
         self._server: Final = server
         self._conversation: Final = conversation
@@ -82,7 +86,7 @@ class _FaultyEndpoint(Endpoint):
     async def connect(self) -> trio.abc.Stream:
         """Open a connection."""
         ours, theirs = socket.socketpair()
-        self._server.process_request(theirs, ("127.0.0.1", 1))
+        self._server.process_request(theirs, ("127.0.0.1", 1))  # a pair of sockets, in place of an accepted one
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
         await trio.lowlevel.checkpoint()
         return _FaultyStream(stream, self._conversation)
@@ -99,7 +103,7 @@ class HttpTarget(UrlTarget):
     """
 
     def __init__(
-        self, server: RawHttpServer, conversation: Conversation, settings: Settings, transport: Transport
+        self, server: BaseServer, conversation: Conversation, settings: Settings, transport: Transport
     ) -> None:
         super().__init__(f"{_URL}/mcp", settings, sse_url=f"{_URL}/sse")
         # The runner connects to the endpoint to see whether the server is still there.
@@ -165,5 +169,38 @@ def http_target(conversation: Conversation, settings: Settings, key: str, transp
     server = http_server(RawServer(), 0, key)
     try:
         yield HttpTarget(server, conversation, settings, transport)
+    finally:
+        server.server_close()
+
+
+@cache
+def protected_issuer() -> Issuer:
+    """Return the authorization server of all protected servers of this process. It listens nowhere."""
+    issuer = Issuer(f"http://127.0.0.1:{_PORT + 1}")
+    issuer.resource = f"{_URL}/mcp"
+    return issuer
+
+
+@contextmanager
+def protected_target(conversation: Conversation, settings: Settings) -> Iterator[tuple[HttpTarget, Settings]]:
+    """Create a raw protected server while the block runs.
+
+    Args:
+        conversation: The proxy.
+        settings: The settings.
+
+    Yields:
+        The server, and the settings with a token for all requests.
+    """
+    issuer = protected_issuer()
+    own = attrs.evolve(
+        settings,
+        headers=(("Authorization", f"Bearer {issuer.token()}"),),
+        other_headers=(("Authorization", f"Bearer {issuer.token(changes={'sub': 'grace'})}"),),
+        issuer=issuer,
+    )
+    server = ProtectedServer(None, issuer.url, issuer.resource, KeySet.import_key_set(issuer.keys))  # type: ignore[arg-type]  # a JWK set
+    try:
+        yield HttpTarget(server, conversation, own, Transport.HTTP), own
     finally:
         server.server_close()

@@ -8,6 +8,7 @@ from mutants.generated.fault import GeneratedFault, area_of
 from mutants.generated.framing import FRAMING_OPERATORS
 from mutants.generated.members import MEMBER_OPERATORS
 from mutants.generated.messages import MESSAGE_OPERATORS
+from mutants.generated.protected import PROTECTED, PROTECTED_OPERATORS
 from mutants.generated.received import RECEIVED_OPERATORS
 
 if TYPE_CHECKING:
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["OPERATORS", "generate"]
 
 OPERATORS: Final[Mapping[str, Operator]] = {
-    each.name: each for each in (*MEMBER_OPERATORS, *MESSAGE_OPERATORS, *FRAMING_OPERATORS, *RECEIVED_OPERATORS)
+    each.name: each
+    for each in (
+        *MEMBER_OPERATORS,
+        *MESSAGE_OPERATORS,
+        *FRAMING_OPERATORS,
+        *RECEIVED_OPERATORS,
+        *PROTECTED_OPERATORS,
+    )
 }
 """All operators, by name."""
 
@@ -28,7 +36,9 @@ def generate(recording: Recording) -> Iterator[GeneratedFault]:
     leg = recording.leg
     # 2024-11-05 does not define this transport: what carries its messages is that of later revisions.
     undefined = leg.revision == "2024-11-05" and leg.transport == "http"
-    for operator in OPERATORS.values():
+    # The other operators are tried with the server that has all features.
+    protected = leg.transport == PROTECTED
+    for operator in PROTECTED_OPERATORS if protected else OPERATORS.values():
         for target in operator.targets(recording):
             if undefined and area_of(target.key) in ("http", "sse"):
                 continue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.checks import CLIENT_CHECKS
+from mcp_conformance.checks import CLIENT_CHECKS, SERVER_CHECKS
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
@@ -22,7 +22,8 @@ from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
 from mutants.generated.client_process import OBSERVED
 from mutants.generated.fault import Leg, Recording
-from mutants.generated.http_peer import http_target
+from mutants.generated.http_peer import http_target, protected_target
+from mutants.generated.protected import PROTECTED
 from mutants.generated.proxy import Conversation, Mutation, Observer
 from mutants.generated.stdio_peer import StdioTarget
 
@@ -56,11 +57,21 @@ SETTINGS: Final = Settings(
 """The settings. The peers are in this process, so that a response needs no start of a program."""
 CLIENT_SETTINGS: Final = Settings(timeout=10.0, jobs=4)
 """The settings for clients, which are programs."""
-SERVER_LEGS: Final = tuple(
-    Leg(role="server", revision=revision, transport=transport.value)
-    for revision in REVISIONS
-    for transport in Transport
-    if transport is not Transport.HTTP_SSE or REVISIONS[revision].http_sse
+_PROTECTED_AREAS: Final = ("auth", "dpop")
+_PROTECTED_CHECKS: Final = frozenset(
+    each.id
+    for each in SERVER_CHECKS
+    if each.area in _PROTECTED_AREAS or each.id in ("security.session-is-no-token", "security.session-of-another")
+)
+SERVER_LEGS: Final = (
+    *(
+        Leg(role="server", revision=revision, transport=transport.value)
+        for revision in REVISIONS
+        for transport in Transport
+        if transport is not Transport.HTTP_SSE or REVISIONS[revision].http_sse
+    ),
+    # Authorization is defined since 2025-03-26.
+    *(Leg(role="server", revision=revision, transport=PROTECTED) for revision in list(REVISIONS)[1:]),
 )
 """The legs of servers."""
 
@@ -118,6 +129,16 @@ async def run_faulty_server(
         chosen: The checks; `None`: all.
         show: Receives each verdict.
     """
+    if leg.transport == PROTECTED:
+        with protected_target(Conversation(mutation, observer), SETTINGS) as (protected, settings):
+            return await run_server(
+                protected,
+                settings,
+                Manifest(),
+                revisions=[REVISIONS[leg.revision]],
+                chosen=_PROTECTED_CHECKS if chosen is None else chosen,
+                show=show,
+            )
     transport = Transport(leg.transport)
     target: AbstractContextManager[ServerTarget]
     if transport is Transport.STDIO:

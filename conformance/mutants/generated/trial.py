@@ -9,11 +9,12 @@ import attrs
 import trio
 
 from mcp_conformance.checks import CLIENT_CHECKS
-from mcp_conformance.model.check import CheckScope, Role
+from mcp_conformance.model.check import CheckScope, Role, Transport
 from mcp_conformance.model.verdict import Leg as RunLeg
 from mcp_conformance.model.verdict import Outcome, Run
 from mcp_conformance.scoring.attribution import attributed
 from mcp_conformance.suite.checks import find
+from mutants.generated.protected import PROTECTED
 from mutants.generated.proxy import Observer
 from mutants.generated.recording import run_faulty_client, run_faulty_server
 from mutants.generated.relevance import is_related, is_unrelated_must
@@ -202,7 +203,8 @@ async def _run(fault: GeneratedFault, counter: _Counter, chosen: Collection[str]
 
 
 def _cut(fault: GeneratedFault, verdicts: list[Verdict]) -> Run:
-    leg = RunLeg(revision=fault.leg.revision, transport=fault.leg.transport, refusal=None)
+    transport = Transport.HTTP.value if fault.leg.transport == PROTECTED else fault.leg.transport
+    leg = RunLeg(revision=fault.leg.revision, transport=transport, refusal=None)
     return Run(role=Role.SERVER, target="", legs=(leg,), verdicts=tuple(verdicts))
 
 

@@ -132,16 +132,21 @@ async def metadata_servers(server: ServerUnderTest) -> None:
 
 @check(
     "auth.server-metadata-resource",
-    proves=("auth.prm-resource-matches",),
+    proves=("auth.prm-resource-matches", "auth.prm-server"),
     transports=_HTTP,
     subject=CheckScope.PROCESS,
 )
 async def metadata_resource(server: ServerUnderTest) -> None:
     """The metadata name the URL of the server as their resource."""
+    own = urlsplit(issuer_of(server).resource)
+    # Before 2026-07-28 the resource may be the whole origin.
+    whole = f"{own.scheme}://{own.netloc}"
     async with http_peer(server) as peer:
         named = (await _document(peer)).get("resource")
-        if named != issuer_of(server).resource:
-            raise Deviation(f"resource {issuer_of(server).resource}", brief(named))
+        is_legacy = peer.revision.era is Era.LEGACY
+        # Another check covers a trailing slash.
+        if named != own.geturl() and not (is_legacy and str(named).rstrip("/") in (own.geturl(), whole)):
+            raise Deviation(f"resource {own.geturl()}", brief(named))
 
 
 @check(
@@ -256,7 +261,7 @@ async def before_processing(server: ServerUnderTest) -> None:
 
 @check(
     "auth.server-every-request",
-    proves=("auth.every-request-authenticated", "security.verify-all-requests"),
+    proves=("auth.missing-token-401", "auth.every-request-authenticated", "security.verify-all-requests"),
     transports=_HTTP,
     subject=CheckScope.PROCESS,
 )
