@@ -18,7 +18,7 @@ from mcp_conformance.model.check import Role
 from mcp_conformance.model.verdict import Outcome
 from mcp_conformance.protocol.uri_syntax import is_uri, is_uri_template
 from mcp_conformance.suite.checks import find
-from mutants.generated.command import Selection
+from mutants.generated.command import Selection, report
 from mutants.generated.fault import ANY, GeneratedFault, Leg, Recording, Target
 from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
 from mutants.generated.operators import OPERATORS, generate
@@ -27,7 +27,7 @@ from mutants.generated.proxy import Conversation, Mutation, Observer, dumped
 from mutants.generated.recording import record_server, run_faulty_client, run_faulty_server
 from mutants.generated.relevance import is_related, is_unrelated_must
 from mutants.generated.schemas import schema_folder, schema_of
-from mutants.generated.trial import Score, try_generated
+from mutants.generated.trial import Score, TrialResult, try_generated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -324,6 +324,52 @@ async def test_selection_by_name_has_faults_that_begin_so(recording: Recording) 
     names = {each.name for each in Selection(only=("response-id-null:",)).of([recording])}
 
     assert names == {f"response-id-null:{ANY} {kind}" for kind in ("result", "error")}
+
+
+def result(operator: str, leg: Leg, score: Score, *checks: str) -> TrialResult:
+    return TrialResult(fault=f"{operator}:x", operator=operator, area="tools", leg=leg, score=score, checks=checks)
+
+
+def test_report_has_score_by_role_and_lists_what_is_wrong() -> None:
+    client = attrs.evolve(STDIO, role="client")
+    lines = list(
+        report(
+            [
+                *[result("first", STDIO, Score.NAMED)] * 19,
+                result("second", STDIO, Score.SURVIVED),
+                result("first", client, Score.FALSE, "ping.respond"),
+                result("second", client, Score.INVISIBLE),
+            ]
+        )
+    )
+
+    role = lines.index("by role:")
+    assert [line.split() for line in lines[role + 1 : role + 3]] == [
+        ["client", "0", "/", "0", "-,", "1", "invisible,", "1", "false"],
+        ["server", "19", "/", "20", "95.0", "%"],
+    ]
+    assert [line.split() for line in lines[lines.index("these need a look:") + 1 : -1]] == [
+        ["false", "client", "2025-06-18", "stdio", "--only", "'first:x'", "ping.respond"],
+        ["survived", "server", "2025-06-18", "stdio", "--only", "'second:x'"],
+    ]
+    assert lines[-1].split() == ["all", "19", "/", "20", "95.0", "%,", "1", "invisible,", "1", "false"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "key", "check"),
+    [
+        ("task-status-back", "tasks/get result", "tasks.stable"),
+        ("open-refuses-early", "ping result", "ping.before-initialized"),
+    ],
+)
+async def test_fault_in_transition_is_named(operator: str, key: str, check: str) -> None:
+    leg = attrs.evolve(STDIO, revision="2025-11-25")
+    recording = await record_server(leg, chosen=[check])
+    wrong = GeneratedFault(operator=OPERATORS[operator], target=Target(key=key), leg=leg)
+
+    found = await try_generated(wrong, recording)
+
+    assert (found.score, found.checks) == (Score.NAMED, (check,))
 
 
 def test_dumped_json_is_that_of_the_raw_peers() -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from mutants.generated.fault import Leg, Recording
 
-__all__ = ["Selection", "default_processes", "run_generated"]
+__all__ = ["Selection", "default_processes", "report", "run_generated"]
 
 _BATCH: Final = 24
 """The number of faults in one order to a process."""
@@ -134,11 +134,10 @@ def run_generated(selection: Selection, *, processes: int) -> int:
             found = batch.result()
             results += found
             for each in sorted(found, key=lambda each: each.fault):
-                if len(faults) <= _EXPLAINED or not (each.score.is_right or each.score is Score.UNREACHED):
-                    print(_explanation(each), flush=True)
-            print(f"\r{number} / {len(running)} batches", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
-    _print_score(results)
+                if _is_wrong(each):
+                    print(_explanation(each), file=sys.stderr, flush=True)
+            print(f"{number} / {len(running)} batches", file=sys.stderr, flush=True)
+    print("\n".join(report(results)))
     print(f"{len(results)} faults in {time.monotonic() - started:.0f} s")
     counts = Counter(each.score for each in results)
     return 1 if counts[Score.FALSE] or _percent(counts) < selection.at_least else 0
@@ -150,21 +149,34 @@ def _explanation(result: TrialResult) -> str:
     return f"  {result.score.value:10}{result.leg}  --only {result.fault!r}  {checks}".rstrip()
 
 
-def _print_score(results: Sequence[TrialResult]) -> None:
+def _is_wrong(result: TrialResult) -> bool:
+    """Return whether a result needs a look: a survivor, a false failure, or a failure of an unrelated check."""
+    return not (result.score.is_right or result.score is Score.UNREACHED)
+
+
+def report(results: Sequence[TrialResult]) -> Iterator[str]:
+    """Yield the lines of the score by each property of the faults, and those of the results that need a look."""
     groups: tuple[tuple[str, Callable[[TrialResult], str]], ...] = (
         ("operator", lambda each: each.operator),
         ("area", lambda each: each.area),
         ("revision", lambda each: each.leg.revision),
-        ("transport", lambda each: f"{each.leg.role} {each.leg.transport}"),
+        ("transport", lambda each: each.leg.transport),
+        ("role", lambda each: each.leg.role),
+        ("role and transport", lambda each: f"{each.leg.role} {each.leg.transport}"),
     )
+    width = max((len(each.operator) for each in results), default=0)
     for title, of in groups:
-        print(f"by {title}:")
+        yield f"by {title}:"
         found: dict[str, Counter[Score]] = defaultdict(Counter)
         for each in results:
             found[of(each)][each.score] += 1
         for name, counts in sorted(found.items()):
-            print(f"  {name:28}{_line(counts)}")
-    print(f"all{'':27}{_line(Counter(each.score for each in results))}")
+            yield f"  {name:{width}}  {_line(counts)}"
+    listed = [each for each in results if len(results) <= _EXPLAINED or _is_wrong(each)]
+    if listed:
+        yield "these need a look:"
+    yield from map(_explanation, sorted(listed, key=lambda each: (each.score.value, each.fault, str(each.leg))))
+    yield f"all{'':{width}} {_line(Counter(each.score for each in results))}"
 
 
 def _percent(counts: Counter[Score]) -> float:

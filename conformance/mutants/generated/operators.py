@@ -10,6 +10,7 @@ from mutants.generated.members import MEMBER_OPERATORS
 from mutants.generated.messages import MESSAGE_OPERATORS
 from mutants.generated.protected import PROTECTED, PROTECTED_OPERATORS
 from mutants.generated.received import RECEIVED_OPERATORS
+from mutants.generated.transitions import TRANSITION_OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
         *MESSAGE_OPERATORS,
         *FRAMING_OPERATORS,
         *RECEIVED_OPERATORS,
+        *TRANSITION_OPERATORS,
         *PROTECTED_OPERATORS,
     )
 }

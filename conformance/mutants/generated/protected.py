@@ -32,6 +32,8 @@ PROTECTED: Final = "protected"
 _TARGET: Final = "auth token"
 _NO_METADATA: Final = "2025-03-26"
 _MODERN: Final = "2026-07-28"
+_NO_OWNERS: Final = ("2025-03-26", "2026-07-28")
+"""The revisions without sessions that belong to a user."""
 
 
 def _part(token: str, index: int) -> JsonObject:
@@ -197,6 +199,11 @@ _TOKENS: Final[tuple[tuple[str, str, Callable[[HttpHead, JsonObject], bool]], ..
         "token-audience-absent",
         "a token without an audience is accepted",
         lambda _, claims: bool(claims) and "aud" not in claims,
+    ),
+    (
+        "session-of-another",
+        "a user has access to the session of another one",
+        lambda head, claims: claims.get("sub") not in (None, "ada") and head.first("mcp-session-id") is not None,
     ),
     (
         "scheme-any",
@@ -400,7 +407,8 @@ def _operators() -> Iterable[Operator]:
     legacy = ("2025-03-26", "2025-06-18", "2025-11-25")
     for name, summary, accepts in _TOKENS:
         of_proofs = name.startswith(("proof-", "downgrade"))
-        without = legacy if of_proofs else (_NO_METADATA,) if "audience" in name else ()
+        of_sessions = name.startswith("session-")
+        without = legacy if of_proofs else (_NO_METADATA,) if "audience" in name else _NO_OWNERS if of_sessions else ()
         yield _operator(name, summary, partial(_TokenMutation, accepts), without=without)
     for name, summary, rule in _URLS:
         yield _operator(
