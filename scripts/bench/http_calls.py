@@ -1,7 +1,6 @@
 """The HTTP part of the benchmark of calls: this project and the official SDK. Run by `scripts/bench/calls.py`.
 
-The driver is the same for both: bare sockets; each connection sends its next request after the last response. The cost of
-such an exchange with bare h11 and bare Hypercorn is printed too: no server on top of them can be cheaper.
+The driver is the same for all sides: bare sockets; each connection sends its next request after the last response.
 """
 
 from __future__ import annotations
@@ -17,7 +16,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bench.sides import Side
 
 PROGRAMS = Path(__file__).parent / "programs"
 LEGACY = "2025-11-25"
@@ -40,8 +42,8 @@ class Program:
     the server: the caches are lost, and the server seems slower the more evenly it sends its responses.
     """
 
-    def __init__(self, name: str, *arguments: str) -> None:
-        command = [sys.executable, str(PROGRAMS / name), *arguments]
+    def __init__(self, python: str, name: str, *arguments: str) -> None:
+        command = [python, str(PROGRAMS / name), *arguments]
         with tempfile.TemporaryFile() as errors:
             self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
             if len(CORES) > 1:
@@ -192,20 +194,23 @@ def run(connections: list[Connection], bodies: list[tuple[bytes, dict[str, str]]
     return last
 
 
-def server_of(side: str, form: str, loop: str = "asyncio", parser: str = "h11") -> Program:
+def server_of(side: Side, form: str, loop: str = "asyncio", parser: str = "h11") -> Program:
     """Start the server under test.
 
     Args:
-        side: `ours` with the embedded host, `asgi` for this project on uvicorn, `official` for the official SDK on uvicorn.
+        side: The side.
         form: The form of responses.
         loop: The event loop of uvicorn.
         parser: The HTTP parser of uvicorn, `h11` or `httptools`.
     """
-    return Program(f"http_server_{side}.py", form, loop, parser)
+    arguments = {"floor": ("h11",), "uvicorn-floor": (f"uvicorn-{loop}-{parser}",), "hypercorn-floor": ("hypercorn",)}
+    if side.program in arguments:
+        return Program(side.python, "http_server_floor.py", *arguments[side.program])
+    return Program(side.python, f"http_server_{side.program}.py", form, loop, parser)
 
 
 def calls(
-    side: str,
+    side: Side,
     form: str,
     revision: str,
     *,
@@ -218,12 +223,13 @@ def calls(
     """Return CPU microseconds of the server per call of an echo of `size` bytes."""
     program = server_of(side, form, loop, parser)
     connections = [Connection(program.port) for _ in range(at_once)]
+    is_floor = side.program.endswith("floor")
     try:
         params: dict[str, object] = {"name": "echo", "arguments": {"text": "x" * size}}
         body = request("tools/call", params, revision)
         bodies: list[tuple[bytes, dict[str, str]]] = []
         for connection in connections:
-            session = None if revision == MODERN else open_session(connection)
+            session = None if revision == MODERN or is_floor else open_session(connection)
             bodies.append((body, headers_of(revision, "tools/call", "echo", session)))
         run(connections, bodies, max(at_once, min(200, number)))
         cpu = program.cpu()
@@ -231,8 +237,8 @@ def calls(
         cpu = program.cpu() - cpu
         head, _, answer = response.partition(b"\r\n\r\n")
         wanted = b"text/event-stream" if form == "stream" else b"application/json"
-        if b"x" * min(size, 1000) not in answer or wanted not in head:
-            raise RuntimeError(f"{side} answered: {response[:500]!r}")
+        if not is_floor and (b"x" * min(size, 1000) not in answer or wanted not in head):
+            raise RuntimeError(f"{side.name} answered: {response[:500]!r}")
         return cpu / number * 1e6
     finally:
         for connection in connections:
@@ -240,7 +246,31 @@ def calls(
         program.close()
 
 
-def sessions(side: str, number: int) -> float:
+def idle_memory(side: Side) -> float:
+    """Return MiB of memory of a server that has answered one request."""
+    program = server_of(side, "json")
+    connection = Connection(program.port)
+    try:
+        params: dict[str, object] = {"name": "echo", "arguments": {"text": "hello"}}
+        connection.exchange(request("tools/call", params, MODERN), headers_of(MODERN, "tools/call", "echo"))
+        return program.memory() / 1024
+    finally:
+        connection.close()
+        program.close()
+
+
+def group(side: Side, revision: str, number: int) -> float:
+    """Return KiB of memory for each of several clients in one process, after a call."""
+    peer = Program(sys.executable, "http_peer.py")
+    try:
+        url = f"http://127.0.0.1:{peer.port}/mcp"
+        command = [side.python, str(PROGRAMS / f"group_{side.program}.py"), revision, str(number), url]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    finally:
+        peer.close()
+
+
+def sessions(side: Side, number: int) -> float:
     """Return KiB of memory per open session."""
     program = server_of(side, "json")
     connection = Connection(program.port)
@@ -256,7 +286,7 @@ def sessions(side: str, number: int) -> float:
         program.close()
 
 
-def listening(side: str, number: int) -> tuple[float, float]:
+def listening(side: Side, number: int) -> tuple[float, float]:
     """Return KiB of memory per listen stream, and CPU milliseconds to notify all streams of one change."""
     program = server_of(side, "stream")
     streams: list[Connection] = []
@@ -305,39 +335,21 @@ def _wait_for(streams: list[Connection], text: bytes) -> None:
                     stream.received.clear()
 
 
-def floor(host: str, at_once: int, number: int) -> float:
-    """Return CPU microseconds per exchange of a bare host."""
-    program = Program("http_floor.py", host)
-    connections = [Connection(program.port) for _ in range(at_once)]
-    try:
-        params: dict[str, object] = {"name": "echo", "arguments": {"text": "hello"}}
-        body = request("tools/call", params, MODERN)
-        bodies = [(body, headers_of(MODERN, "tools/call", "echo"))] * at_once
-        run(connections, bodies, 200)
-        cpu = program.cpu()
-        run(connections, bodies, number)
-        return (program.cpu() - cpu) / number * 1e6
-    finally:
-        for connection in connections:
-            connection.close()
-        program.close()
-
-
-def client(side: str, revision: str, at_once: int, number: int, program: tuple[str, ...] = ()) -> float:
+def client(side: Side, revision: str, at_once: int, number: int, program: tuple[str, ...] = ()) -> float:
     """Return CPU microseconds of the client per call.
 
     Args:
-        side: `ours` or `official`.
+        side: The side.
         revision: The revision.
         at_once: The number of calls in flight.
         number: The number of calls.
         program: The program of the client with its first arguments; empty for that of the side.
     """
-    peer = Program("http_peer.py")
+    peer = Program(sys.executable, "http_peer.py")
     try:
         url = f"http://127.0.0.1:{peer.port}/mcp"
-        name, *first = program or (f"http_client_{side}.py",)
-        command = [sys.executable, str(PROGRAMS / name), *first, revision, str(number), str(at_once), url]
+        name, *first = program or (f"http_client_{side.program}.py",)
+        command = [side.python, str(PROGRAMS / name), *first, revision, str(number), str(at_once), url]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         figures: dict[str, float] = json.loads(done.stdout)
         return figures["cpu"]
