@@ -30,7 +30,8 @@ import attrs
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.http_calls import allow_connections
 from bench.measurements import PARTS, Effort, measured
-from bench.results import ReportLine, Run, machine, revision, save
+from bench.page import html
+from bench.results import ReportLine, Run, history, machine, revision, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,6 +100,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = options.json or file_of(run)
     save(run, path)
     print(f"{sum(seconds.values()):.0f} s; results: {path}")
+    if options.json is None:
+        page = FOLDER / "index.html"
+        page.write_text(html(history(FOLDER.glob("*.json"))), encoding="utf-8")
+        print(f"page: {page}")
 
 
 if __name__ == "__main__":

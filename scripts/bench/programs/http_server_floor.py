@@ -1,6 +1,6 @@
 """A minimal HTTP server: it reads a request and sends the same bytes each time.
 
-`python http_floor.py HOST`: HOST is `h11` or `hypercorn`, both on trio, or `uvicorn-LOOP-PARSER`, such as
+`python http_server_floor.py HOST`: HOST is `h11` or `hypercorn`, both on trio, or `uvicorn-LOOP-PARSER`, such as
 `uvicorn-uvloop-httptools`. The first line that it prints is its port.
 """
 
