@@ -3,6 +3,7 @@
     nox -s bench                        all parts, less than 15 minutes
     nox -s bench -- --quick             a quick estimate, for CI
     nox -s bench -- --only server       one part; several with commas
+    nox -s bench -- --compare REV       the working tree and a revision, and which lines changed significantly
     nox -s bench -- --json FILE         where to write the results, in place of a new file in .bench
 
 All sides do the same work: a raw peer, the same for all, sends or responds, and the CPU time of the measured process is
@@ -19,6 +20,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -28,6 +30,7 @@ import attrs
 
 # The folders of scripts import each other.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from bench.compare import COMPARED_PARTS, EFFORT, compared, sides, text_of_change
 from bench.http_calls import allow_connections
 from bench.measurements import PARTS, Effort, measured
 from bench.page import html
@@ -60,7 +63,7 @@ def new_run(*, quick: bool) -> Run:
         revision=revision(ROOT),
         time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         python=platform.python_version(),
-        official=importlib.metadata.version("mcp"),
+        official="",
         machine=machine(),
         load_at_end=0.0,
         quick=quick,
@@ -79,15 +82,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer calls, repetitions and parts")
     parser.add_argument("--only", metavar="PART,...", help=f"measure only these parts: {', '.join(PARTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file")
+    parser.add_argument("--compare", metavar="REV", help="compare the working tree with this revision")
     options = parser.parse_args(arguments)
-    if importlib.util.find_spec("mcp") is None:
+    if options.compare is None and importlib.util.find_spec("mcp") is None:
         parser.error("the official SDK (mcp) is not installed: run `nox -s bench`")
-    wanted = tuple(options.only.split(",")) if options.only else QUICK_PARTS if options.quick else tuple(PARTS)
+    wanted = options.only.split(",") if options.only else _parts(quick=options.quick, comparing=bool(options.compare))
     if unknown := sorted(set(wanted) - PARTS.keys()):
         parser.error(f"no such part: {', '.join(unknown)}; the parts are {', '.join(PARTS)}")
-    effort = QUICK if options.quick else FULL
     allow_connections(1_000)
-    run = new_run(quick=options.quick)
+    if options.compare is None:
+        run = measure(wanted, QUICK if options.quick else FULL)
+    else:
+        try:
+            run = compare_with(options.compare, wanted)
+        except subprocess.CalledProcessError as error:
+            parser.error(str(error))
+    path = options.json or file_of(run)
+    save(run, path)
+    print(f"{sum(run.seconds.values()):.0f} s; results: {path}")
+    if options.json is None:
+        page = FOLDER / "index.html"
+        page.write_text(html(history(FOLDER.glob("*.json"))), encoding="utf-8")
+        print(f"page: {page}")
+
+
+def _parts(*, quick: bool, comparing: bool) -> tuple[str, ...]:
+    """Return the parts that are measured unless others are chosen."""
+    if comparing:
+        return COMPARED_PARTS
+    return QUICK_PARTS if quick else tuple(PARTS)
+
+
+def measure(wanted: Sequence[str], effort: Effort) -> Run:
+    """Measure parts beside the official SDK, and print a line for each measurement."""
+    run = attrs.evolve(new_run(quick=effort.quick), official=importlib.metadata.version("mcp"))
     lines: list[ReportLine] = []
     seconds: dict[str, float] = {}
     for part in wanted:
@@ -96,14 +124,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
             lines.append(measured(part, measurement, effort.repetitions))
             print(text_of(lines[-1]), flush=True)
         seconds[part] = round(time.monotonic() - began, 1)
-    run = attrs.evolve(run, lines=tuple(lines), seconds=seconds, load_at_end=os.getloadavg()[0])
-    path = options.json or file_of(run)
-    save(run, path)
-    print(f"{sum(seconds.values()):.0f} s; results: {path}")
-    if options.json is None:
-        page = FOLDER / "index.html"
-        page.write_text(html(history(FOLDER.glob("*.json"))), encoding="utf-8")
-        print(f"page: {page}")
+    return attrs.evolve(run, lines=tuple(lines), seconds=seconds, load_at_end=os.getloadavg()[0])
+
+
+def compare_with(name: str, wanted: Sequence[str]) -> Run:
+    """Compare the working tree with a revision, and print a line for each measurement.
+
+    Raises:
+        subprocess.CalledProcessError: git does not know the revision, or pip could not install something.
+    """
+    base = revision(ROOT, name)
+    lines: list[ReportLine] = []
+    seconds: dict[str, float] = {}
+    with sides(ROOT, base.commit) as both:
+        run = attrs.evolve(new_run(quick=False), base=base)
+        print(f"{'':<50} {base.commit[:9]:>9} {'tree':>9}")
+        for part in wanted:
+            began = time.monotonic()
+            for line in compared(part, PARTS[part](EFFORT), both, EFFORT.repetitions):
+                lines.append(line)
+                print(text_of_change(line), flush=True)
+            seconds[part] = round(time.monotonic() - began, 1)
+    return attrs.evolve(run, lines=tuple(lines), seconds=seconds, load_at_end=os.getloadavg()[0])
 
 
 if __name__ == "__main__":

@@ -302,13 +302,13 @@ def listening(side: Side, number: int) -> tuple[float, float]:
             stream = Connection(program.port)
             stream.send(request("subscriptions/listen", wanted, MODERN, id + 1), headers)
             streams.append(stream)
-        _wait_for(streams, b"acknowledged")
+        wait_for(streams, b"acknowledged")
         memory = (program.memory() - before) / number
         cpu = program.cpu()
         repetitions = 5
         for _ in range(repetitions):
             caller.exchange(change, named)
-            _wait_for(streams, b"resources/updated")
+            wait_for(streams, b"resources/updated")
         return memory, (program.cpu() - cpu) / repetitions * 1e3
     finally:
         for each in (*streams, caller):
@@ -316,7 +316,7 @@ def listening(side: Side, number: int) -> tuple[float, float]:
         program.close()
 
 
-def _wait_for(streams: list[Connection], text: bytes) -> None:
+def wait_for(streams: list[Connection], text: bytes) -> None:
     """Read all streams until `text` has arrived on each. Later bytes belong to the cost of the next repetition."""
     with selectors.DefaultSelector() as selector:
         waiting = set(streams)
