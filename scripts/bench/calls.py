@@ -31,10 +31,13 @@ import attrs
 # The folders of scripts import each other.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.compare import COMPARED_PARTS, EFFORT, compared, sides, text_of_change
+from bench.fits import fit
+from bench.growth import growths
 from bench.http_calls import allow_connections
+from bench.latency import latencies
 from bench.measurements import PARTS, Effort, measured
-from bench.page import html
-from bench.results import ReportLine, Run, history, machine, revision, save
+from bench.page import html, slope_text
+from bench.results import Growth, LatencyPoint, ReportLine, Run, history, machine, revision, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +48,7 @@ FOLDER: Final = ROOT / ".bench"
 
 FULL: Final = Effort(calls=1_500, repetitions=3, quick=False)
 QUICK: Final = Effort(calls=500, repetitions=2, quick=True)
+ALL_PARTS: Final = (*PARTS, "growth", "latency")
 QUICK_PARTS: Final = ("server", "client", "start", "import", "http", "http-client")
 
 
@@ -55,6 +59,23 @@ def text_of(line: ReportLine) -> str:
     ratio = f"  {line.ratio('official', first):.2f} x" if "official" in line.values else ""
     goals = "".join(f"  {goal.text()}: {'reached' if goal.reached(line) else 'MISSED'}" for goal in line.goals)
     return f"{line.title:<58} {sides} {line.unit}{ratio}{goals}"
+
+
+def text_of_growth(growth: Growth) -> str:
+    """Return the costs by size, a line for each side, and how they grow."""
+    lines: list[str] = []
+    for side in growth.values:
+        medians = growth.medians(side)
+        sizes = "  ".join(f"{size:,}: {cost:.1f}" for size, cost in zip(growth.sizes, medians, strict=True))
+        model = slope_text(growth, fit(growth.sizes, medians))
+        lines.append(f"{growth.title} by {growth.variable}, {side}:  {sizes} {growth.unit}  {model}")
+    return "\n".join(lines)
+
+
+def text_of_latency(point: LatencyPoint) -> str:
+    """Return a line of the report about latency."""
+    title = f"latency, {point.transport}, {point.side}, {point.percent} % of saturation ({point.rate:,.0f}/s)"
+    return f"{title:<58} p50 {point.p50:.2f}  p99 {point.p99:.2f}  p99.9 {point.p999:.2f}  most {point.most:.2f} ms"
 
 
 def new_run(*, quick: bool) -> Run:
@@ -80,15 +101,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the chosen parts, print a table and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer calls, repetitions and parts")
-    parser.add_argument("--only", metavar="PART,...", help=f"measure only these parts: {', '.join(PARTS)}")
+    parser.add_argument("--only", metavar="PART,...", help=f"measure only these parts: {', '.join(ALL_PARTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results to this file")
     parser.add_argument("--compare", metavar="REV", help="compare the working tree with this revision")
     options = parser.parse_args(arguments)
     if options.compare is None and importlib.util.find_spec("mcp") is None:
         parser.error("the official SDK (mcp) is not installed: run `nox -s bench`")
     wanted = options.only.split(",") if options.only else _parts(quick=options.quick, comparing=bool(options.compare))
-    if unknown := sorted(set(wanted) - PARTS.keys()):
-        parser.error(f"no such part: {', '.join(unknown)}; the parts are {', '.join(PARTS)}")
+    possible = ALL_PARTS if options.compare is None else tuple(PARTS)
+    if unknown := sorted(set(wanted).difference(possible)):
+        parser.error(f"no such part: {', '.join(unknown)}; the parts are {', '.join(possible)}")
     allow_connections(1_000)
     if options.compare is None:
         run = measure(wanted, QUICK if options.quick else FULL)
@@ -110,21 +132,39 @@ def _parts(*, quick: bool, comparing: bool) -> tuple[str, ...]:
     """Return the parts that are measured unless others are chosen."""
     if comparing:
         return COMPARED_PARTS
-    return QUICK_PARTS if quick else tuple(PARTS)
+    return QUICK_PARTS if quick else ALL_PARTS
 
 
 def measure(wanted: Sequence[str], effort: Effort) -> Run:
     """Measure parts beside the official SDK, and print a line for each measurement."""
     run = attrs.evolve(new_run(quick=effort.quick), official=importlib.metadata.version("mcp"))
     lines: list[ReportLine] = []
+    grown: list[Growth] = []
+    points: list[LatencyPoint] = []
     seconds: dict[str, float] = {}
     for part in wanted:
         began = time.monotonic()
-        for measurement in PARTS[part](effort):
-            lines.append(measured(part, measurement, effort.repetitions))
-            print(text_of(lines[-1]), flush=True)
+        if part == "growth":
+            for growth in growths(effort):
+                grown.append(growth)
+                print(text_of_growth(growth), flush=True)
+        elif part == "latency":
+            for point in latencies(effort):
+                points.append(point)
+                print(text_of_latency(point), flush=True)
+        else:
+            for measurement in PARTS[part](effort):
+                lines.append(measured(part, measurement, effort.repetitions))
+                print(text_of(lines[-1]), flush=True)
         seconds[part] = round(time.monotonic() - began, 1)
-    return attrs.evolve(run, lines=tuple(lines), seconds=seconds, load_at_end=os.getloadavg()[0])
+    return attrs.evolve(
+        run,
+        lines=tuple(lines),
+        growths=tuple(grown),
+        latencies=tuple(points),
+        seconds=seconds,
+        load_at_end=os.getloadavg()[0],
+    )
 
 
 def compare_with(name: str, wanted: Sequence[str]) -> Run:

@@ -35,6 +35,13 @@ ENVELOPE = {
 CORES = sorted(os.sched_getaffinity(0))
 
 
+def separate(pid: int) -> None:
+    """Give a process a core of its own, if there are two; the driver has the others until `os.sched_setaffinity(0, CORES)`."""
+    if len(CORES) > 1:
+        os.sched_setaffinity(pid, CORES[:1])
+        os.sched_setaffinity(0, CORES[1:])
+
+
 class Program:
     """A process whose first line is its port.
 
@@ -46,9 +53,7 @@ class Program:
         command = [python, str(PROGRAMS / name), *arguments]
         with tempfile.TemporaryFile() as errors:
             self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
-            if len(CORES) > 1:
-                os.sched_setaffinity(self.child.pid, CORES[:1])
-                os.sched_setaffinity(0, CORES[1:])
+            separate(self.child.pid)
             assert self.child.stdout is not None
             line = self.child.stdout.readline()
             if not line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import selectors
 import subprocess
 import sys
@@ -61,17 +62,34 @@ class Process:
                         pending = pending[os.write(self.to, pending) :]
                 selector.select(0 if pending else 30)
                 try:
-                    data = os.read(self.back, 1 << 20)
+                    data = self.read()
                 except BlockingIOError:
                     continue
-                if not data:
-                    raise RuntimeError(f"the server under test ended; its output:\n{said(self.errors)}")
                 received.append(data)
                 if b"\n" in data:
                     *whole, rest = b"".join(received).split(b"\n")
                     answers += whole
                     received = [rest]
         return answers
+
+    def write(self, line: bytes) -> None:
+        """Write a line, and wait until the pipe has space for it."""
+        while line:
+            try:
+                line = line[os.write(self.to, line) :]
+            except BlockingIOError:
+                select.select([], [self.to], [])
+
+    def read(self) -> bytes:
+        """Read the available bytes.
+
+        Raises:
+            RuntimeError: The server has ended.
+        """
+        data = os.read(self.back, 1 << 20)
+        if not data:
+            raise RuntimeError(f"the server under test ended; its output:\n{said(self.errors)}")
+        return data
 
     def line(self, method: str, params: dict[str, object], revision: str) -> bytes:
         """Return a request as a line."""
@@ -148,7 +166,7 @@ def calls(side: Side, revision: str, in_flight: int, number: int) -> tuple[float
 
 def listing(side: Side, revision: str, number: int) -> float:
     """Return CPU microseconds of a `tools/list` of 100 tools."""
-    process = Process(side, "99")
+    process = Process(side, "98")
     try:
         process.open(revision)
         process.exchange([process.line("tools/list", {}, revision) for _ in range(20)], 1)

@@ -28,6 +28,17 @@ async def echo(text: str, times: int = 1) -> str:
     return text * times
 
 
+@server.tool()
+async def wait(text: str) -> str:
+    """Return the text after a millisecond.
+
+    Args:
+        text: The text.
+    """
+    await anyio.sleep(0.001)
+    return text
+
+
 @server.resource("note://one")
 def note() -> str:
     """A note that changes."""

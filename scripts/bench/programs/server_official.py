@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import anyio
 from mcp.server.mcpserver import MCPServer
 
 server = MCPServer("bench")
@@ -18,6 +19,17 @@ async def echo(text: str, times: int = 1) -> str:
         times: The number of repetitions.
     """
     return text * times
+
+
+@server.tool()
+async def wait(text: str) -> str:
+    """Return the text after a millisecond.
+
+    Args:
+        text: The text.
+    """
+    await anyio.sleep(0.001)
+    return text
 
 
 async def do_nothing(city: str, days: int = 3, unit: str = "celsius") -> str:

@@ -23,6 +23,17 @@ async def echo(text: str, times: int = 1) -> str:
     return text * times
 
 
+@server.tool()
+async def wait(text: str) -> str:
+    """Return the text after a millisecond.
+
+    Args:
+        text: The text.
+    """
+    await trio.sleep(0.001)
+    return text
+
+
 async def do_nothing(city: str, days: int = 3, unit: str = "celsius") -> str:
     """Do nothing, with a signature of the usual length.
 
