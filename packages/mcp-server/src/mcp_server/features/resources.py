@@ -42,6 +42,7 @@ from mcp_server.handlers.runner import Runner, described, named
 from mcp_server.options import ResourceOptions, check_listed, check_options, check_text
 from mcp_server.schema.signature import InvalidArguments, Parameters, label, parameters
 from mcp_server.uris.template import InvalidTemplate, UriTemplate
+from mcp_server.uris.template_index import TemplateIndex
 
 if TYPE_CHECKING:
     import os
@@ -141,6 +142,8 @@ class Resources:
         self._changed: Final = changed
         self._static: Final[dict[str, _Entry]] = {}
         self._templates: Final[dict[str, _Entry]] = {}
+        self._index: Final[TemplateIndex[_Entry]] = TemplateIndex()
+        """The entries of `_templates`, to find those that may match a URI."""
         self.listing: Final = PagedList(environment, "resource", environment.hinted(ListResourcesResult(resources=())))
         templates = environment.hinted(ListResourceTemplatesResult(resource_templates=()))
         self.template_listing: Final = PagedList(environment, "template", templates)
@@ -195,7 +198,9 @@ class Resources:
             template = _template(where, uri, read.schema, members)
             listed = said.template(where, uri)
             check_listed(where, listed)
-            self._templates[uri] = _Entry(listed, run, read, dump, template, _numbers(members), hint)
+            entry = _Entry(listed, run, read, dump, template, _numbers(members), hint)
+            self._templates[uri] = entry
+            self._index.add(template, entry)
             self.template_listing.add(uri, listed)
         elif members:
             raise RegistrationError(f"{where}: {uri!r} has no variables, but the function takes {', '.join(members)}")
@@ -239,6 +244,8 @@ class Resources:
             self.listing.remove(uri)
         elif template == uri or (template in self._templates and self._templates[template].directory is not None):
             entry = self._templates.pop(template)
+            if entry.template is not None:
+                self._index.remove(entry.template)
             self.template_listing.remove(template)
             if entry.directory is not None:
                 self.listing.remove_source(entry.directory.uri)
@@ -298,7 +305,7 @@ class Resources:
         if entry is not None:
             yield entry, uri, {}
             return
-        for entry in self._templates.values():
+        for entry in self._index.candidates(uri):
             found = None if entry.template is None else entry.template.match(uri)
             if found is None:
                 continue

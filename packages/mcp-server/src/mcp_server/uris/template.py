@@ -31,6 +31,9 @@ class UriTemplate:
         self.template: str = template
         """The text of the template."""
         self._parts = parse(template)
+        first = self._parts[0] if self._parts else ""
+        self.beginning: str = first if isinstance(first, str) else ""
+        """The literal text before the first expression, with which each URI of the template begins."""
         names = [v.name for part in self._parts if isinstance(part, Expression) for v in part.variables]
         self.variables: tuple[str, ...] = tuple(dict.fromkeys(names))
         """The names of the variables, in the order of their first occurrence."""
