@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     possible = ALL_PARTS if options.compare is None else tuple(PARTS)
     if unknown := sorted(set(wanted).difference(possible)):
         parser.error(f"no such part: {', '.join(unknown)}; the parts are {', '.join(possible)}")
-    allow_connections(1_000)
+    allow_connections(2_000)
     if options.compare is None:
         run = measure(wanted, QUICK if options.quick else FULL)
     else:

@@ -33,6 +33,7 @@ MODERN: Final = stdio_calls.MODERN
 SIZES: Final = (10, 1_000, 100_000)
 SESSION_SIZES: Final = (10, 1_000, 10_000)
 """100,000 sessions take minutes to open."""
+STREAM_SIZES: Final = (10, 100, 1_000)
 MESSAGE_SIZES: Final = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 10 << 20)
 GROWING: Final = Side("ours", "growth")
 WATCHED: Final = 1_000
@@ -65,7 +66,8 @@ def growths(effort: Effort) -> Iterator[Growth]:
     for kind in REGISTERED:
         yield registered(kind, repetitions, calls)
     yield sessions(repetitions, calls)
-    yield subscriptions(repetitions, calls)
+    yield subscriptions("subscriptions", SIZES, WATCHED, repetitions, calls)
+    yield subscriptions("listen streams", STREAM_SIZES, 1, repetitions, calls)
     yield messages(repetitions)
 
 
@@ -132,21 +134,29 @@ def sessions(repetitions: int, calls: int) -> Growth:
     )
 
 
-def subscriptions(repetitions: int, calls: int) -> Growth:
-    """Measure a call that changes a resource of one stream, with many subscriptions to other resources."""
+def subscriptions(variable: str, sizes: tuple[int, ...], watched: int, repetitions: int, calls: int) -> Growth:
+    """Measure a call that changes a resource of one stream, with many subscriptions to other resources.
+
+    Args:
+        variable: What is counted.
+        sizes: The numbers of subscriptions.
+        watched: The subscriptions of one stream.
+        repetitions: The number of repetitions.
+        calls: The number of calls in each of them.
+    """
     with ExitStack() as stack:
 
         def prepared(size: int) -> Callable[[], float]:
-            report(f"opening {size:,} subscriptions")
+            report(f"opening {size:,} {variable}")
             program = http_calls.server_of(OURS, "json")
             stack.callback(program.close)
             streams: list[http_calls.Connection] = []
             uris = ["note://one", *(f"note://{number}" for number in range(size - 1))]
             headers = http_calls.headers_of(MODERN, "subscriptions/listen")
-            for start in range(0, size, WATCHED):
+            for start in range(0, size, watched):
                 stream = http_calls.Connection(program.port)
                 stack.callback(stream.close)
-                wanted: dict[str, object] = {"notifications": {"resourceSubscriptions": uris[start : start + WATCHED]}}
+                wanted: dict[str, object] = {"notifications": {"resourceSubscriptions": uris[start : start + watched]}}
                 stream.send(http_calls.request("subscriptions/listen", wanted, MODERN, start + 1), headers)
                 http_calls.wait_for([stream], b"acknowledged")
                 streams.append(stream)
@@ -165,12 +175,12 @@ def subscriptions(repetitions: int, calls: int) -> Growth:
             measure()
             return measure
 
-        values = in_turns_by_size("subscriptions", [prepared(size) for size in SIZES], repetitions)
+        values = in_turns_by_size(variable, [prepared(size) for size in sizes], repetitions)
     return Growth(
         title="change notified to one stream",
         unit="us",
-        variable="subscriptions",
-        sizes=SIZES,
+        variable=variable,
+        sizes=sizes,
         values={"ours": values},
         expected="flat",
     )

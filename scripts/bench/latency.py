@@ -39,6 +39,8 @@ __all__ = ["PERCENTS", "Target", "arrivals", "latencies", "open_loop"]
 PERCENTS: Final = (10, 50, 90)
 IN_FLIGHT: Final = 64
 """Calls in flight at saturation, and connections over HTTP."""
+CALLS: Final = 2_000
+"""Calls that are all due at the start, `IN_FLIGHT` at a time, to measure the saturation."""
 REVISION: Final = stdio_calls.MODERN
 PARAMS: Final[dict[str, object]] = {"name": "wait", "arguments": {"text": "hello"}}
 LIMIT: Final = 60.0
@@ -48,11 +50,11 @@ LIMIT: Final = 60.0
 class Target(Protocol):
     """A server with its connections."""
 
-    def saturate(self, calls: int) -> None:
-        """Make calls, `IN_FLIGHT` at the same time."""
+    def begin(self) -> None:
+        """Start to number calls from 0. No call is in flight."""
 
     def send(self, number: int) -> bool:
-        """Send a call, identified by a number from 0; return `False` if all connections are in use."""
+        """Send a call; return `False` if `IN_FLIGHT` calls have no response yet. The numbers increase by 1."""
 
     def receive(self, timeout: float) -> Sequence[int]:
         """Wait for responses, at most `timeout` seconds, and return the numbers of the calls that have one."""
@@ -86,6 +88,7 @@ def open_loop(target: Target, due: Sequence[float], clock: Callable[[], float] =
     Raises:
         TimeoutError: The server did not respond to some of the calls.
     """
+    target.begin()
     began = clock()
     ready: deque[int] = deque()
     coming, done = 0, 0
@@ -113,22 +116,25 @@ class StdioTarget:
         self._process = process
         http_calls.separate(process.child.pid)
         self._rest = b""
-        self._first = 1
+        self._next, self._first, self._in_flight = 1, 1, 0
+        # A driver that is slower than the server would measure itself.
+        line = process.line("tools/call", PARAMS, REVISION)
+        self._before, _, self._after = line.partition(b'"id": %d' % process.ids)
         # Unlike epoll, select waits for less than a millisecond.
         self._selector = selectors.SelectSelector()
         self._selector.register(process.back, selectors.EVENT_READ)
 
-    def saturate(self, calls: int) -> None:
-        """Make calls, `IN_FLIGHT` at the same time."""
-        lines = [self._process.line("tools/call", PARAMS, REVISION) for _ in range(calls)]
-        self._process.exchange(lines, IN_FLIGHT)
-        self._first = self._process.ids + 1
+    def begin(self) -> None:
+        """Start to number calls from 0."""
+        self._first = self._next
 
-    def send(self, number: int) -> bool:
+    def send(self, number: int) -> bool:  # noqa: ARG002  # the numbers increase by 1
         """Write the line of a call."""
-        line = self._process.line("tools/call", PARAMS, REVISION)
-        assert self._process.ids == self._first + number
-        self._process.write(line)
+        if self._in_flight >= IN_FLIGHT:
+            return False
+        self._process.write(b'%b"id": %d%b' % (self._before, self._next, self._after))
+        self._next += 1
+        self._in_flight += 1
         return True
 
     def receive(self, timeout: float) -> Sequence[int]:
@@ -136,6 +142,7 @@ class StdioTarget:
         if not self._selector.select(timeout):
             return ()
         *whole, self._rest = (self._rest + self._process.read()).split(b"\n")
+        self._in_flight -= len(whole)
         return [int(orjson.loads(line)["id"]) - self._first for line in whole]
 
     def close(self) -> None:
@@ -146,7 +153,7 @@ class StdioTarget:
 
 
 class HttpTarget:
-    """A server over HTTP. Calls that arrive while all connections are in use wait for one."""
+    """A server over HTTP, with `IN_FLIGHT` connections."""
 
     def __init__(self, program: http_calls.Program) -> None:
         self._program = program
@@ -159,9 +166,9 @@ class HttpTarget:
         for connection in self._all:
             self._selector.register(connection.socket, selectors.EVENT_READ, connection)
 
-    def saturate(self, calls: int) -> None:
-        """Make calls, one at a time on each connection."""
-        http_calls.run(self._all, [(self._body, self._headers)] * IN_FLIGHT, calls)
+    def begin(self) -> None:
+        """Start to number calls from 0."""
+        assert not self._numbers
 
     def send(self, number: int) -> bool:
         """Send a call on a free connection."""
@@ -231,15 +238,12 @@ def latencies(effort: Effort) -> Iterator[LatencyPoint]:
 def _measured(title: str, target: Target, seconds: float, seed: int) -> Iterator[tuple[int, float, list[float]]]:
     """Yield the percentages with the rates and the latencies in seconds."""
     report(f"{title}: saturation")
-    target.saturate(300)
-    calls = 1_500
-    began = time.perf_counter()
-    target.saturate(calls)
-    saturation = calls / (time.perf_counter() - began)
+    open_loop(target, [0.0] * 300)
+    saturation = CALLS / max(open_loop(target, [0.0] * CALLS))
     for percent in PERCENTS:
         rate = saturation * percent / 100
         report(f"{title}: {rate:,.0f} calls/s, {percent} %")
-        target.saturate(IN_FLIGHT)
+        open_loop(target, [0.0] * IN_FLIGHT)
         yield percent, rate, open_loop(target, arrivals(rate, max(200, int(rate * seconds)), seed))
 
 

@@ -24,8 +24,8 @@ class FakeServer:
     def clock(self) -> float:
         return self.now
 
-    def saturate(self, calls: int) -> None:
-        raise NotImplementedError
+    def begin(self) -> None:
+        assert not self.running
 
     def send(self, number: int) -> bool:
         if not self.free:
