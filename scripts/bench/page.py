@@ -102,8 +102,9 @@ def html(runs: Sequence[Run]) -> str:
         _growths(section("How cost grows", found[-1]), found[-1].growths)
     if found := [run for run in plain if run.latencies]:
         _latencies(section("Latency under load", found[-1]), found[-1].latencies)
-    if len(plain) > 1:
-        _history(section("History by commit", plain[-1]), plain)
+    beside = [run for run in plain if any("official" in line.values for line in run.lines)]
+    if len(beside) > 1:
+        _history(section("History by commit", beside[-1]), beside)
     links = add(add(header, "nav"), "ul")
     for anchor, title in sections:
         add(add(links, "li"), "a", title, href=f"#{anchor}")

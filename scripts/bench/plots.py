@@ -51,7 +51,7 @@ def short(value: float) -> str:
     """Return a number for an axis, such as `10k`."""
     for unit, suffix in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
-            return f"{value / unit:g}{suffix}"
+            return f"{value / unit:.3g}{suffix}"
     return f"{value:g}"
 
 

@@ -108,6 +108,7 @@ def test_page_part_is_from_newest_run_that_measured_it() -> None:
 def test_page_history_needs_two_runs() -> None:
     assert "History by commit" not in html([RUN])
     assert "History by commit" not in html([RUN, COMPARED])
+    assert "History by commit" not in html([RUN, attrs.evolve(LATER, lines=())])
     page = html([RUN, LATER])
     rows = page.partition('id="history-by-commit"')[2]
     assert texts(rows, "th")[1:3] == ["aaaaaaa", "bbbbbbb*"]
