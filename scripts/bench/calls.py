@@ -40,7 +40,7 @@ from bench.page import html, slope_text
 from bench.results import Growth, LatencyPoint, ReportLine, Run, history, machine, revision, save
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / ".bench"
@@ -113,15 +113,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"no such part: {', '.join(unknown)}; the parts are {', '.join(possible)}")
     allow_connections(2_000)
     if options.compare is None:
-        run = measure(wanted, QUICK if options.quick else FULL)
+        runs = measure(wanted, QUICK if options.quick else FULL)
     else:
-        try:
-            run = compare_with(options.compare, wanted)
-        except subprocess.CalledProcessError as error:
-            parser.error(str(error))
-    path = options.json or file_of(run)
-    save(run, path)
-    print(f"{sum(run.seconds.values()):.0f} s; results: {path}")
+        runs = compare_with(options.compare, wanted)
+    try:
+        # After each part, so that an interrupted run leaves its results.
+        for run in runs:
+            path = options.json or file_of(run)
+            save(run, path)
+            print(f"{sum(run.seconds.values()):.0f} s; results: {path}", flush=True)
+    except subprocess.CalledProcessError as error:
+        parser.error(str(error))
     if options.json is None:
         page = FOLDER / "index.html"
         page.write_text(html(history(FOLDER.glob("*.json"))), encoding="utf-8")
@@ -135,8 +137,8 @@ def _parts(*, quick: bool, comparing: bool) -> tuple[str, ...]:
     return QUICK_PARTS if quick else ALL_PARTS
 
 
-def measure(wanted: Sequence[str], effort: Effort) -> Run:
-    """Measure parts beside the official SDK, and print a line for each measurement."""
+def measure(wanted: Sequence[str], effort: Effort) -> Iterator[Run]:
+    """Measure parts beside the official SDK, and print a line for each measurement. Yield the results after each part."""
     run = attrs.evolve(new_run(quick=effort.quick), official=importlib.metadata.version("mcp"))
     lines: list[ReportLine] = []
     grown: list[Growth] = []
@@ -157,18 +159,18 @@ def measure(wanted: Sequence[str], effort: Effort) -> Run:
                 lines.append(measured(part, measurement, effort.repetitions))
                 print(text_of(lines[-1]), flush=True)
         seconds[part] = round(time.monotonic() - began, 1)
-    return attrs.evolve(
-        run,
-        lines=tuple(lines),
-        growths=tuple(grown),
-        latencies=tuple(points),
-        seconds=seconds,
-        load_at_end=os.getloadavg()[0],
-    )
+        yield attrs.evolve(
+            run,
+            lines=tuple(lines),
+            growths=tuple(grown),
+            latencies=tuple(points),
+            seconds=seconds,
+            load_at_end=os.getloadavg()[0],
+        )
 
 
-def compare_with(name: str, wanted: Sequence[str]) -> Run:
-    """Compare the working tree with a revision, and print a line for each measurement.
+def compare_with(name: str, wanted: Sequence[str]) -> Iterator[Run]:
+    """Compare the working tree with a revision, and print a line for each measurement. Yield the results after each part.
 
     Raises:
         subprocess.CalledProcessError: git does not know the revision, or pip could not install something.
@@ -185,7 +187,7 @@ def compare_with(name: str, wanted: Sequence[str]) -> Run:
                 lines.append(line)
                 print(text_of_change(line), flush=True)
             seconds[part] = round(time.monotonic() - began, 1)
-    return attrs.evolve(run, lines=tuple(lines), seconds=seconds, load_at_end=os.getloadavg()[0])
+            yield attrs.evolve(run, lines=tuple(lines), seconds=seconds, load_at_end=os.getloadavg()[0])
 
 
 if __name__ == "__main__":

@@ -61,7 +61,9 @@ def ticks(low: float, high: float, *, logarithmic: bool) -> list[float]:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         factors = (1,) if len(powers) > 3 else (1, 2, 5)
         found = [factor * 10.0**power for power in powers for factor in factors]
-        return [each for each in found if low <= each * (1 + 1e-9) and each <= high * (1 + 1e-9)]
+        found = [each for each in found if low <= each * (1 + 1e-9) and each <= high * (1 + 1e-9)]
+        # Between 0.8 and 1.2, for example, there is only one power of ten.
+        return found if len(found) > 1 else ticks(low, high, logarithmic=False)
     step = 10.0 ** math.floor(math.log10((high - low) or 1))
     step = next(each for each in (step / 5, step / 2, step, step * 2) if (high - low) / each <= 6)
     first = math.ceil(low / step - 1e-9)

@@ -6,10 +6,11 @@ from pathlib import Path
 import attrs
 import pytest
 
+from bench import calls
 from bench.calls import file_of, text_of
 from bench.compare import checkout, compared, text_of_change
-from bench.measurements import Measurement, in_turns
-from bench.results import Goal, Machine, ReportLine, Revision, Run
+from bench.measurements import Effort, Measurement, in_turns
+from bench.results import Goal, Machine, ReportLine, Revision, Run, load
 from bench.sides import ASGI, OFFICIAL, OURS, Side
 
 BOTH = (Side("base", "ours", "/base/python"), Side("tree", "ours", "/tree/python"))
@@ -135,3 +136,43 @@ def test_file_of_run_sorts_by_time() -> None:
     later = attrs.evolve(run, time="2026-11-27T01:02:04+00:00")
     assert file_of(run).name == "2026-11-27T010203Z-cccccccccc.json"
     assert file_of(run).name < file_of(later).name
+
+
+def test_run_saved_after_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def imports(_: Effort) -> list[Measurement]:
+        return [Measurement(title="import", unit="ms", measure=lambda _: 1.0)]
+
+    def broken(_: Effort) -> list[Measurement]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(calls, "PARTS", {"import": imports, "start": broken})
+    # The official SDK is not installed where the tests run.
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "2.3.0")
+    with pytest.raises(KeyboardInterrupt):
+        calls.main(["--only", "import,start", "--json", str(tmp_path / "run.json")])
+    run = load(tmp_path / "run.json")
+    assert [line.title for line in run.lines] == ["import"]
+    assert (run.official, list(run.seconds)) == ("2.3.0", ["import"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--only", "server,nothing"], "no such part: nothing"),
+        (["--compare", "HEAD", "--only", "latency"], "no such part: latency"),
+        (["--compare", "no-such-revision"], "no-such-revision"),
+    ],
+)
+def test_command_rejects_unknown_part_and_revision(
+    arguments: list[str],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    with pytest.raises(SystemExit):
+        calls.main([*arguments, "--json", str(tmp_path / "run.json")])
+    assert problem in capsys.readouterr().err
+    assert not (tmp_path / "run.json").exists()

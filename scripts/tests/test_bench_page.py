@@ -182,6 +182,10 @@ def test_ticks_between_bounds_and_few(low: float, factor: float, logarithmic: bo
     assert len(found) <= 14
 
 
+def test_ticks_of_narrow_logarithmic_axis_are_even() -> None:
+    assert ticks(0.75, 1.25, logarithmic=True) == pytest.approx([0.8, 0.9, 1.0, 1.1, 1.2])
+
+
 POINTS = st.lists(st.tuples(st.floats(1, 1e6), st.floats(1e-2, 1e6)), min_size=1, max_size=8)
 
 
