@@ -78,7 +78,7 @@ def _is_same(audience: JsonValue, resource: str) -> bool:
         return audience == resource
     found, own = urlsplit(str(audience)), urlsplit(resource)
     if wrong("audience-by-beginning"):
-        return str(audience).startswith(resource)
+        return str(audience).lower().startswith(resource)
     same = (found.scheme.lower(), found.netloc.lower()) == (own.scheme.lower(), own.netloc.lower())
     return same and found[2:] == own[2:]
 

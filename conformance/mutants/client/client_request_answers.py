@@ -226,6 +226,8 @@ class Answers:
             if self._version >= "2025-06-18":
                 annotations["lastModified"] = "yesterday" if wrong("odd-timestamp") else "2025-01-12T15:00:58Z"
             content["annotations"] = annotations
+            if wrong("content-in-capitals"):
+                content["type"] = "TEXT"
         answer["model"] = self._model(params)
         if self._is_plain_scenario and wrong("no-model"):
             del answer["model"]

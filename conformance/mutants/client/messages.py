@@ -248,12 +248,13 @@ def progress_before(request: JsonObject) -> list[JsonObject]:
     token = meta["progressToken"]
     if wrong("narrows-token") and isinstance(token, int):
         token = (token + 2**31) % 2**32 - 2**31
+    more: JsonObject = {"total": "one"} if wrong("total-as-text") else {}
     steps: list[JsonValue] = [0.5, 0.25] if wrong("progress-falls") else [0.25, 0.5]
     notifications: list[JsonObject] = [
         {
             "jsonrpc": "2.0",
             "method": "notifications/progress",
-            "params": {"progressToken": token, "progress": step},
+            "params": {"progressToken": token, "progress": step, **more},
         }
         for step in [*steps, 0.75]
     ]

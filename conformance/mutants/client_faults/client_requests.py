@@ -39,6 +39,8 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("answers-undeclared-sampling", _MODERN, "http", "sampling.client-undeclared"),
     of("no-model", _OLD, "stdio", "sampling.client-result"),
     of("no-model", _MODERN, "stdio", "sampling.client-result", "schema.client-messages"),
+    of("content-in-capitals", _JUNE, "stdio", "sampling.client-result"),
+    of("content-in-capitals", _MODERN, "stdio", "sampling.client-result"),
     of("says-as-user", _MODERN, "stdio", "sampling.client-role"),
     of("no-images", _FIRST, "stdio", "sampling.client-bears-image"),
     of("no-audio", _LATE, "stdio", "sampling.client-bears-audio"),

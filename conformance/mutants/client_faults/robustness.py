@@ -36,6 +36,7 @@ BEARING_FAULTS: Final = (
     of("progress-falls", "2024-11-05", "stdio", "progress.client-increases"),
     of("progress-behind", _JUNE, "http", "progress.client-stops"),
     of("answers-twice", _LATE, "stdio", "jsonrpc.client-response-once"),
+    of("total-as-text", _LATE, "stdio", "progress.client-known"),
     of("narrows-token", _LATE, "stdio", "progress.client-known"),
     of("no-early-pong", _LATE, "stdio", "ping.client-before-initialized"),
     of("no-early-pong", "2024-11-05", "http", "ping.client-before-initialized"),

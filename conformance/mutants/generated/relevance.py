@@ -47,8 +47,8 @@ _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
     # A call may return a task, and require an elicitation.
     "tools": _MESSAGES
     | {"subscription", "tools", "tasks", "elicitation", "resources", *_OF_LISTS, *_OF_RESULTS, "header"},
-    "resources": _MESSAGES | {"resources", "subscription", *_OF_LISTS, *_OF_RESULTS},
-    "prompts": _MESSAGES | {"subscription", "prompts", "resources", *_OF_LISTS, *_OF_RESULTS},
+    "resources": _MESSAGES | {"header", "resources", "subscription", *_OF_LISTS, *_OF_RESULTS},
+    "prompts": _MESSAGES | {"header", "subscription", "prompts", "resources", *_OF_LISTS, *_OF_RESULTS},
     "roots": _MESSAGES | {"roots", "capability", "mrtr"},
     "sampling": _MESSAGES | {"sampling", "capability", "mrtr", "tools", "progress", "meta", "tasks"},
     "elicitation": _MESSAGES | {"elicitation", "capability", "mrtr", "progress", "meta", "tasks"},
@@ -82,6 +82,7 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
 
 
 _BY_DETAIL: Final[tuple[tuple[str, frozenset[str]], ...]] = (
+    ("_meta", frozenset({"meta"})),
     ("progressToken", frozenset({"progress"})),
     ("apabilities", frozenset({"capability", *_DECLARED})),
     ("Capabilities.elicitation", frozenset({"elicitation"})),

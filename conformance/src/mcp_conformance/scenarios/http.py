@@ -66,8 +66,9 @@ def _sse_retry(setup: ScenarioSetup) -> None:
             # A second event, so that the last one is not the only one.
             await request.notify("notifications/message", {"level": "info", "data": "fetching"})
             setup.notes["last_id"] = sink.stream.id(len(sink.stream.events) - 1)
-            await sink.stream.pause(RETRY)
+            # Before it: on a slow machine the client may have read the pause before this task continues.
             setup.notes["paused_at"] = trio.current_time()
+            await sink.stream.pause(RETRY)
         return text_result("fetched")
 
     setup.server.offers.add_tool("test_reconnection", "Responds in a second stream", reconnect)

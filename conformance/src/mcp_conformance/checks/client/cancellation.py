@@ -327,6 +327,9 @@ async def known_token(client: ClientUnderTest) -> None:
             reported = not entry.sent and message.get("method") == "notifications/progress"
             if reported and _key(params.get("progressToken")) not in given:
                 raise Deviation("progress with the token of a request", brief(message))
+            wrong = flaw_of_params("notifications/progress", params, client.revision) if reported else None
+            if wrong is not None:
+                raise Deviation("progress according to the schema", wrong)
 
 
 # --- batches -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_request_table import MODELS
 from mcp_conformance.scenarios.client_request_tools import response_of, result_of
-from mcp_core.revisions import LEGACY
+from mcp_core.revisions import LEGACY, R2025_03_26, R2025_11_25, between
 
 if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest
@@ -36,6 +36,15 @@ _SAMPLES: Final = (
     "ask_sample_tools_none",
     "ask_sample_tool_results",
 )
+
+_CONTENT: Final = {
+    "text": between(),
+    "image": between(),
+    "audio": between(R2025_03_26),
+    "tool_use": between(R2025_11_25),
+    "tool_result": between(R2025_11_25),
+}
+"""The revisions of each type of content."""
 
 
 @check(
@@ -67,6 +76,11 @@ async def result(client: ClientUnderTest) -> None:
         wrong = flaw(answer, "CreateMessageResult", client.revision)
         if wrong is not None:
             raise Deviation(f"a CreateMessageResult for {name}", f"{wrong} in {brief(answer)}")
+        content = answer["content"]
+        for block in content if isinstance(content, list) else [content]:
+            kind = block.get("type") if isinstance(block, dict) else None
+            if client.revision not in _CONTENT.get(str(kind), ()):
+                raise Deviation("content of a type of the revision", brief(answer))
 
 
 @check("sampling.client-role", proves=("sampling.result-role-assistant",), needs=_NEEDS)
