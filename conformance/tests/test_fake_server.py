@@ -197,6 +197,16 @@ async def test_scenario_replies_with_raw_bytes_or_nothing() -> None:
             await host.exchanges[-1].gone.wait()
 
 
+@pytest.mark.parametrize("wanted", [{"toolsListChanged": "true"}, [], None])
+async def test_subscription_with_invalid_filter_is_rejected(wanted: JsonValue) -> None:
+    async with open_fake_server(LATEST) as (_, _, endpoint):
+        message = modern("subscriptions/listen", notifications=wanted)
+
+        answer = await post(endpoint, message, *modern_headers(message, LATEST.name, {}))
+
+        assert code_of(answer) == -32602
+
+
 async def test_subscription_is_acknowledged_and_ends_with_stream() -> None:
     async with open_fake_server(LATEST) as (_, host, endpoint):
         message = modern("subscriptions/listen", notifications={"toolsListChanged": True})

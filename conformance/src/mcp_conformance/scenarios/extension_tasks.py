@@ -154,8 +154,7 @@ class ExtensionTasks:
 
     async def _listen(self, request: ScriptedRequest) -> JsonObject:
         """Grant the subscription of tasks that notify, and notify of them to their end."""
-        wanted = request.params.get("notifications")
-        granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
+        granted = request.subscription_filter()
         ids = granted.pop("taskIds", None)
         tasks = (
             [self._tasks[id] for id in ids if isinstance(id, str) and id in self._tasks]

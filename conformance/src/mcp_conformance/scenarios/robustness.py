@@ -226,7 +226,7 @@ def _ends_subscriptions(setup: ScenarioSetup) -> None:
 
     async def listen(request: ScriptedRequest) -> JsonObject:
         meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
-        params: JsonObject = {"notifications": request.params["notifications"], "_meta": meta}
+        params: JsonObject = {"notifications": request.subscription_filter(), "_meta": meta}
         await request.notify("notifications/subscriptions/acknowledged", params)
         return {"_meta": meta}
 

@@ -282,8 +282,7 @@ class FakeServer:
 
     async def listen(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `subscriptions/listen`: grant the whole filter, and notify of no change."""
-        wanted = request.params.get("notifications")
-        granted: JsonObject = dict(wanted) if isinstance(wanted, dict) else {}
+        granted = request.subscription_filter()
         granted.pop("taskIds", None)
         meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
         params: JsonObject = {"_meta": meta, "notifications": granted}

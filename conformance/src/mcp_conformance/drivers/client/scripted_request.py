@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import trio
 
-from mcp_conformance.protocol.message_schema import flaw_of_params
+from mcp_conformance.protocol.message_schema import flaw, flaw_of_params
 from mcp_core.revisions import Era
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN
 
@@ -202,6 +202,14 @@ class ScriptedRequest:
         if not isinstance(value, str):
             raise ErrorReply(-32602, f"{name} must be a string")
         return value
+
+    def subscription_filter(self) -> JsonObject:
+        """Return the filter of a subscription. Raises `ErrorReply` if it is invalid: the server could not repeat it."""
+        wanted = self.params.get("notifications")
+        wrong = flaw(wanted, "SubscriptionFilter", self.revision)
+        if wrong is not None or not isinstance(wanted, dict):
+            raise ErrorReply(-32602, f"invalid filter: {wrong}")
+        return dict(wanted)
 
     async def notify(self, method: str, params: JsonObject | None = None, *, deviant: str = "") -> None:
         """Send a notification that belongs to the request."""
