@@ -21,6 +21,8 @@ from mcp_core.revisions import LEGACY
 from mcp_core.types import TextContent
 
 SANSIO = Path(__file__).resolve().parents[1] / "howto" / "sansio"
+SECONDS = 60.0
+"""Timeout for a process that responds, on a machine with much other work."""
 sys.path.insert(0, str(SANSIO))
 
 from asyncio_client import open_process  # noqa: E402  # the examples are not a package
@@ -91,7 +93,7 @@ def test_program_does_not_import_trio(name: str) -> None:
 def test_blocking_client_calls_tool() -> None:
     connection, process = start([sys.executable, "-c", SERVER])
     with process, connection:
-        client = BlockingClient(connection)
+        client = BlockingClient(connection, probe_timeout=SECONDS)
         assert client.server.revision.name == "2026-07-28"
         assert client.call_tool("add", {"a": 1, "b": 2}).content == (TextContent(text="3"),)
         with pytest.raises(RequestFailed, match="unknown tool"):
@@ -112,7 +114,7 @@ def test_blocking_client_usable_in_several_threads() -> None:
     def work() -> None:
         connection, process = start([sys.executable, "-c", SERVER])
         with process, connection:
-            sums.append(BlockingClient(connection).call_tool("add", {"a": 20, "b": 22}).content)
+            sums.append(BlockingClient(connection, probe_timeout=SECONDS).call_tool("add", {"a": 20, "b": 22}).content)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
@@ -124,7 +126,7 @@ def test_blocking_client_usable_in_several_threads() -> None:
 
 def test_asyncio_client_sends_concurrent_calls() -> None:
     async def main() -> None:
-        async with open_process([sys.executable, "-c", SERVER]) as (client, server):
+        async with open_process([sys.executable, "-c", SERVER], probe_timeout=SECONDS) as (client, server):
             assert server.revision.name == "2026-07-28"
             calls = [client.call_tool("add", {"a": number, "b": 1}) for number in range(50)]
             results = await asyncio.gather(*calls)
@@ -136,7 +138,7 @@ def test_asyncio_client_sends_concurrent_calls() -> None:
 
 def test_asyncio_client_cancels_call() -> None:
     async def main() -> None:
-        async with open_process([sys.executable, "-c", SERVER]) as (client, _):
+        async with open_process([sys.executable, "-c", SERVER], probe_timeout=SECONDS) as (client, _):
             waiting = asyncio.create_task(client.call_tool("wait", {}))
             # A call that is cancelled before its handler runs would never run the handler.
             await client.call_tool("until_waiting", {})
@@ -167,7 +169,7 @@ for line in sys.stdin:
 @pytest.mark.parametrize(("code", "error"), [("input()", ConnectionEnded), (REJECTING_SERVER, RequestFailed)])
 def test_open_failure_raises_cause(code: str, error: type[Exception]) -> None:
     async def main() -> None:
-        async with open_process([sys.executable, "-c", code]):
+        async with open_process([sys.executable, "-c", code], probe_timeout=SECONDS):
             raise AssertionError("it opened")
 
     with pytest.raises(error):
@@ -175,7 +177,7 @@ def test_open_failure_raises_cause(code: str, error: type[Exception]) -> None:
 
     connection, process = start([sys.executable, "-c", code])
     with process, connection, pytest.raises(error):
-        BlockingClient(connection)
+        BlockingClient(connection, probe_timeout=SECONDS)
 
 
 @pytest.fixture
