@@ -13,7 +13,8 @@ from bench.fits import fit
 from bench.page import html, main, slope_text
 from bench.plots import Curve, interval_plot, line_plot, number, ticks
 from bench.ratios import Interval
-from bench.results import Goal, Growth, LatencyPoint, Machine, ReportLine, Revision, Run, save
+from bench.results import Goal, Growth, LatencyPoint, ReportLine, Revision, save
+from tests.bench_runs import EMPTY
 
 GROWTH = Growth(
     title="tools/call",
@@ -23,14 +24,8 @@ GROWTH = Growth(
     values={"ours": ((100.0, 101.0), (100.0, 99.0), (105.0, 104.0))},
     expected="flat",
 )
-RUN = Run(
-    revision=Revision(commit="a" * 40, title="Do <it> & that", changed=False),
-    time="2026-11-27T00:00:00+00:00",
-    python="3.11.7",
-    official="2.3.0",
-    machine=Machine(system="Linux", processor="x86_64", cores=2, load_at_start=0.5),
-    load_at_end=1.5,
-    quick=False,
+RUN = attrs.evolve(
+    EMPTY,
     lines=(
         ReportLine(
             part="server",

@@ -13,15 +13,14 @@ from bench.results import (
     Growth,
     InvalidResults,
     LatencyPoint,
-    Machine,
     ReportLine,
     Revision,
-    Run,
     history,
     load,
     percentile,
     save,
 )
+from tests.bench_runs import EMPTY
 
 LINE = ReportLine(
     part="server",
@@ -30,14 +29,8 @@ LINE = ReportLine(
     values={"ours": (1.0, 3.0, 2.0), "official": (8.0, 9.0, 7.0), "floor": (0.0, 0.0, 1.0)},
     goals=(Goal(over="official", under="ours", least=4.0),),
 )
-RUN = Run(
-    revision=Revision(commit="a" * 40, title="Do it", changed=True),
-    time="2026-11-27T00:00:00+00:00",
-    python="3.11.7",
-    official="2.3.0",
-    machine=Machine(system="Linux", processor="x86_64", cores=2, load_at_start=0.5),
-    load_at_end=1.5,
-    quick=False,
+RUN = attrs.evolve(
+    EMPTY,
     lines=(LINE,),
     growths=(
         Growth(
