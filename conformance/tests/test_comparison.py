@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mcp_conformance.runners.check_run import Observe
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
 SERVER = shlex.join([sys.executable, "-m", "mutants.raw_server"])
@@ -170,6 +170,34 @@ def _entries(answer: JsonObject, *, id: int) -> list[Entry]:
 def _record(answer: JsonObject, *, id: int = 1, outcome: Outcome = Outcome.PASSED) -> CheckRecord:
     verdict = Verdict(check=CHECK, revision=REVISION, transport="stdio", outcome=outcome)
     return CheckRecord(verdict=verdict, steps=server_steps([_entries(answer, id=id)]))
+
+
+def _calls(tokens: Sequence[JsonValue], *, at_once: bool) -> CheckRecord:
+    """Return the record of calls with progress tokens, each with a progress notification before its response."""
+    transcript = Transcript()
+
+    def exchange(message: JsonObject, *, sent: bool) -> None:
+        transcript.message(json.dumps({"jsonrpc": "2.0", **message}).encode(), sent=sent)
+
+    def respond(id: int, token: JsonValue) -> None:
+        exchange({"id": id, "method": "notifications/progress", "params": {"progressToken": token}}, sent=False)
+        exchange({"id": id, "result": {}}, sent=False)
+
+    for id, token in enumerate(tokens):
+        params: JsonObject = {"name": "slow", "_meta": {"progressToken": token}}
+        exchange({"id": id, "method": "tools/call", "params": params}, sent=True)
+        if not at_once:
+            respond(id, token)
+    for id, token in enumerate(tokens) if at_once else ():
+        respond(id, token)
+    verdict = Verdict(check=CHECK, revision=REVISION, transport="stdio", outcome=Outcome.PASSED)
+    return CheckRecord(verdict=verdict, steps=server_steps([transcript.entries]))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_order_of_requests_counts_unless_they_are_sent_at_once(at_once: bool) -> None:
+    a, b = _calls(["one", 1, "two"], at_once=at_once), _calls([1, "two", "one"], at_once=at_once)
+    assert bool(differing({_KEY: ([a], [b])})) is not at_once
 
 
 _KEY = (CHECK, REVISION, "stdio")

@@ -8,6 +8,7 @@ times and numbers. Members of a message have no order.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -71,6 +72,12 @@ class _Exchange:
 
     label: str
     received: list[Entry] = attrs.field(factory=list)
+    sent: str = ""
+    """The message without its id."""
+    began: int = 0
+    """The position of its first entry."""
+    ended: int = 0
+    """The position of the response; that of the first entry without one."""
 
 
 def server_steps(parts: Iterable[Sequence[Entry]]) -> tuple[Step, ...]:
@@ -84,7 +91,7 @@ def client_steps(parts: Iterable[Sequence[Entry]]) -> tuple[Step, ...]:
 
 
 def _numbered(exchanges: Iterable[_Exchange]) -> tuple[Step, ...]:
-    known = list(exchanges)
+    known = _ordered(exchanges)
     numbers = Counter(exchange.label for exchange in known)
     seen: Counter[str] = Counter()
     found: list[Step] = []
@@ -94,6 +101,19 @@ def _numbered(exchanges: Iterable[_Exchange]) -> tuple[Step, ...]:
         label = f"{exchange.label} ({number} of {total})" if number > 1 else exchange.label
         found.append(Step(label=label, facts=_facts(exchange.received)))
     return tuple(found)
+
+
+def _ordered(exchanges: Iterable[_Exchange]) -> list[_Exchange]:
+    """Return exchanges in order. Those with the same label at the same time, which have no order, are in that of what was sent."""
+    found: list[_Exchange] = []
+    for each in exchanges:
+        at = len(found)
+        for index in range(at - 1, -1, -1):
+            other = found[index]
+            if other.label == each.label and other.ended > each.began and other.sent > each.sent:
+                at = index
+        found.insert(at, each)
+    return found
 
 
 def _sent_by_client(entries: Sequence[Entry]) -> list[_Exchange]:
@@ -123,7 +143,7 @@ def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
     by_http: dict[int, _Exchange] = {}
     by_id: dict[str, _Exchange] = {}
     requested: dict[str, str] = {}
-    for entry in entries:
+    for position, entry in enumerate(entries):
         if entry.kind is Kind.NOTE:
             continue
         number = entry.exchange
@@ -134,11 +154,13 @@ def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
                 step = found[-1]
             if step is not None:
                 step.received.append(entry)
+                if _kind(entry.value) in _RESPONSES:
+                    step.ended = position
         elif number is not None and number in by_http:
             if entry.kind is not Kind.HEAD:
-                by_http[number].label = _label(entry, requested)
+                by_http[number].label, by_http[number].sent = _label(entry, requested), _content(entry)
         else:
-            step = _Exchange(_label(entry, requested))
+            step = _Exchange(_label(entry, requested), sent=_content(entry), began=position, ended=position)
             found.append(step)
             if number is not None:
                 by_http[number] = step
@@ -155,6 +177,13 @@ def _note_request(entry: Entry, requested: dict[str, str]) -> None:
 
 def _id(value: JsonValue) -> str:
     return repr(value.get("id")) if isinstance(value, dict) and "id" in value else ""
+
+
+def _content(entry: Entry) -> str:
+    """Return the message that an entry sends, without its id; empty if it sends no message."""
+    if not isinstance(entry.value, dict):
+        return ""
+    return json.dumps({name: value for name, value in entry.value.items() if name != "id"}, sort_keys=True)
 
 
 def _label(entry: Entry, requested: Mapping[str, str]) -> str:
