@@ -74,6 +74,17 @@ async def test_slowest_response_of_kind_limits_its_waits(autojump_clock: trio.te
     assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 0.1]
 
 
+async def test_first_message_of_later_process_has_the_time_of_earlier_ones(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    timeouts = AdaptiveTimeouts()
+    assert timeouts.longest_start(10.0, 30.0) == 30.0
+    for seconds, longest in ((0.2, 10.0), (2.0, 20.0), (5.0, 30.0)):
+        with timeouts.wait(30.0, _KEY, WaitKind.START):
+            await trio.sleep(seconds)
+        assert timeouts.longest_start(10.0, 30.0) == longest
+
+
 async def test_condition_without_response_is_limited_by_responses(autojump_clock: trio.testing.MockClock) -> None:
     timeouts = AdaptiveTimeouts()
     await _wait(timeouts, 0.5)

@@ -35,6 +35,9 @@ _PART: Final = 0.34
 _UNKNOWN: Final = 0.1
 """The shortest wait within the budget, as a part of the timeout, for a response that never arrived before."""
 
+_STARTS: Final = 10.0
+"""The longest wait for the start of a process, as a multiple of the slowest start so far."""
+
 _MEMORY: Final = 0.9
 """Factor for the slowest response so far after each later one: a single slow one does not count for the whole run."""
 
@@ -74,7 +77,7 @@ _FLOORS: Final[Mapping[WaitKind, _Floor]] = {
     WaitKind.RESPONSE: _Floor(times=4.0, seconds=0.1, share=0.25),
     WaitKind.CONDITION: _Floor(times=4.0, seconds=0.2, share=0.25, like=WaitKind.RESPONSE),
     WaitKind.STREAM: _Floor(times=2.0, seconds=0.2, share=0.25),
-    WaitKind.START: _Floor(times=2.0, seconds=1.0, share=0.2),
+    WaitKind.START: _Floor(times=2.0, seconds=0.4, share=0.2),
     WaitKind.EXIT: _Floor(times=2.0, seconds=0.2, share=0.1),
     WaitKind.RUN: _Floor(times=5.0, seconds=3.0, share=0.2),
 }
@@ -120,6 +123,16 @@ class AdaptiveTimeouts:
             left = longest * (_BUDGET - self._spent.get(floor.like or kind, 0.0)) * _PART
             short = max(short, left, longest * _UNKNOWN if known is None else floor.times * known)
         return min(longest, short)
+
+    def longest_start(self, timeout: float, starting: float) -> float:
+        """Return the longest wait for the first message of a process, in seconds.
+
+        Args:
+            timeout: The timeout of a response in seconds.
+            starting: The longest wait while no start is known, in seconds.
+        """
+        slowest = self._slowest.get(WaitKind.START)
+        return max(timeout, starting if slowest is None else min(starting, _STARTS * slowest))
 
     @contextmanager
     def wait(self, longest: float, subjects: Sequence[str], kind: WaitKind = WaitKind.RESPONSE) -> Iterator[Wait]:

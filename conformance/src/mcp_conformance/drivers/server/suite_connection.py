@@ -305,7 +305,8 @@ class SuiteConnection(abc.ABC):
         longest = self.settings.timeout * times if seconds is None else seconds
         if not self.has_spoken:
             # The process may still be starting.
-            longest, kind = max(longest, self.settings.starting), WaitKind.START
+            longest = self.settings.timeouts.longest_start(longest, self.settings.starting)
+            kind = WaitKind.START
         with self.settings.timeouts.wait(longest, self._subjects(expected), kind) as wait:
             yield wait
 
