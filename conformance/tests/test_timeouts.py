@@ -48,7 +48,7 @@ async def test_third_wait_in_vain_is_shorter(autojump_clock: trio.testing.MockCl
 async def test_short_wait_is_several_times_slowest_response(autojump_clock: trio.testing.MockClock) -> None:
     timeouts = AdaptiveTimeouts()
     await _wait(timeouts, 0.5, ("run", "run ping"))
-    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 2.0]
+    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 1.0]
 
 
 async def test_slow_response_counts_less_after_fast_ones(autojump_clock: trio.testing.MockClock) -> None:
@@ -57,7 +57,7 @@ async def test_slow_response_counts_less_after_fast_ones(autojump_clock: trio.te
     for _ in range(10):
         await _wait(timeouts, 0.1)
     *_, limit = [await _wait(timeouts, math.inf) for _ in range(3)]
-    assert limit == pytest.approx(4 * 2.0 * 0.9**10)
+    assert limit == pytest.approx(2 * 2.0 * 0.9**10)
 
 
 async def test_short_wait_is_not_longer_than_timeout(autojump_clock: trio.testing.MockClock) -> None:
@@ -104,7 +104,7 @@ async def test_response_ends_short_waits_of_its_subject_only(autojump_clock: tri
     await _wait(timeouts, 0.1, ("run", "run ping"))
     assert timeouts.limit(10.0, ("run", "run ping")) == pytest.approx(6.8)
     assert timeouts.limit(10.0, ("run", "run resources/list")) == pytest.approx(6.8)
-    assert timeouts.limit(10.0, _KEY) == pytest.approx(0.4)
+    assert timeouts.limit(10.0, _KEY) == pytest.approx(0.2)
     await _wait(timeouts, 0.1)
     assert timeouts.limit(10.0, _KEY) == pytest.approx(6.8)
 
@@ -148,7 +148,7 @@ async def test_short_wait_of_budget_respects_slowest_response_of_its_subject(
     await _wait(timeouts, 0.9, ("run", "run tools/list"))
     for _ in range(40):
         await _wait(timeouts, 0.01)
-    assert timeouts.limit(10.0, ("run", "run tools/list")) == pytest.approx(3.6)
+    assert timeouts.limit(10.0, ("run", "run tools/list")) == pytest.approx(1.8)
     assert timeouts.limit(10.0, _KEY) < 1.0
 
 

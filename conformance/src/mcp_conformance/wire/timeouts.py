@@ -74,7 +74,7 @@ class _Floor:
 
 
 _FLOORS: Final[Mapping[WaitKind, _Floor]] = {
-    WaitKind.RESPONSE: _Floor(times=4.0, seconds=0.1, share=0.25),
+    WaitKind.RESPONSE: _Floor(times=2.0, seconds=0.1, share=0.25),
     WaitKind.CONDITION: _Floor(times=4.0, seconds=0.2, share=0.25, like=WaitKind.RESPONSE),
     WaitKind.STREAM: _Floor(times=2.0, seconds=0.2, share=0.25),
     WaitKind.START: _Floor(times=2.0, seconds=0.4, share=0.2),
