@@ -38,7 +38,7 @@ LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 def factory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LoopFactory:
     """Make a loop. `thread`: trio waits for I/O in its thread, as on other systems."""
     if request.param == "thread":
-        monkeypatch.setattr(guest_module, "_descriptor_of", lambda _: None)
+        monkeypatch.setattr(guest_module, "_state_of", lambda _: None)
     return uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
 
 
@@ -90,6 +90,19 @@ def test_guest_with_deadline_far_away_wakes_for_new_task(host: Host) -> None:
         await asyncio.sleep(0.01)
         event.set()
         await reader
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    host(main)
+
+
+def test_guest_deadline_before_that_of_its_timer_wakes_trio_task(host: Host) -> None:
+    async def main() -> None:
+        guest = current_guest()
+        waiting = asyncio.create_task(guest.run(partial(trio.sleep, 1000)))
+        await asyncio.sleep(0.01)
+        await guest.run(partial(trio.sleep, 0.01))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

@@ -12,9 +12,10 @@ wait for like any other. So this module does what the thread does:
    `run_sync_soon_not_threadsafe`. This module stores the tick instead.
 2. The tick is called when a task becomes runnable (the instrument `task_scheduled`), when trio's file descriptor is
    readable, and when the next deadline passes.
-3. After a tick, trio may have received events that it handles in the next one. Then the next tick is called at once.
+3. A tick handles the events that the one before has received. If the file descriptor is readable, this module receives
+   them first: otherwise a tick would only do that. After a tick that has received events, the next one is called at once.
 
-Steps 2 and 3 read two attributes of trio's guest state, which trio does not document. If they do not exist (Windows, a
+Steps 2 and 3 use attributes of trio's guest state, which trio does not document. If they do not exist (Windows, a
 future release), that task does not start, and trio waits in its thread as documented.
 
 *First steps.* Most functions of an application do not wait. Their asyncio task runs its first step within the step of the
@@ -47,6 +48,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
+import outcome
 import sniffio
 import trio
 
@@ -56,8 +58,6 @@ from mcp_core.trio.nursery import is_cancellation
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
-
-    import outcome
 
 __all__ = ["TrioGuest", "current_guest"]
 
@@ -78,6 +78,27 @@ _LAST_TICKS: Final = 1000
 
 _LAST_SECONDS: Final = 1.0
 """Time for trio's thread to return from its wait when the run must end at once."""
+
+
+class _IoManager(Protocol):
+    """The part of a trio run that waits for I/O, as trio stores it."""
+
+    def get_events(self, timeout: float, /) -> object:
+        """Wait up to `timeout` seconds for events, and return them."""
+
+
+class _Runner(Protocol):
+    """A trio run, as trio stores it."""
+
+    io_manager: _IoManager
+
+
+class _GuestState(Protocol):
+    """A guest run, as trio stores it. Each tick is the same method of it."""
+
+    runner: _Runner
+    unrolled_run_next_send: outcome.Value[object] | outcome.Error
+    """The events that the next tick handles."""
 
 
 class _CurrentRun(Protocol):
@@ -126,13 +147,17 @@ class _AsyncioCall(Generic[T]):
     Args:
         function: The function.
         loop: The loop of the asyncio task.
+        context: The context variables of the function.
     """
 
-    __slots__ = ("_function", "_loop", "failure", "has_ended", "values", "waiter")
+    __slots__ = ("_function", "_loop", "context", "failure", "has_ended", "values", "waiter")
 
-    def __init__(self, function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, function: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop, context: contextvars.Context
+    ) -> None:
         self._function: Final = function
         self._loop: Final = loop
+        self.context = context
         self.values: list[T] = []
         self.failure: BaseException | None = None
         self.has_ended = False
@@ -153,6 +178,7 @@ class _AsyncioCall(Generic[T]):
 class _AnyCall(Protocol):
     """A `_AsyncioCall` with any result."""
 
+    context: contextvars.Context
     failure: BaseException | None
 
     async def run(self) -> None: ...
@@ -194,6 +220,7 @@ class TrioGuest(trio.abc.Instrument):
         self._nursery: trio.Nursery | None = None
         self._scope: Final = trio.CancelScope()
         self._descriptor: int | None = None
+        self._state: _GuestState | None = None
         self._run_of_trio: object = None
         self._end: Final[asyncio.Future[None]] = loop.create_future()
         self._idle: Final[list[_Worker]] = []
@@ -230,11 +257,15 @@ class TrioGuest(trio.abc.Instrument):
 
     # --- calls from one loop to the other --------------------------------------------------------------------------
 
-    async def run(self, function: Callable[[], Awaitable[T]]) -> T:
+    async def run(self, function: Callable[[], Awaitable[T]], context: contextvars.Context | None = None) -> T:
         """Call a trio coroutine function from an asyncio task.
 
-        It runs in a trio task with the context variables of the caller. If the asyncio task is cancelled, the trio task
-        is cancelled, and this method waits until it has ended.
+        It runs in a trio task. If the asyncio task is cancelled, the trio task is cancelled, and this method waits until it
+        has ended.
+
+        Args:
+            function: The function.
+            context: The context variables of the function; `None` for a copy of those of the caller.
 
         Returns:
             The return value of the function.
@@ -248,7 +279,7 @@ class TrioGuest(trio.abc.Instrument):
         if nursery is None:
             raise RuntimeError("the trio run of this event loop has ended; it ends with the loop")
         self._resume()
-        call = _AsyncioCall(function, self._loop)
+        call = _AsyncioCall(function, self._loop, contextvars.copy_context() if context is None else context)
         scope = self._start(call, nursery)
         cancellation: asyncio.CancelledError | None = None
         while not call.has_ended:
@@ -273,15 +304,15 @@ class TrioGuest(trio.abc.Instrument):
             call.failure = cancellation = None
 
     def _start(self, call: _AsyncioCall[T], nursery: trio.Nursery) -> trio.CancelScope:
-        """Start a call in a trio task, with the context variables of the caller. Return the cancel scope of the call."""
+        """Start a call in a trio task. Return the cancel scope of the call."""
         if self._idle:
             worker = self._idle.pop()
             worker.call = call
-            worker.task.context = contextvars.copy_context()
+            worker.task.context = call.context
             trio.lowlevel.reschedule(worker.task)
         else:
             worker = _Worker(call)
-            nursery.start_soon(self._work, worker)
+            call.context.run(nursery.start_soon, self._work, worker)
         return worker.scope
 
     async def _work(self, worker: _Worker) -> None:
@@ -513,9 +544,11 @@ class TrioGuest(trio.abc.Instrument):
             tick()
 
     def _finish(self, result: outcome.Outcome[None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if self._descriptor is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
-        self._descriptor = self._tick = self._nursery = None
+        self._descriptor = self._tick = self._nursery = self._run_of_trio = None
         # The thread must not keep the loop.
         _thread.guests.pop(self._loop, None)
         try:
@@ -540,7 +573,7 @@ class TrioGuest(trio.abc.Instrument):
 
     def _resume(self) -> None:
         """Make this run the current one of the thread. Another loop of the thread may have run meanwhile."""
-        if self._run_of_trio is not None and not self.ended:
+        if self._run_of_trio is not None:
             _current_run.runner = self._run_of_trio
 
     def _call(self, function: Callable[P, object], *arguments: P.args, **options: P.kwargs) -> None:
@@ -584,9 +617,6 @@ class TrioGuest(trio.abc.Instrument):
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         self._resume()
         self._is_ticking = True
         try:
@@ -598,26 +628,49 @@ class TrioGuest(trio.abc.Instrument):
                 tick()
                 if self._descriptor is None:
                     break
-                if not (self._is_runnable or _has_events(tick)):
+                if not (self._is_runnable or self._has_events()):
                     break
         finally:
             self._is_ticking = False
         if self._tick is None:
             return
-        if self._descriptor is None or self._is_runnable or _has_events(self._tick):
+        if self._descriptor is None or self._is_runnable or self._has_events():
             self._soon = self._loop.call_soon(self._run_ticks)
             return
         seconds = trio.lowlevel.current_statistics().seconds_to_next_deadline
         if seconds < math.inf:
-            self._timer = self._loop.call_later(max(0.0, seconds), self._run_ticks)
+            self._set_timer(self._loop.time() + max(0.0, seconds))
+
+    def _set_timer(self, time: float) -> None:
+        """Call ticks at this time of the loop. A timer that is earlier stays: most deadlines are cancelled before they pass."""
+        if self._timer is not None:
+            if self._timer.when() <= time:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(time, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._run_ticks()
+
+    def _on_readable(self) -> None:
+        """Receive the events of trio, and call the tick that handles them. The last tick received none."""
+        if self._state is not None and self._tick is not None and not self._has_events():
+            self._state.unrolled_run_next_send = outcome.capture(self._state.runner.io_manager.get_events, 0)
+        self._run_ticks()
+
+    def _has_events(self) -> bool:
+        """Return whether trio has received events that it handles in the next tick, or an error."""
+        return self._state is not None and bool(getattr(self._state.unrolled_run_next_send, "value", True))
 
     def _watched(self) -> int | None:
         """Let the asyncio loop wait for trio's file descriptor, and return it; `None` if one of them does not support it."""
-        descriptor = None if self._tick is None else _descriptor_of(self._tick)
+        self._state = None if self._tick is None else _state_of(self._tick)
+        descriptor = None if self._state is None else _descriptor_of(self._state.runner.io_manager)
         if descriptor is None:
             return None
         try:
-            self._loop.add_reader(descriptor, self._run_ticks)
+            self._loop.add_reader(descriptor, self._on_readable)
         except (NotImplementedError, OSError):
             return None  # the loop cannot wait for it: trio waits in its thread
         return descriptor
@@ -635,21 +688,19 @@ async def _awaited(function: Callable[[], Awaitable[T]]) -> T:
     return await function()
 
 
-def _descriptor_of(tick: Callable[[], object]) -> int | None:
-    """Return the file descriptor with which trio waits; `None` if it has none or another release of trio hides it."""
+def _state_of(tick: Callable[[], object]) -> _GuestState | None:
+    """Return the state of a guest run; `None` if trio waits without a file descriptor, or another release of trio hides it."""
     state = getattr(tick, "__self__", None)
     manager = getattr(getattr(state, "runner", None), "io_manager", None)
-    if not hasattr(getattr(state, "unrolled_run_next_send", None), "value"):
-        return None
+    is_known = hasattr(getattr(state, "unrolled_run_next_send", None), "value") and hasattr(manager, "get_events")
+    return cast("_GuestState", state) if is_known and _descriptor_of(manager) is not None else None
+
+
+def _descriptor_of(manager: object) -> int | None:
+    """Return the file descriptor with which trio waits."""
     for name in ("_epoll", "_kqueue"):
         fileno = getattr(getattr(manager, name, None), "fileno", None)
         if callable(fileno):
             found = fileno()
             return found if isinstance(found, int) else None
     return None
-
-
-def _has_events(tick: Callable[[], object]) -> bool:
-    """Return whether trio has received events that it handles in the next tick, or an error."""
-    state = getattr(tick, "__self__", None)
-    return bool(getattr(getattr(state, "unrolled_run_next_send", None), "value", True))
