@@ -21,6 +21,7 @@ from mcp_client.asyncio import Change, ElicitationAccepted, Handlers, ToolFailed
 from mcp_client.group import open_group
 from mcp_core.middleware import Middleware, MiddlewareMessage, Proceed
 from mcp_core.revisions import REVISIONS, Revision
+from mcp_core.trio.writer import CoalescingWriter
 from mcp_core.types import CreateMessageRequestParams, CreateMessageResult, TextContent
 from mcp_server import Context, Server
 
@@ -398,6 +399,33 @@ def test_group_in_asyncio_reports_failed_server_and_reconnects(run: Run) -> None
                 group["shop"].reconnect()
                 client = await group["shop"].connected()
                 assert (await client.call_tool("echo", {"text": "hi"})).text == "hi"
+
+    run(main)
+
+
+def test_calls_at_once_over_stdio_are_written_together(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A first one that is written alone gets its response alone, and the calls would no longer be sent at once.
+    (tmp_path / "shop.py").write_text(_STDIO)
+    joined: list[bool] = []
+    offer = CoalescingWriter.offer
+
+    def record(writer: CoalescingWriter, data: bytes, *, more: bool = False) -> bool:
+        joined.append(more)
+        return offer(writer, data, more=more)
+
+    async def main() -> None:
+        async with open_stdio([sys.executable, str(tmp_path / "shop.py")]) as client:
+            await asyncio.gather(*[client.call_tool("echo", {"text": "hi"}) for _ in range(4)])
+            monkeypatch.setattr(CoalescingWriter, "offer", record)
+            await asyncio.gather(*[client.call_tool("echo", {"text": "hi"}) for _ in range(4)])
+            assert joined == [True] * 4
+            joined.clear()
+            await client.call_tool("echo", {"text": "hi"})
+            await client.call_tool("echo", {"text": "hi"})
+            # A call alone does not wait for others, after the first one.
+            assert joined == [True, False]
 
     run(main)
 

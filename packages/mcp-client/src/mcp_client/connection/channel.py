@@ -191,6 +191,7 @@ class ClientChannel:
         self.nursery: Final = nursery
         self._calls: dict[RequestId, PendingRequest] = {}
         self._watch: Final = DeadlineWatcher(self._calls, nursery)
+        self._ended_calls = 0  # since the last request was sent
         self._handshake: Final = transport.handshake(self)
         answer = self.client_requests.answer
         if connection.capabilities.tasks is not None:
@@ -395,7 +396,10 @@ class ClientChannel:
                 await call.perform(perform, request)
             else:
                 self._watch.expect(call.deadline)
-                if not self.transport.offer(request, more=len(self._calls) > 1):
+                # After several responses at once, asyncio tasks send their next requests in the same tick of trio, too.
+                more = len(self._calls) > 1 or self._ended_calls > 1
+                self._ended_calls = 0
+                if not self.transport.offer(request, more=more):
                     await call.send(partial(self.transport.send, request, call.headers))
                 await call.wait()
         except ProgressHandlerFailed as failed:
@@ -408,6 +412,7 @@ class ClientChannel:
             raise
         finally:
             del self._calls[id]
+            self._ended_calls += 1
             if call.outcome is None:
                 self._give_up(id)
         if isinstance(call.outcome, ResultReceived):
