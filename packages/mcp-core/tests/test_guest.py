@@ -97,6 +97,32 @@ def test_guest_with_deadline_far_away_wakes_for_new_task(host: Host) -> None:
     host(main)
 
 
+def test_guest_cancellation_of_ended_call_spares_next_call_of_its_trio_task(host: Host) -> None:
+    async def main() -> None:
+        guest = current_guest()
+        has_ended = asyncio.Event()
+
+        async def end() -> None:
+            await trio.lowlevel.checkpoint()
+            # The other asyncio task runs before the one whose call ends here.
+            has_ended.set()
+
+        async def task_id() -> int:
+            found = id(trio.lowlevel.current_task())
+            await trio.lowlevel.checkpoint()
+            return found
+
+        used = await guest.run(task_id)
+        call = asyncio.create_task(guest.run(end))
+        await has_ended.wait()
+        call.cancel()
+        assert await guest.run(task_id) == used
+        with pytest.raises(asyncio.CancelledError):
+            await call
+
+    host(main)
+
+
 def test_guest_deadline_before_that_of_its_timer_wakes_trio_task(host: Host) -> None:
     async def main() -> None:
         guest = current_guest()

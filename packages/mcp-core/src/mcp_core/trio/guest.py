@@ -289,8 +289,9 @@ class TrioGuest(trio.abc.Instrument):
             except asyncio.CancelledError as error:
                 # The trio task still needs its time, even if the asyncio task is cancelled again.
                 cancellation = error
-                self._resume()
-                scope.cancel()
+                if not call.has_ended:  # else the scope may belong to another call
+                    self._resume()
+                    scope.cancel()
         try:
             if call.failure is not None:
                 raise call.failure
