@@ -71,6 +71,35 @@ def test_response_in_any_pieces_read(answer: bytes, cuts: set[int]) -> None:
 
 
 @pytest.mark.property
+@given(answers=st.lists(st.sampled_from(ANSWERS), min_size=1, max_size=5))
+def test_responses_of_all_forms_share_connection(answers: list[bytes]) -> None:
+    # One with a known length is not read by h11, and the others are.
+    async def main() -> None:
+        ours, theirs = trio.socket.socketpair()
+
+        async def connect(host: str, port: int) -> trio.SocketStream:
+            return trio.SocketStream(ours)
+
+        async def serve() -> None:
+            stream = trio.SocketStream(theirs)
+            for answer in answers:
+                await stream.receive_some()
+                await stream.send_all(answer)
+
+        pool = HttpPool(proxies=False, connect=connect)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            for _ in answers:
+                async with pool.request("POST", "http://mcp.example/", (), b"{}") as response:
+                    assert await response.read(99) == b"hello world"
+                assert pool._policy.idle == 1
+        await pool.aclose()
+        theirs.close()
+
+    trio.run(main)
+
+
+@pytest.mark.property
 @given(data=st.one_of(st.binary(max_size=200), st.binary(max_size=80).map(b"HTTP/1.1 200 OK\r\n".__add__)))
 def test_response_any_bytes_has_outcome(data: bytes) -> None:
     outcome = trio.run(lambda: _exchange([data] if data else [], close=True))

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import h11
 
+from mcp_core.http.header_lines import TOKEN, content_length, read_fields
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -39,22 +41,16 @@ __all__ = [
 _QUOTED: Final = 200
 """Length of the error text of h11 in a response, in characters. The whole text can be as long as a head."""
 
-_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_NAME: Final = re.compile(_TOKEN)
-# Each pattern can match a text in only one way, so a client cannot cause backtracking.
-_START: Final = re.compile(rb"(%b) (/[!-~]*) HTTP/1\.1(?=\r\n)" % _TOKEN)
-_FIELD: Final = re.compile(rb"\r\n(%b):([ \t!-~\x80-\xff]*)(?=\r\n)" % _TOKEN)
+_NAME: Final = re.compile(TOKEN)
+# It can match a text in only one way, so a client cannot cause backtracking.
+_START: Final = re.compile(rb"(%b) (/[!-~]*) HTTP/1\.1(?=\r\n)" % TOKEN)
 _QUOTATION: Final = re.compile(r""":?\s*(?:bytearray\(|\bb['"])""")
-_LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 
 _CLIENT_HELLO: Final = b"\x16\x03"
 """The first bytes of a TLS ClientHello record (RFC 8446 section 5.1)."""
 
 _BARE: Final = re.compile(rb"(?<!\r)\n")
 _FOLD: Final = re.compile(rb"\r\n[ \t]")
-
-_UNCOMMON: Final = frozenset({b"transfer-encoding", b"upgrade", b"expect"})
-"""Headers that change the protocol of the connection or the framing of the body."""
 
 _END: Final = h11.EndOfMessage()
 
@@ -184,30 +180,14 @@ def read_common(data: bytes, limit: int) -> tuple[Head, SizedBody] | None:
     start = _START.match(data)
     if start is None or start[1] == b"CONNECT":
         return None
-    fields = _FIELD.findall(data, start.end(), end + 2)
-    if len(fields) != data.count(b"\r\n", start.end(), end):
-        return None  # a line that is not a header
-    headers = [(name.lower(), value.strip(b" \t")) for name, value in fields]
-    size = _size(headers)
-    if size is None:
+    headers = read_fields(data, start.end(), end)
+    if headers is None:
+        return None
+    names = {name for name, _ in headers}
+    size = content_length(headers, b"0")
+    if size is None or b"host" not in names or b"expect" in names:
         return None
     return Head(start[1], start[2], b"1.1", headers), SizedBody(size, data[end + 4 :])
-
-
-def _size(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
-    """Return the length of the body in bytes, or `None` if the request does not have the common form."""
-    first = dict(headers)
-    if not _UNCOMMON.isdisjoint(first) or b"host" not in first:
-        return None
-    if first.get(b"connection", b"keep-alive").lower() != b"keep-alive":
-        return None
-    if len(first) != len(headers):
-        # h11 checks duplicates of these headers.
-        names = [name for name, _ in headers]
-        if any(names.count(name) > 1 for name in (b"host", b"connection", b"content-length")):
-            return None
-    length = first.get(b"content-length", b"0")
-    return int(length) if _LENGTH.fullmatch(length) else None
 
 
 class HeadReader:

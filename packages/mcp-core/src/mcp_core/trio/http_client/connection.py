@@ -3,9 +3,11 @@
 A connection carries one request and its response at a time, and several in sequence. `recycle` decides whether another
 request may follow: both messages are complete, and the server sent no unexpected bytes.
 
-h11 parses responses. This module writes requests, which takes a fifth of the time: their form is fixed, and one regular
-expression checks it. h11 receives only what it needs to parse the response. Therefore the caller must not set a header
-that changes the framing.
+This module writes requests, which takes a fifth of the time of h11: their form is fixed, and one regular expression
+checks it. Therefore the caller must not set a header that changes the framing.
+
+`common_response` reads responses of the common form, and h11 all others. h11 takes part only in the exchanges whose
+responses it reads, so for it, the others do not exist.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import trio
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
 from mcp_core.http.messages import Headers, HttpHead
+from mcp_core.trio.http_client.common_response import read_common_response
 from mcp_core.trio.http_client.errors import HttpConnectionEnded
 from mcp_core.trio.http_client.tls import explain
 
@@ -45,6 +48,8 @@ _ANNOUNCED_MARGIN: Final = 1.0
 
 _LONGEST_IDLE: Final = 60.0
 """Maximum time that a connection stays idle, in seconds, whatever the server announces."""
+
+_INCOMPLETE: Final = "ended before the response was complete"
 
 _QUOTED: Final = 200
 """Maximum length of an h11 error text in a message, in characters. Such a text quotes what the server sent."""
@@ -209,9 +214,12 @@ class HttpConnection:
         "_broken",
         "_eof",
         "_h11",
+        "_left",
         "_limit",
+        "_method",
         "_peer",
         "_received",
+        "_rest",
         "_socket",
         "_stream",
         "idle_seconds",
@@ -224,8 +232,13 @@ class HttpConnection:
         self._socket = socket
         self._limit = limit
         self._peer = peer
-        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=limit)
+        self._h11: h11.Connection | None = None
+        self._method = ""
         self._received = 0
+        # The number of bytes of the body that were not returned yet; `None` if h11 reads the response.
+        self._left: int | None = None
+        # Received bytes that were not returned yet, if h11 does not read the response.
+        self._rest = b""
         self._eof = False
         self._broken = False
         self.reused: bool = False
@@ -250,9 +263,8 @@ class HttpConnection:
             HttpConnectionEnded: The connection ended, or the server sent something other than HTTP/1.1.
             LimitExceeded: The head of the response is too long.
         """
+        self._method = method
         self._received = 0
-        self._h11.send(_as_h11(method))
-        self._h11.send(_END)
         try:
             # A direct write comes first, because `send_all` always yields to other tasks.
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -269,6 +281,18 @@ class HttpConnection:
         return await self._receive_head()
 
     async def _receive_head(self) -> HttpHead:
+        data = await self._receive()
+        common = read_common_response(self._method, data, self._limit)
+        if common is not None:
+            head, self._left, self._rest = common
+            self._judge(head.headers)
+            return head
+        self._left = None
+        if self._h11 is None:
+            self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=self._limit)
+        self._h11.send(_as_h11(self._method))
+        self._h11.send(_END)
+        self._h11.receive_data(data)
         for _ in range(_MOST_INFORMATIONAL + 1):
             event = await self._next_event()
             if type(event) is h11.Response:
@@ -285,11 +309,19 @@ class HttpConnection:
 
     async def receive_some(self) -> bytes:
         """Return the next bytes of the body; empty when the body is complete. Raises `HttpConnectionEnded`."""
+        if self._left is not None:
+            if self._left and not self._rest:
+                self._rest = await self._receive()
+                if not self._rest:
+                    raise self._ended(_INCOMPLETE, sent=True, begun=True)
+            return self._take()
         event = await self._next_event()
         return bytes(event.data) if type(event) is h11.Data else b""
 
     def receive_nowait(self) -> bytes | None:
         """Return the next bytes of the body that are already received; `None` if nothing valid is there."""
+        if self._left is not None or self._h11 is None:
+            return None if self._left and not self._rest else self._take()
         try:
             event = self._h11.next_event()
         except h11.RemoteProtocolError:
@@ -298,31 +330,39 @@ class HttpConnection:
             return bytes(event.data)
         return b"" if type(event) is h11.EndOfMessage else None
 
+    def _take(self) -> bytes:
+        """Return the received bytes of a body of known length."""
+        left = self._left or 0
+        part = self._rest if len(self._rest) <= left else self._rest[:left]
+        self._rest = self._rest[len(part) :]
+        self._left = left - len(part)
+        return part
+
     def recycle(self) -> bool:
         """Return whether another request may follow after a complete response, and prepare the connection for it."""
-        h = self._h11
-        if (
-            self._broken
-            or self._eof
-            or h.our_state is not h11.DONE
-            or h.their_state is not h11.DONE
-            or h.trailing_data[0]
-        ):
+        if self._broken or self._eof or self.surplus:
             return False
-        h.start_next_cycle()
+        if self._left is None and self._h11 is not None:
+            if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+                return False
+            self._h11.start_next_cycle()
+        elif self._left:
+            return False
         self.reused = True
         return True
 
     @property
     def surplus(self) -> bool:
         """Whether the server sent more bytes than the response."""
-        return bool(self._h11.trailing_data[0])
+        return bool(self._rest if self._left is not None or self._h11 is None else self._h11.trailing_data[0])
 
     def close(self) -> None:
         """Close the connection at once. Pending reads and writes fail. May be called more than once."""
         self._socket.close()
 
     async def _next_event(self) -> h11.Event:
+        if self._h11 is None:
+            raise AssertionError("h11 reads the response only from its first bytes on")
         while True:
             try:
                 event = self._h11.next_event()
@@ -330,23 +370,27 @@ class HttpConnection:
                 raise self._violation(bad) from bad
             if not isinstance(event, type):
                 return event
-            try:
-                data = await self._stream.receive_some()
-            except trio.BrokenResourceError as broken:
-                # A server that requires another certificate reports it only here.
-                what = "broke before the response was complete"
-                why = explain(broken)
-                begun = self._received > 0
-                raise self._ended(f"{what}: {why}" if why else what, sent=True, begun=begun) from broken
-            except trio.ClosedResourceError:
-                raise self._ended("was closed by this side", sent=True, begun=self._received > 0) from None
-            if not data and not self._received:
-                raise self._ended(f"ended without a response{self._hint()}", sent=True, begun=False)
-            if not self._received and data.startswith(_ALERT):
-                raise self._ended(f"carries TLS{self._hint()}", sent=True, begun=True)
-            self._eof = not data
-            self._received += len(data)
-            self._h11.receive_data(bytes(data))
+            self._h11.receive_data(await self._receive())
+
+    async def _receive(self) -> bytes:
+        """Return the next received bytes; empty at the end of a response that has begun. Raises `HttpConnectionEnded`."""
+        try:
+            data = bytes(await self._stream.receive_some())
+        except trio.BrokenResourceError as broken:
+            # A server that requires another certificate reports it only here.
+            what = "broke before the response was complete"
+            why = explain(broken)
+            begun = self._received > 0
+            raise self._ended(f"{what}: {why}" if why else what, sent=True, begun=begun) from broken
+        except trio.ClosedResourceError:
+            raise self._ended("was closed by this side", sent=True, begun=self._received > 0) from None
+        if not data and not self._received:
+            raise self._ended(f"ended without a response{self._hint()}", sent=True, begun=False)
+        if not self._received and data.startswith(_ALERT):
+            raise self._ended(f"carries TLS{self._hint()}", sent=True, begun=True)
+        self._eof = not data
+        self._received += len(data)
+        return data
 
     def _of_version(self, event: h11.Response | h11.InformationalResponse) -> HttpConnectionEnded:
         """Return the error for a version other than HTTP/1.0 and HTTP/1.1."""
@@ -390,7 +434,7 @@ class HttpConnection:
         if bad.error_status_hint == 431:
             return self._too_long(self._limit + 1)
         if self._eof:
-            return self._ended("ended before the response was complete", sent=True, begun=True)
+            return self._ended(_INCOMPLETE, sent=True, begun=True)
         return self._ended(f"does not carry HTTP/1.1: {str(bad)[:_QUOTED]}", sent=True, begun=True)
 
     def _too_long(self, length: int) -> LimitExceeded:
