@@ -132,6 +132,30 @@ async def test_deleted_session_returns_404(revision: Revision) -> None:
         assert all(error == unknown[0] for error in unknown)
 
 
+@pytest.mark.spec("session.terminated-404")
+async def test_request_while_session_ends_returns_404() -> None:
+    # The store still has the session, but the request must not restore it: nothing would end it then.
+    is_ending, may_delete = trio.Event(), trio.Event()
+
+    class SlowStore(MemoryStore):
+        async def delete(self, id: str) -> None:
+            is_ending.set()
+            await may_delete.wait()
+            await super().delete(id)
+
+    app = ControlledServer().server.asgi(store=SlowStore())
+    async with session(app) as client:
+        ended = client.start("DELETE")
+        await is_ending.wait()
+        late = client.post(client.request("ping", id=9))
+        await trio.testing.wait_all_tasks_blocked()
+        may_delete.set()
+        assert (await ended.body(), ended.status) == (b"", 200)
+        await late.body()
+        assert late.status == 404
+        assert app.sessions == 0
+
+
 @pytest.mark.spec("elicitation.bind-user", "elicitation.state-per-user", "elicitation.state-not-session-only")
 async def test_session_of_other_principal_returns_404() -> None:
     tools = ControlledServer()

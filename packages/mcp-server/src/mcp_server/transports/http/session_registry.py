@@ -149,6 +149,7 @@ class SessionRegistry:
         self._policy: Final = policy
         self._table: Final = SessionTable[Session](limits, idle=policy.session_idle)
         self._loading: Final = dict[str, _Load]()
+        self._ending: Final = dict[str, trio.Event]()
         self._reading: Final = dict[str, trio.Event]()
         self._purged_at = -math.inf
         self._clock: Final = StampClock()
@@ -285,9 +286,14 @@ class SessionRegistry:
 
     async def _load(self, id: str, principal: str | None) -> Session | None:
         """Restore a session that another process opened."""
-        # Two requests of a client that reconnects must not restore the session twice.
-        while (loading := self._loading.get(id)) is not None:
-            await loading.is_over.wait()
+        # Two requests of a client that reconnects must not restore the session twice, and no request one that is ending.
+        while True:
+            if (loading := self._loading.get(id)) is not None:
+                await loading.is_over.wait()
+            elif (ended := self._ending.get(id)) is not None:
+                await ended.wait()
+            else:
+                break
         session = self._table.find(id, principal, trio.current_time())
         if session is not None:
             return session
@@ -678,11 +684,17 @@ class SessionRegistry:
     async def _end(self, session: Session) -> None:
         """End a session for all workers."""
         self._table.remove(session.id)
-        await session.end()
         if self.cluster.is_shared:
+            await session.end()
             return
-        with self._survived("the end of a session is not stored"):
-            await self._store.delete(session.id)
+        ended = self._ending[session.id] = trio.Event()
+        try:
+            await session.end()
+            with self._survived("the end of a session is not stored"):
+                await self._store.delete(session.id)
+        finally:
+            del self._ending[session.id]
+            ended.set()
 
     @contextmanager
     def _survived(self, what: str) -> Iterator[None]:
