@@ -146,7 +146,11 @@ def add_limits(how: argparse._ArgumentGroup) -> None:
         help="timeout of a response (default: %(default)g)",
     )
     how.add_argument(
-        "--jobs", type=int, default=2, metavar="N", help="number of concurrent legs or scenarios (default: %(default)s)"
+        "--jobs",
+        type=int,
+        default=2,
+        metavar="N",
+        help="number of concurrent legs or scenarios (default: %(default)s); unless it is 1, one that hangs does not count",
     )
 
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
-import trio
 
 from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.drivers.client.fake_server import FakeServer
@@ -22,6 +21,7 @@ from mcp_conformance.drivers.client.stdio_host import StdioHost, open_stdio_host
 from mcp_conformance.model.check import Role, Transport
 from mcp_conformance.model.verdict import Leg, Run, Verdict
 from mcp_conformance.oauth_testbed.loopback import open_testbed
+from mcp_conformance.runners.adaptive_limiter import AdaptiveLimiter
 from mcp_conformance.runners.check_run import judged
 from mcp_conformance.runners.judged_messages import judged_lines
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
@@ -29,7 +29,7 @@ from mcp_conformance.scenarios.scenario import ScenarioSetup
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.excerpt import last_lines
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_conformance.wire.process import run_process
+from mcp_conformance.wire.process import HANGING_GRACE, run_process
 from mcp_conformance.wire.timeouts import AdaptiveTimeouts, WaitKind
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import REVISIONS, Era
@@ -121,14 +121,14 @@ async def run_client(
     checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
     settings = attrs.evolve(settings, timeouts=AdaptiveTimeouts())
     legs = legs_of(command, revisions)
-    places = trio.CapacityLimiter(settings.jobs)
+    limiter = AdaptiveLimiter(settings.jobs)
     found: dict[int, tuple[Leg, list[Verdict]]] = {}
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
         client_leg = _ClientLeg(
             command=command,
             settings=settings,
-            places=places,
+            limiter=limiter,
             revision=revision,
             transport=transport,
             played=played,
@@ -155,7 +155,7 @@ class _ClientLeg:
 
     command: ClientCommand
     settings: Settings
-    places: trio.CapacityLimiter
+    limiter: AdaptiveLimiter
     revision: Revision
     transport: Transport
     played: Callable[[str], None]
@@ -196,8 +196,10 @@ class _ClientLeg:
         return leg, verdicts
 
     async def _play(self, scenario: Scenario) -> None:
-        async with self.places:
-            self.runs[scenario.name] = await play(self.command, self.settings, scenario, self.revision, self.transport)
+        async with self.limiter.limited():
+            evidence = await play(self.command, self.settings, scenario, self.revision, self.transport)
+            self.runs[scenario.name] = evidence
+            self.limiter.count(hangs=evidence.status is None)
         self.played(f"{self.revision} {self.transport.value} {scenario.name}")
 
 
@@ -356,6 +358,7 @@ async def _run(
             await process.wait()
         status = process.status
         if status is None:
+            process.grace = HANGING_GRACE
             note = f" ({wait.note})" if wait.note else ""
             transcript.note(f"the client did not exit within {wait.seconds:g} seconds{note}")
         else:

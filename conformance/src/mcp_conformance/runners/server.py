@@ -3,6 +3,9 @@
 A *leg* is one revision over one transport. Legs run concurrently. Within a leg the checks run one after another: first
 those that share a connection, last those that only judge recorded messages. Each check has exactly one verdict in each
 leg in which it can run.
+
+A leg whose server leaves a request without a response mostly waits. From then on another leg may run beside it, and over
+stdio, where each connection has its own process, two checks of the leg run at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from mcp_conformance.drivers.server.connection_pool import ConnectionPool
 from mcp_conformance.drivers.server.inventory import ServerInventory, read_inventory
 from mcp_conformance.drivers.server.under_test import NotConnected, ServerUnderTest
 from mcp_conformance.model.check import CheckScope, Role, Transport
-from mcp_conformance.model.verdict import Deviation, Leg, NotApplicable, NotTestable, Run
+from mcp_conformance.model.verdict import Deviation, ExpiredWait, Leg, NotApplicable, NotTestable, Run
+from mcp_conformance.runners.adaptive_limiter import AdaptiveLimiter
 from mcp_conformance.runners.check_run import FAILING, server_judged
 from mcp_conformance.runners.server_exit import ServerMonitor
 from mcp_conformance.wire.nursery import open_nursery
@@ -26,7 +30,7 @@ from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
     from mcp_conformance.drivers.server.targets import ServerTarget
     from mcp_conformance.drivers.settings import Settings
@@ -79,16 +83,17 @@ async def run_server(
     verdicts: dict[int, list[Verdict]] = {}
     found: dict[int, Leg] = {}
     names: dict[int, str] = {}
-    places = trio.CapacityLimiter(settings.jobs)
+    limiter = AdaptiveLimiter(settings.jobs)
     monitor = ServerMonitor(target)
 
     async def run(number: int, revision: Revision, transport: Transport) -> None:
-        async with places:
+        async with limiter.limited():
             leg = _ServerLeg(
                 target,
                 settings,
                 manifest,
                 monitor,
+                limiter,
                 revision=revision,
                 transport=transport,
                 show=show,
@@ -120,6 +125,7 @@ class _ServerLeg:
         settings: Settings,
         manifest: Manifest,
         monitor: ServerMonitor,
+        limiter: AdaptiveLimiter,
         *,
         revision: Revision,
         transport: Transport,
@@ -130,11 +136,15 @@ class _ServerLeg:
         self._settings: Final = settings
         self._manifest: Final = manifest
         self._monitor: Final = monitor
+        self._limiter: Final = limiter
         self._revision: Final = revision
         self._transport: Final = transport
         self._show: Final = show
         self._observe: Final = observe
         self._evidence: Final[list[Transcript]] = []
+        self._found: Final[dict[str, Verdict]] = {}
+        self._expired = False
+        self._hangs = False
         self.verdicts: Final[list[Verdict]] = []
         self.implementation = ""
 
@@ -165,15 +175,36 @@ class _ServerLeg:
                 evidence=self._evidence,
                 connections=connections,
             )
-            for check in matching:
-                verdict = await server_judged(check, subject, partial(watch.run, attempt=self._run), self._observe)
-                if verdict.outcome in FAILING:
-                    # The next check must not suffer from a connection that this one left behind.
-                    await connections.close()
-                self.verdicts.append(verdict)
-                self._show(verdict)
+            for is_evidence in (False, True):
+                # Recorded messages are judged when all are recorded.
+                part = iter([check for check in matching if (check.scope is CheckScope.EVIDENCE) is is_evidence])
+                async with open_nursery() as workers:
+                    workers.start_soon(self._work, part, subject, partial(watch.run, attempt=self._run), workers)
+            self.verdicts.extend(self._found[check.id] for check in matching)
             await connections.close()
         return leg
+
+    async def _work(
+        self,
+        checks: Iterator[Check[ServerUnderTest]],
+        subject: ServerUnderTest,
+        run: Callable[[Check[ServerUnderTest], ServerUnderTest], Awaitable[None]],
+        workers: trio.Nursery,
+    ) -> None:
+        """Run the checks that no other worker has begun. From the first wait in vain there are two workers over stdio."""
+        for check in checks:
+            verdict = await server_judged(check, subject, run, self._observe)
+            if verdict.outcome in FAILING:
+                # The next check must not suffer from a connection that this one left behind.
+                await subject.connections.close()
+            self._found[check.id] = verdict
+            self._show(verdict)
+            if (subject.connections.hangs or self._expired) and not self._hangs:
+                self._hangs = True
+                self._limiter.count(hangs=True)
+                if self._transport is Transport.STDIO and self._settings.jobs > 1:
+                    # Each connection has its own process, so that checks do not disturb each other.
+                    workers.start_soon(self._work, checks, subject, run, workers)
 
     async def _read_inventory(self) -> ServerInventory:
         transcript = Transcript()
@@ -187,9 +218,13 @@ class _ServerLeg:
         _require(check, subject.inventory)
         with trio.fail_after(self._settings.timeout * 6 + self._settings.starting):
             try:
-                await check.run(subject)
-            except NotConnected:
-                await self._connected(check, subject)
+                try:
+                    await check.run(subject)
+                except NotConnected:
+                    await self._connected(check, subject)
+            except ExpiredWait:
+                self._expired = True
+                raise
 
     async def _connected(self, check: Check[ServerUnderTest], subject: ServerUnderTest) -> None:
         if check.scope in (CheckScope.PROCESS, CheckScope.EVIDENCE):

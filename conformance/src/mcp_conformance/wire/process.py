@@ -18,7 +18,7 @@ from mcp_conformance.wire.timeouts import AdaptiveTimeouts, WaitKind
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-__all__ = ["LineProcess", "run_process"]
+__all__ = ["HANGING_GRACE", "LineProcess", "run_process"]
 
 _KEPT: Final = 64 * 1024
 """Bytes of standard error that are kept."""
@@ -27,6 +27,8 @@ _MOST: Final = 64 * 1024 * 1024
 """The limit of a line, in bytes. No valid message is that long."""
 _GRACE: Final = 5.0
 """The grace of a process in seconds."""
+HANGING_GRACE: Final = 0.2
+"""The grace of a process that hangs, in seconds: it would only delay what follows."""
 _LINGER: Final = 1.0
 """Seconds to read the rest of the output after the end of a process. A program that left its group may hold a pipe open."""
 

@@ -7,6 +7,10 @@ twice as long as the slowest recent response, or more, so that a slow response i
 - After two waits in a row in vain, the next ones are short. One response restores the timeout.
 - The waits in vain of a run have budgets, for an implementation that sometimes responds. A wait may use at most a
   part of the rest of it, so that waits become shorter with each one in vain.
+
+While an implementation hangs, the runners let more of its waits overlap (`mcp_conformance.runners.adaptive_limiter`). Processes then
+start, and clients run, beside others that use the processor. Therefore the shortest waits for them are four times the
+slowest earlier one, or more.
 """
 
 from __future__ import annotations
@@ -69,17 +73,21 @@ class _Floor:
     """The lower limit of that in seconds."""
     share: float
     """The shortest wait as a part of the timeout when no response is known."""
+    reserves: bool = False
+    """Whether a wait in progress counts in the budget as one in vain, from the first one in vain: then many of them begin
+    before the next one ends.
+    """
     like: WaitKind | None = None
     """The kind whose slowest response counts while no response of this kind is known, and whose budget this kind uses."""
 
 
 _FLOORS: Final[Mapping[WaitKind, _Floor]] = {
-    WaitKind.RESPONSE: _Floor(times=2.0, seconds=0.1, share=0.25),
+    WaitKind.RESPONSE: _Floor(times=2.0, seconds=0.25, share=0.25),
     WaitKind.CONDITION: _Floor(times=4.0, seconds=0.2, share=0.25, like=WaitKind.RESPONSE),
     WaitKind.STREAM: _Floor(times=2.0, seconds=0.2, share=0.25),
-    WaitKind.START: _Floor(times=2.0, seconds=0.4, share=0.2),
+    WaitKind.START: _Floor(times=4.0, seconds=0.8, share=0.2),
     WaitKind.EXIT: _Floor(times=2.0, seconds=0.2, share=0.1),
-    WaitKind.RUN: _Floor(times=5.0, seconds=3.0, share=0.2),
+    WaitKind.RUN: _Floor(times=5.0, seconds=3.0, share=0.1, reserves=True),
 }
 
 
@@ -105,6 +113,7 @@ class AdaptiveTimeouts:
         self._slowest: Final[dict[WaitKind, float]] = {}
         self._slowest_of: Final[dict[str, float]] = {}
         self._spent: Final[dict[WaitKind, float]] = {}
+        self._reserved: Final[dict[WaitKind, float]] = {}
 
     def limit(self, longest: float, subjects: Sequence[str], kind: WaitKind = WaitKind.RESPONSE) -> float:
         """Return the time limit of a wait in seconds.
@@ -120,7 +129,7 @@ class AdaptiveTimeouts:
         short = longest * floor.share if slowest is None else max(floor.seconds, floor.times * slowest)
         if self._row(subjects) < _IN_VAIN:
             known = self._slowest_of.get(subjects[-1])
-            left = longest * (_BUDGET - self._spent.get(floor.like or kind, 0.0)) * _PART
+            left = longest * (_BUDGET - self._used(floor.like or kind)) * _PART
             short = max(short, left, longest * _UNKNOWN if known is None else floor.times * known)
         return min(longest, short)
 
@@ -145,11 +154,16 @@ class AdaptiveTimeouts:
         """
         seconds = self.limit(longest, subjects, kind)
         since = trio.current_time()
-        with trio.move_on_after(seconds) as scope:
-            wait = Wait(scope, seconds)
-            if seconds < longest:
-                wait.note = self._note(longest, subjects)
-            yield wait
+        reserved = seconds / longest if _FLOORS[kind].reserves else 0.0
+        self._reserved[kind] = self._reserved.get(kind, 0.0) + reserved
+        try:
+            with trio.move_on_after(seconds) as scope:
+                wait = Wait(scope, seconds)
+                if seconds < longest:
+                    wait.note = self._note(longest, subjects)
+                yield wait
+        finally:
+            self._reserved[kind] -= reserved
         wait.in_vain = scope.cancelled_caught
         for subject in subjects:
             self._in_vain[subject] = self._in_vain.get(subject, 0) + 1 if wait.in_vain else 0
@@ -160,6 +174,11 @@ class AdaptiveTimeouts:
             taken = trio.current_time() - since
             self._slowest[kind] = max(self._slowest.get(kind, 0.0) * _MEMORY, taken)
             self._slowest_of[subjects[-1]] = max(self._slowest_of.get(subjects[-1], 0.0) * _MEMORY, taken)
+
+    def _used(self, account: WaitKind) -> float:
+        """Return the used part of a budget, in timeouts."""
+        spent = self._spent.get(account, 0.0)
+        return spent + self._reserved.get(account, 0.0) if spent else 0.0
 
     def _row(self, subjects: Sequence[str]) -> int:
         return max(self._in_vain.get(subject, 0) for subject in subjects)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.model.verdict import Deviation, ExpiredWait, NotApplicable, NotTestable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -56,6 +56,8 @@ class ConnectionPool:
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery: Final = nursery
         self._free: Final[dict[str, _PooledConnection]] = {}
+        self.hangs: bool = False
+        """Whether a neutral request got no response in time."""
 
     @asynccontextmanager
     async def borrow(self, kind: str, open_connection: OpenConnection) -> AsyncIterator[SuiteConnection]:
@@ -78,11 +80,11 @@ class ConnectionPool:
             try:
                 yield pooled.peer
             except (NotApplicable, NotTestable):
-                sound = await _is_sound(pooled.peer)
+                sound = await self._is_sound(pooled.peer)
                 if not pooled.peer.ending:
                     raise
             else:
-                sound = await _is_sound(pooled.peer)
+                sound = await self._is_sound(pooled.peer)
             if pooled.peer.ending:
                 raise Deviation("the server to go on", pooled.peer.ending)
         finally:
@@ -97,6 +99,19 @@ class ConnectionPool:
         """Close all free connections."""
         while self._free:
             await _close(self._free.popitem()[1])
+
+    async def _is_sound(self, peer: SuiteConnection) -> bool:
+        """Return whether a neutral request gets a result, and no unmatched response arrives."""
+        known = len(peer.strays)
+        try:
+            answer = await peer.fence()
+        except Deviation as failed:
+            self.hangs = self.hangs or isinstance(failed, ExpiredWait)
+            return False
+        error = answer.message.get("error")
+        # A legacy server may lack `ping`; the error proves that the connection works.
+        lacking = isinstance(error, dict) and error.get("code") == _NO_METHOD
+        return (lacking or not answer.is_error) and len(peer.strays) == known
 
     async def _keep_open(
         self, open_connection: OpenConnection, *, task_status: trio.TaskStatus[_PooledConnection]
@@ -121,16 +136,3 @@ async def _close(pooled: _PooledConnection) -> None:
     pooled.release.set()
     with trio.CancelScope(shield=True):
         await pooled.closed.wait()
-
-
-async def _is_sound(peer: SuiteConnection) -> bool:
-    """Return whether a neutral request gets a result, and no unmatched response arrives."""
-    known = len(peer.strays)
-    try:
-        answer = await peer.fence()
-    except Deviation:
-        return False
-    error = answer.message.get("error")
-    # A legacy server may lack `ping`; the error proves that the connection works.
-    lacking = isinstance(error, dict) and error.get("code") == _NO_METHOD
-    return (lacking or not answer.is_error) and len(peer.strays) == known

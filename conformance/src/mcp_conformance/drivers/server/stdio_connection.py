@@ -12,7 +12,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_conformance.wire.process import run_process
+from mcp_conformance.wire.process import HANGING_GRACE, run_process
 from mcp_conformance.wire.timeouts import WaitKind
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import Era
@@ -29,9 +29,6 @@ __all__ = ["StdioConnection", "open_stdio"]
 
 _AFTER: Final = 1.0
 """Seconds that an error may be later than the response to a later request, or 20 times the duration of that request."""
-
-_HANGING_GRACE: Final = 0.2
-"""Seconds that a process has to exit at its end of input if it hangs: it would only delay the next check."""
 
 _TO_END: Final = 1.0
 """Seconds from the end of output of a process to its exit, so that its status can be reported."""
@@ -219,5 +216,5 @@ async def open_stdio(
             yield peer
         finally:
             if peer.hangs:
-                process.grace = _HANGING_GRACE
+                process.grace = HANGING_GRACE
             nursery.cancel_scope.cancel()

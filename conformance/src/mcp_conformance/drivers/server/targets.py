@@ -125,14 +125,21 @@ class UrlTarget:
         settings: The settings.
         context: The trusted certificates; `None`: those of the system.
         sse_url: The URL of the HTTP+SSE stream; `None` if the server has none.
+        timeouts: The time limits of the waits for the same server; `None`: new ones.
     """
 
     def __init__(
-        self, url: str, settings: Settings, context: ssl.SSLContext | None = None, *, sse_url: str | None = None
+        self,
+        url: str,
+        settings: Settings,
+        context: ssl.SSLContext | None = None,
+        *,
+        sse_url: str | None = None,
+        timeouts: AdaptiveTimeouts | None = None,
     ) -> None:
         self.endpoint: Final = Endpoint(url, context)
         self.sse: Final = None if sse_url is None else Endpoint(sse_url, context)
-        self._settings: Final = attrs.evolve(settings, timeouts=AdaptiveTimeouts())
+        self._settings: Final = attrs.evolve(settings, timeouts=timeouts or AdaptiveTimeouts())
         self._context: Final = context
         self.timeout: Final = settings.timeout
         """Seconds that a response may take."""
@@ -151,7 +158,7 @@ class UrlTarget:
             headers: The headers that authenticate the user in every request.
         """
         settings = attrs.evolve(self._settings, headers=headers)
-        return UrlTarget(self.endpoint.url, settings, self._context)
+        return UrlTarget(self.endpoint.url, settings, self._context, timeouts=settings.timeouts)
 
     @property
     def transports(self) -> frozenset[Transport]:
