@@ -122,6 +122,17 @@ async def test_legacy_session_is_opened_used_and_deleted() -> None:
         assert [each.known is not None for each in host.exchanges[:3]] == [True, True, True]
 
 
+@pytest.mark.parametrize("last", ["", "nonsense", "stream1-", "stream1-x", "stream2-0"])
+async def test_stream_with_unknown_last_event_id_is_rejected(last: str) -> None:
+    async with open_fake_server(LATEST_LEGACY) as (_, _, endpoint):
+        session = ("Mcp-Session-Id", (await post(endpoint, initialize(LATEST_LEGACY))).header("mcp-session-id") or "")
+        # A stream exists to which the id may nearly belong.
+        await post(endpoint, legacy("ping"), session)
+
+        async with endpoint.exchange(Transcript(), "GET", [session, ("Last-Event-ID", last)]) as exchange:
+            assert (await exchange.answer()).status == 400
+
+
 async def test_batch_returns_array_in_batch_revision() -> None:
     async with open_fake_server(R2025_03_26) as (_, _, endpoint):
         opened = await post(endpoint, initialize(R2025_03_26))

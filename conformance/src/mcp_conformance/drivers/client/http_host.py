@@ -298,7 +298,7 @@ class HttpHost:
         if last is not None:
             key, _, index = last.rpartition("-")
             stream = self._kept.get(key)
-            if stream is None:
+            if stream is None or not index.isdecimal():
                 await exchange.respond(400)
                 return
             await exchange.start(200, STREAM)
