@@ -21,6 +21,8 @@ from mcp_conformance.suite.checks import find
 from mutants.generated.command import Selection, report
 from mutants.generated.fault import ANY, GeneratedFault, Leg, Recording, Target
 from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
+from mutants.generated.login_proxy import LoginRequest
+from mutants.generated.logins import LOGIN, LOGIN_OPERATORS
 from mutants.generated.operators import OPERATORS, generate
 from mutants.generated.protected import PROTECTED, PROTECTED_OPERATORS
 from mutants.generated.proxy import Conversation, Mutation, Observer, dumped
@@ -195,6 +197,83 @@ def test_operators_of_protected_servers_have_targets_in_their_legs_only() -> Non
     assert {each.operator.name for each in generate(protected)} <= {each.name for each in PROTECTED_OPERATORS}
     assert len(list(generate(protected))) > 50
     assert not any(each.operator in PROTECTED_OPERATORS for each in generate(plain))
+
+
+LOGIN_LEG = Leg(role="client", revision="2026-07-28", transport=LOGIN)
+LOGINS = ("auth/metadata-default", "auth/dpop", "auth/client-credentials-jwt")
+
+
+@pytest.mark.usefixtures("_programs")
+async def test_client_that_logs_in_without_mutation_passes_behind_proxy() -> None:
+    found = await run_faulty_client(LOGIN_LEG, None, within=LOGINS)
+
+    assert {each.outcome.value for each in found.run.verdicts} <= {"passed", "not applicable", "not testable"}
+    assert found.hits == 0
+    assert {name for name, _ in found.noted["auth/metadata-default"]} == {
+        f"{kind} login" for kind in ("mcp", "resource-metadata", "server-metadata", "register", "authorize", "token")
+    }
+
+
+@pytest.mark.usefixtures("_programs")
+@pytest.mark.parametrize(
+    ("operator", "key", "scenario", "check"),
+    [
+        ("login-authorize-code-challenge-cut", "authorize", "auth/metadata-default", "auth.client-pkce"),
+        (
+            "login-metadata-server-openid-first",
+            "server-metadata",
+            "auth/metadata-var1",
+            "auth.client-server-metadata-order-root",
+        ),
+        ("login-issuer-slash", "server-metadata", "auth/metadata-issuer-slash", "auth.client-issuer-identical"),
+        ("login-bearer-absent-call", "mcp", "auth/metadata-default", "auth.client-every-request"),
+        ("login-shown-code", "token", "auth/metadata-default", "auth.client-no-cross-credentials"),
+        ("login-proof-jti-same", "proof", "auth/dpop", "dpop.client-fresh"),
+        ("login-proof-as-bearer", "proof", "auth/dpop", "dpop.client-scheme"),
+        (
+            "login-assertion-aud-slash",
+            "token",
+            "auth/client-credentials-jwt",
+            "client-credentials.client-assertion-claims",
+        ),
+    ],
+)
+async def test_fault_of_login_is_named(operator: str, key: str, scenario: str, check: str) -> None:
+    within = {"auth/metadata-default", scenario}
+
+    found = await run_faulty_client(LOGIN_LEG, (operator, f"{key} login", ""), within=within)
+
+    assert found.hits > 0
+    assert check in {each.check for each in found.run.verdicts if each.outcome is Outcome.FAILED}
+
+
+@needs_schemas
+def test_operators_of_logins_have_targets_in_their_legs_only() -> None:
+    samples: dict[str, tuple[JsonValue, ...]] = {"token login": ({"fields": {"code": "x"}},)}
+    login, plain = (
+        Recording(leg=leg, samples=samples, seen_by={}, seconds={}, outcomes={})
+        for leg in (LOGIN_LEG, attrs.evolve(LOGIN_LEG, transport="http"))
+    )
+
+    names = {each.operator.name for each in generate(login)}
+
+    assert {"login-token-code-twice", "login-token-twice", "login-token-json"} <= names
+    assert "login-token-assertion-twice" not in names
+    assert not any(each.operator in LOGIN_OPERATORS for each in generate(plain))
+
+
+def test_parameters_of_login_request_are_changed_in_form_and_query() -> None:
+    form = LoginRequest(
+        method="POST",
+        url="http://127.0.0.1:1/token",
+        headers=(("Content-Type", "application/x-www-form-urlencoded"),),
+        body=b"a=1&b=%20",
+    )
+    query = LoginRequest(method="GET", url="http://127.0.0.1:1/authorize?a=1&b=%20", headers=(), body=b"")
+
+    for each in (form, query):
+        assert each.fields == [("a", "1"), ("b", " ")]
+        assert each.with_fields([("a", "1"), ("a", "&")]).fields == [("a", "1"), ("a", "&")]
 
 
 PASSIVE = [each.id for each in CLIENT_CHECKS if not each.needs]

@@ -1,7 +1,7 @@
 """The raw client with the proxy in its process: `python -m mutants.generated.client_process`.
 
 The proxy is between the client and the wire: over stdio around the pipes to the server that the client starts, over
-HTTP as a server of its own that forwards to the URL. The file in `$MUTANTS_OBSERVED` gets a line of JSON for everything
+HTTP as a server of its own that forwards to the URL, and for a client that logs in around its HTTP connections. The file in `$MUTANTS_OBSERVED` gets a line of JSON for everything
 that the client sends, and the word `hit` for each change.
 """
 
@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mutants import raw_client
+from mutants import raw_client, raw_client_auth
 from mutants.generated.fault import GeneratedFault, Leg, Target
 from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
+from mutants.generated.login_proxy import install
+from mutants.generated.logins import LOGIN
 from mutants.generated.operators import OPERATORS
 from mutants.generated.proxy import Conversation, Mutation, Observer
 
@@ -205,8 +207,13 @@ def main() -> int:
     given = parser.parse_args()
     folder = os.environ.get(OBSERVED)
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "none")
-    observer = _File(None if folder is None else Path(folder) / f"{scenario}.jsonl")
-    conversation = Conversation(_fault(given.generated, given.leg), observer)
+    observer = _File(None if folder is None else Path(folder) / f"{scenario.replace('/', '+')}.jsonl")
+    mutation = _fault(given.generated, given.leg)
+    if given.leg[2] == LOGIN:
+        install(mutation, observer)
+        sys.argv = ["raw_client_auth", "--url", given.url]
+        return raw_client_auth.main()
+    conversation = Conversation(mutation, observer)
     if given.url:
         sys.argv = ["raw_client", "--url", _over_http(given.url, conversation)]
     else:

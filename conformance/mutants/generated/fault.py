@@ -40,7 +40,7 @@ def area_of(key: str) -> str:
     method, _, kind = key.rpartition(" ")
     if kind in ("http", "request-head"):
         return "http"
-    if kind == "token":
+    if kind in ("token", "login"):
         return "auth"
     if kind == "event":
         return "sse"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mutants.generated.fault import GeneratedFault, area_of
 from mutants.generated.framing import FRAMING_OPERATORS
+from mutants.generated.logins import LOGIN, LOGIN_OPERATORS
 from mutants.generated.members import MEMBER_OPERATORS
 from mutants.generated.messages import MESSAGE_OPERATORS
 from mutants.generated.protected import PROTECTED, PROTECTED_OPERATORS
@@ -28,6 +29,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
         *RECEIVED_OPERATORS,
         *TRANSITION_OPERATORS,
         *PROTECTED_OPERATORS,
+        *LOGIN_OPERATORS,
     )
 }
 """All operators, by name."""
@@ -38,9 +40,9 @@ def generate(recording: Recording) -> Iterator[GeneratedFault]:
     leg = recording.leg
     # 2024-11-05 does not define this transport: what carries its messages is that of later revisions.
     undefined = leg.revision == "2024-11-05" and leg.transport == "http"
-    # The other operators are tried with the server that has all features.
-    protected = leg.transport == PROTECTED
-    for operator in PROTECTED_OPERATORS if protected else OPERATORS.values():
+    # The other operators are tried with the peers that have all features.
+    own = {PROTECTED: PROTECTED_OPERATORS, LOGIN: LOGIN_OPERATORS}
+    for operator in own.get(leg.transport) or OPERATORS.values():
         for target in operator.targets(recording):
             if undefined and area_of(target.key) in ("http", "sse"):
                 continue

@@ -19,10 +19,12 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_conformance.runners.server import run_server
+from mcp_conformance.scenarios.oauth import OAUTH_SCENARIOS
 from mcp_core.revisions import REVISIONS
 from mutants.generated.client_process import OBSERVED
 from mutants.generated.fault import Leg, Recording
 from mutants.generated.http_peer import http_target, protected_target
+from mutants.generated.logins import LOGIN
 from mutants.generated.protected import PROTECTED
 from mutants.generated.proxy import Conversation, Mutation, Observer
 from mutants.generated.stdio_peer import StdioTarget
@@ -76,12 +78,17 @@ SERVER_LEGS: Final = (
 """The legs of servers."""
 
 
-CLIENT_LEGS: Final = tuple(
-    Leg(role="client", revision=revision, transport=transport)
-    for revision in REVISIONS
-    for transport in ("stdio", "http")
+CLIENT_LEGS: Final = (
+    *(
+        Leg(role="client", revision=revision, transport=transport)
+        for revision in REVISIONS
+        for transport in ("stdio", "http")
+    ),
+    *(Leg(role="client", revision=revision, transport=LOGIN) for revision in list(REVISIONS)[1:]),
 )
 """The legs of clients. In 2024-11-05, `http` is HTTP+SSE."""
+_LOGINS: Final = frozenset(f"scenario:{each.name}" for each in OAUTH_SCENARIOS)
+_LOGIN_CHECKS: Final = frozenset(each.id for each in CLIENT_CHECKS if not _LOGINS.isdisjoint(each.needs))
 
 
 class _Recorder(Observer):
@@ -201,6 +208,7 @@ async def run_faulty_client(
     *,
     chosen: Collection[str] | None = None,
     looked_at: Collection[str] | None = None,
+    within: Collection[str] | None = None,
 ) -> ClientRun:
     """Test a raw client behind a proxy in one leg.
 
@@ -209,7 +217,10 @@ async def run_faulty_client(
         fault: The operator, the key and the detail of the fault; `None`: no fault.
         chosen: The checks; `None`: all.
         looked_at: The scenarios for checks that judge all messages; `None`: all.
+        within: The scenarios to which the run is limited; `None`: all.
     """
+    if leg.transport == LOGIN:
+        chosen = _LOGIN_CHECKS if chosen is None else _LOGIN_CHECKS.intersection(chosen)
     words = [sys.executable, "-m", "mutants.generated.client_process"]
     words += [] if fault is None else ["--generated", json.dumps(fault)]
     words += ["--leg", leg.role, leg.revision, leg.transport]
@@ -217,13 +228,18 @@ async def run_faulty_client(
         # An environment is part of a command line only through a program; `env` is everywhere where this runs.
         line = shlex.join(["env", f"{OBSERVED}={folder}", *words])
         command = ClientCommand(
-            http=f"{line} --url {{url}}" if leg.transport == "http" else None,
+            http=f"{line} --url {{url}}" if leg.transport != "stdio" else None,
             stdio=f"{line} --start {{command}}" if leg.transport == "stdio" else None,
         )
         run = await run_client(
-            command, CLIENT_SETTINGS, revisions=[REVISIONS[leg.revision]], chosen=chosen, looked_at=looked_at
+            command,
+            CLIENT_SETTINGS,
+            revisions=[REVISIONS[leg.revision]],
+            chosen=chosen,
+            looked_at=looked_at,
+            within=within,
         )
-        files = {path.stem: path.read_text("utf-8").splitlines() for path in Path(folder).iterdir()}  # noqa: ASYNC240  small files of this process's own
+        files = {path.stem.replace("+", "/"): path.read_text("utf-8").splitlines() for path in Path(folder).iterdir()}  # noqa: ASYNC240  small files of this process's own
     return ClientRun(
         run=run,
         noted={

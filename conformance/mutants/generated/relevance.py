@@ -53,7 +53,7 @@ _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
     "sampling": _MESSAGES | {"sampling", "capability", "mrtr", "tools", "progress", "meta", "tasks"},
     "elicitation": _MESSAGES | {"elicitation", "capability", "mrtr", "progress", "meta", "tasks"},
     "tasks": _MESSAGES | {"tasks", "meta", "mrtr", *_OF_LISTS},
-    "auth": frozenset({"auth", "dpop", "security", "http", "session"}),
+    "auth": frozenset({"auth", "client-credentials", "dpop", "ema", "http", "security", "session", "wif"}),
 }
 """By area of a target, the areas of the requirements that a fault in it can violate."""
 

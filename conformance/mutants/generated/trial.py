@@ -14,6 +14,7 @@ from mcp_conformance.model.verdict import Leg as RunLeg
 from mcp_conformance.model.verdict import Outcome, Run
 from mcp_conformance.scoring.attribution import attributed
 from mcp_conformance.suite.checks import find
+from mutants.generated.logins import LOGIN
 from mutants.generated.protected import PROTECTED
 from mutants.generated.proxy import Observer
 from mutants.generated.recording import run_faulty_client, run_faulty_server
@@ -29,8 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["Score", "TrialResult", "try_generated"]
 
 _TOUR: Final = "schema.tour"
-_FIRST_SCENARIOS: Final = ("initialize", "tools_call", "server-asks")
-"""The scenarios that contain most messages."""
+_FIRST_SCENARIOS: Final = (
+    "initialize",
+    "tools_call",
+    "server-asks",
+    "auth/metadata-default",
+    "auth/2025-03-26-oauth-metadata-backcompat",
+    "auth/dpop-nonce",
+)
+"""The scenarios that contain most messages, or that the others presuppose."""
 _FEW: Final = 3
 _MANY: Final = 12
 """The number of scenarios in which a client is tested at most."""
@@ -130,7 +138,9 @@ async def _try_client(fault: GeneratedFault, recording: Recording) -> TrialResul
     scenarios = recording.scenarios_with(fault.target.key)
     scenarios.sort(key=lambda each: (each not in _FIRST_SCENARIOS, len(recording.scenarios[each])))
     hits, failed, refusal = 0, [""][:0], ""
-    for some in (scenarios[:_FEW], scenarios[_FEW:_MANY]):
+    # The checks of logins judge all scenarios at once, and need the first ones as controls.
+    login = fault.leg.transport == LOGIN
+    for some in (scenarios[:_FEW], scenarios if login else scenarios[_FEW:_MANY]):
         if not some:
             break
         checks = frozenset(
@@ -139,7 +149,11 @@ async def _try_client(fault: GeneratedFault, recording: Recording) -> TrialResul
             if not each.needs or any(need.removeprefix("scenario:") in some for need in each.needs)
         )
         found = await run_faulty_client(
-            fault.leg, (fault.operator.name, fault.target.key, fault.target.detail), chosen=checks, looked_at=some
+            fault.leg,
+            (fault.operator.name, fault.target.key, fault.target.detail),
+            chosen=checks,
+            looked_at=some,
+            within=some if login else None,
         )
         hits += found.hits
         failed, refusal = _judged(found.run, recording)

@@ -104,6 +104,7 @@ async def run_client(
     show: Callable[[Verdict], None] = lambda _: None,
     played: Callable[[str], None] = lambda _: None,
     looked_at: Collection[str] | None = None,
+    within: Collection[str] | None = None,
     observe: Observe | None = None,
 ) -> Run:
     """Test a client.
@@ -116,6 +117,7 @@ async def run_client(
         show: Receives each verdict.
         played: Receives each finished scenario, with revision and transport.
         looked_at: The scenarios for checks that judge all messages; `None`: all scenarios.
+        within: The scenarios to which the run is limited; checks judge only these. `None`: all that the checks need.
         observe: Receives each verdict with the entries of each scenario that the check names.
     """
     checks = [check for check in CLIENT_CHECKS if chosen is None or check.id in chosen]
@@ -133,6 +135,7 @@ async def run_client(
             transport=transport,
             played=played,
             looked_at=looked_at,
+            within=within,
             observe=observe,
         )
         found[number] = await client_leg.run(checks, show)
@@ -160,6 +163,7 @@ class _ClientLeg:
     transport: Transport
     played: Callable[[str], None]
     looked_at: Collection[str] | None
+    within: Collection[str] | None
     observe: Observe | None
     runs: dict[str, Evidence] = attrs.field(factory=dict)
 
@@ -178,7 +182,8 @@ class _ClientLeg:
         needed = [each for each in _needed(matching, self.looked_at) if each.name != _FIRST]
         async with open_nursery() as nursery:
             for scenario in needed:
-                if scenario.belongs(self.revision, self.transport):
+                limited = self.within is not None and scenario.name not in self.within
+                if scenario.belongs(self.revision, self.transport) and not limited:
                     nursery.start_soon(self._play, scenario)
         # In the order of the table, so that two runs of the suite judge the same messages first.
         ordered = {name: self.runs[name] for name in SCENARIOS if name in self.runs}
