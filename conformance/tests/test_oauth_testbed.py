@@ -608,3 +608,39 @@ def test_code_verifier_is_recorded_as_secret() -> None:
     testbed = OAuthTestbed()
     with_code(RawOAuthClient(testbed)).token()
     assert VERIFIER in testbed.secrets
+
+
+def test_token_request_without_redirect_uri_is_accepted() -> None:
+    testbed = OAuthTestbed()
+    client = with_code(RawOAuthClient(testbed))
+
+    # OAuth 2.1 does not have the field any more.
+    assert client.token(redirect_uri=None).status == 200
+    assert violated_requirements(testbed) == []
+
+
+def test_spaces_between_scheme_and_token_are_accepted() -> None:
+    testbed = OAuthTestbed()
+    client = with_token(RawOAuthClient(testbed))
+
+    assert client.call("tools/call", ("Authorization", f"Bearer   {client.access}")).status == 200
+    assert violated_requirements(testbed) == []
+
+
+def test_empty_resource_is_violation() -> None:
+    testbed = OAuthTestbed()
+    with_client_id(RawOAuthClient(testbed)).authorize(resource="")
+    assert violated_requirements(testbed) == ["auth.resource-identifies-server"]
+
+
+def test_registration_that_is_not_json_is_refused() -> None:
+    testbed = OAuthTestbed()
+    body = b'{"redirect_uris": ["%s"], "grant_types": ["refresh_token"]}' % REDIRECT.encode()
+
+    response = RawOAuthClient(testbed).send(
+        "POST", f"{testbed.places.server}/register", ("Content-Type", "text/plain"), body=body
+    )
+
+    assert response is not None
+    assert response.status == 400
+    assert "auth.dcr-client" in violated_requirements(testbed)

@@ -41,7 +41,7 @@ def observable(quirks: Quirks) -> list[object]:
     observed += [client.send("GET", well.url(testbed.places.issuer)) for well in Well]
     url = f"{testbed.places.server}/register"
     sent = b'{"redirect_uris": ["%s"], "token_endpoint_auth_method": "none"}' % REDIRECT.encode()
-    registered = client.send("POST", url, body=sent)
+    registered = client.send("POST", url, ("Content-Type", "application/json"), body=sent)
     observed.append(registered)
     client.client_id = str((json_object(registered.body) or {}).get("client_id")) if registered else ""
     if client.client_id in ("", "None"):

@@ -55,6 +55,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("document-of-another-url", "auth.client-document-id"),
     _of("document-of-another-url", "auth.client-document-id", revision=_LATE),
     _of("any-resource", "auth.client-resource-mismatch"),
+    _of("resource-by-beginning", "auth.client-resource-mismatch"),
     _of("case-sensitive", "auth.client-resource-upper-case"),
     _of("no-server-metadata", "auth.client-server-metadata", revision=_JUNE),
     _of(
@@ -67,6 +68,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("openid-first", "auth.client-server-metadata-order-path", "auth.client-server-metadata-order-root"),
     _of("any-issuer", "auth.client-issuer-identical"),
     _of("nearly-same-issuer", "auth.client-issuer-identical"),
+    _of("issuer-any-case", "auth.client-issuer-identical"),
     _of("no-own-metadata", "auth.client-metadata-first", "auth.client-server-metadata", revision=_OWN),
     _of("metadata-without-version", "auth.client-metadata-version", revision=_OWN),
     _of(
@@ -144,6 +146,8 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("plain-pkce", "auth.client-pkce-s256", revision=_LATE),
     _of("pkce-unverified", "auth.client-pkce-refused", revision=_LATE),
     _of("pkce-unverified-openid", "auth.client-pkce-refused-openid"),
+    _of("response-type-token", "auth.client-oauth21", revision=_JUNE),
+    _of("code-twice", "auth.client-oauth21"),
     # Validation of responses.
     _of("any-state", "auth.client-state"),
     _of("no-state", "auth.client-state", revision=_JUNE),
@@ -158,6 +162,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("iss-only-if-advertised", "auth.client-iss-unexpected"),
     _of("iss-always-wanted", "auth.client-iss-not-wanted"),
     _of("iss-normalized", "auth.client-iss-exact"),
+    _of("iss-any-case", "auth.client-iss-exact"),
     _of("error-shown", "auth.client-iss-error"),
     _of("smuggles", "security.client-urls"),
     # Extensions.
@@ -177,6 +182,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("rsa-proof", "dpop.client-algorithm"),
     _of("machine-password", "client-credentials.client-grant"),
     _of("no-secret", "client-credentials.client-proves", "auth.client-preregistered", "ema.client-proves"),
+    _of("secret-unencoded", "client-credentials.client-proves", "ema.client-proves"),
     _of("no-assertion", "client-credentials.client-assertion", "client-credentials.client-proves"),
     _of("no-assertion-type", "client-credentials.client-assertion-type"),
     _of("assertion-subject", "client-credentials.client-assertion-claims"),

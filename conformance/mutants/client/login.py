@@ -136,6 +136,8 @@ class Login:
             raise ClientError("no metadata of the resource")
         resource = str(found.get("resource"))
         other = resource.lower().rstrip("/") not in (self._url.lower(), self._origin) and not wrong("any-resource")
+        if wrong("resource-by-beginning") and resource.startswith(self._url):
+            other = False
         if other or (wrong("case-sensitive") and not resource.startswith(self._origin)):
             raise ClientError(f"the metadata is for {resource}")
         self._resource = found
@@ -144,8 +146,10 @@ class Login:
             return
         self._metadata = self._server_metadata(issuer)
         if str(self._metadata.get("issuer")) != issuer:
-            same = str(self._metadata.get("issuer")).rstrip("/") == issuer.rstrip("/")
-            if not (wrong("any-issuer") or (wrong("nearly-same-issuer") and same)):
+            found_issuer = str(self._metadata.get("issuer"))
+            same = wrong("nearly-same-issuer") and found_issuer.rstrip("/") == issuer.rstrip("/")
+            same = same or (wrong("issuer-any-case") and found_issuer.lower() == issuer.lower())
+            if not (wrong("any-issuer") or same):
                 raise ClientError("the metadata is for another issuer")
             self._metadata["issuer"] = issuer
 
@@ -233,7 +237,7 @@ class Login:
         verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
         self._choose_scopes(status)
         fields = {
-            "response_type": "code",
+            "response_type": "token" if wrong("response-type-token") else "code",
             "client_id": str(client["client_id"]),
             "redirect_uri": _REDIRECT + ("/other" if wrong("other-redirect") else ""),
             "code_challenge": base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("="),
@@ -293,6 +297,7 @@ class Login:
         if iss is None and not advertised and wrong("iss-always-wanted"):
             raise ClientError("the issuer is missing")
         nearly = wrong("iss-normalized") and (iss or "").rstrip("/") == issuer
+        nearly = nearly or (wrong("iss-any-case") and (iss or "").lower() == issuer.lower())
         unseen = wrong("iss-any") or (wrong("iss-only-if-advertised") and not advertised) or nearly
         if "error" in back and wrong("error-shown"):
             print(f"error {back['error']}", file=sys.stderr)
@@ -321,6 +326,8 @@ class Login:
                 self.keys.wanted = True
                 headers["DPoP"] = self.keys.proof("POST", url)
             status, back, body = fetch("POST", url, headers, urlencode(form).encode())
+            if status == 200 and grant == "authorization_code" and wrong("code-twice") and not bound:
+                fetch("POST", url, headers, urlencode(form).encode())
             if "dpop-nonce" in back and not wrong("no-token-nonce"):
                 self.keys.nonces["{0.scheme}://{0.netloc}".format(urlsplit(url))] = back["dpop-nonce"]
             if status == 200 or not (b"use_dpop_nonce" in body or late):
@@ -341,7 +348,7 @@ class Login:
             if wrong("no-assertion-type"):
                 del form["client_assertion_type"]
         elif isinstance(secret, str) and not wrong("no-secret"):
-            pair = f"{quote(id, safe='')}:{quote(secret, safe='')}"
+            pair = f"{id}:{secret}" if wrong("secret-unencoded") else f"{quote(id, safe='')}:{quote(secret, safe='')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
             return
         form["client_id"] = id

@@ -35,10 +35,11 @@ _FIRST_SCENARIOS: Final = (
     "tools_call",
     "server-asks",
     "auth/metadata-default",
-    "auth/2025-03-26-oauth-metadata-backcompat",
     "auth/dpop-nonce",
 )
-"""The scenarios that contain most messages, or that the others presuppose."""
+"""The scenarios that contain most messages."""
+_CONTROLS: Final = ("auth/metadata-default", "auth/2025-03-26-oauth-metadata-backcompat")
+"""The scenarios in which a client that logs in must succeed, so that checks of logins judge others."""
 _FEW: Final = 3
 _MANY: Final = 12
 """The number of scenarios in which a client is tested at most."""
@@ -153,7 +154,7 @@ async def _try_client(fault: GeneratedFault, recording: Recording) -> TrialResul
             (fault.operator.name, fault.target.key, fault.target.detail),
             chosen=checks,
             looked_at=some,
-            within=some if login else None,
+            within={*some, *_CONTROLS} if login else None,
         )
         hits += found.hits
         failed, refusal = _judged(found.run, recording)

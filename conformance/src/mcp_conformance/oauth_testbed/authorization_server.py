@@ -163,7 +163,8 @@ class AuthorizationServer:
         document = json_object(request.body)
         if not self.quirks.registers or document is None:
             return json_response({"error": "invalid_client_metadata"}, 400)
-        self.clients.check_registration(request, document)
+        if not self.clients.check_registration(request, document):
+            return json_response({"error": "invalid_client_metadata"}, 400)
         self._registrations += 1
         answer: JsonObject = {
             **document,
@@ -227,7 +228,7 @@ class AuthorizationServer:
         expect("resource" in fields, "auth.resource-in-authorization", "an authorization request has no resource")
         expect(not urlsplit(resource).fragment, "auth.resource-canonical-uri", "the resource has a fragment")
         expect(
-            is_among(resource, self.tokens.resources) or not resource,
+            is_among(resource, self.tokens.resources) or "resource" not in fields,
             "auth.resource-identifies-server",
             f"the resource is {resource!a}",
         )

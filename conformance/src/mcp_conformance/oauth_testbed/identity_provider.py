@@ -47,6 +47,8 @@ class IdentityProvider:
         form, expect = single(request.form), self.recorder.expect
         if request.path != "/token" or request.method != "POST":
             return Response(status=404)
+        names = [name for name, _ in request.form]
+        expect(len(names) == len(set(names)), "auth.oauth21-security", "a token exchange has a field twice")
         _, proved = self.clients.authenticate(request, now=now, needed=True)
         if not expect(proved, "ema.client-auth-at-idp", "the exchange is not authenticated"):
             return json_response({"error": "invalid_client"}, 401)

@@ -76,9 +76,14 @@ class TestbedUrls:
         """The URL of the MCP server with its scheme and host in upper case, which is the same resource."""
         return self.origin.upper() + self.resource.removeprefix(self.origin)
 
+    @property
+    def shouted_issuer(self) -> str:
+        """The issuer with its scheme and host in upper case, which is another issuer."""
+        return origin_of(self.issuer).upper() + self.issuer.removeprefix(origin_of(self.issuer))
+
     def fill(self, text: str) -> str:
         """Replace the placeholders in a string."""
-        for name in ("resource", "server", "issuer", "other", "evil", "prm", "origin", "shouted"):
+        for name in ("resource", "server", "issuer", "other", "evil", "prm", "origin", "shouted", "shouted_issuer"):
             value: str = getattr(self, name)
             text = text.replace(f"{{{name}}}", value)
         return text

@@ -143,7 +143,8 @@ class ProtectedResource:
                 return None
             return self._challenge(401, self.quirks.challenge, self.quirks.scopes)
         scheme, _, text = given.partition(" ")
-        token = self._token(text)
+        # One or more spaces follow the scheme (RFC 6750, section 2.1).
+        token = self._token(text.lstrip(" "))
         if token is None or token.expires_at <= now:
             return self._challenge(401, self.quirks.challenge_invalid, self.quirks.scopes)
         right = scheme.lower() == token.kind.lower()

@@ -130,10 +130,11 @@ class Clients:
             self.registered.pop(each, None)
             self.forgotten.add(each)
 
-    def check_registration(self, request: Request, document: JsonObject) -> None:
-        """Record the violations in a registration request."""
+    def check_registration(self, request: Request, document: JsonObject) -> bool:
+        """Record the violations in a registration request, and return whether it is one."""
         expect, uris = self.recorder.expect, _texts(document.get("redirect_uris"))
-        expect(request.media_type == "application/json", "auth.dcr-client", "a registration request is not JSON")
+        typed = request.media_type == "application/json"
+        expect(typed, "auth.dcr-client", "the content type of a registration request is not application/json")
         safe = all(uri.startswith("https://") or (uri.startswith("http://") and is_loopback(uri)) for uri in uris)
         expect(safe, "auth.redirect-https-or-localhost", f"redirect URIs are neither https nor loopback: {uris}")
         kind = document.get("application_type")
@@ -144,6 +145,7 @@ class Clients:
         if "authorization_code" in grants or not grants:
             expect(uris, "auth.redirect-registered", "no redirect URI is registered")
             expect("refresh_token" in grants, "auth.refresh-grant-type", "grant_types have no refresh_token")
+        return typed
 
     def authenticate(self, request: Request, *, now: float, needed: bool) -> tuple[Client | None, bool]:
         """Authenticate the client of a token request.

@@ -198,7 +198,8 @@ class TokenEndpoint:
             expect(not code.used, "auth.oauth21-security", "a code is redeemed twice"),
             expect(code.client_id == client.client_id, "auth.oauth21-security", "a code is redeemed by another client"),
             expect(
-                form.get("redirect_uri") == code.redirect_uri,
+                # OAuth 2.1 does not have this field any more, and a client may still send it.
+                form.get("redirect_uri", code.redirect_uri) == code.redirect_uri,
                 "auth.oauth21-security",
                 "the redirect URI is not that of the authorization request",
             ),

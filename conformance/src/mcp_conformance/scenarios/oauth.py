@@ -137,6 +137,12 @@ _DISCOVERY: Final = (
         Quirks(resource_metadata={"resource": "{evil}/mcp"}),
     ),
     _of(
+        "resource-sibling",
+        "The metadata are those of another server on the same host, whose URL begins as that of the server.",
+        _NOW,
+        Quirks(resource_metadata={"resource": "{resource}-other"}),
+    ),
+    _of(
         "metadata-issuer-mismatch",
         "The metadata of the authorization server name another issuer.",
         _NOW,
@@ -147,6 +153,12 @@ _DISCOVERY: Final = (
         "The metadata of the authorization server name its issuer with a trailing slash.",
         _NOW,
         Quirks(server_metadata={"issuer": "{server}/"}),
+    ),
+    _of(
+        "metadata-issuer-upper-case",
+        "The metadata of the authorization server name its issuer with its scheme and host in upper case.",
+        _NOW,
+        Quirks(server_metadata={"issuer": "{shouted_issuer}"}),
     ),
     _of(
         "2025-03-26-oauth-metadata-backcompat",
@@ -299,6 +311,12 @@ _ANSWERS: Final = (
         "The authorization response names the issuer with a trailing slash.",
         _NOW,
         Quirks(authorization={"iss": "{issuer}/"}),
+    ),
+    _of(
+        "iss-upper-case",
+        "The authorization response names the issuer with its scheme and host in upper case.",
+        _NOW,
+        Quirks(authorization={"iss": "{shouted_issuer}"}),
     ),
     _of(
         "iss-error",

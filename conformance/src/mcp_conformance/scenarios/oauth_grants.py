@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GRANTS"]
 
-_SECRET: Final = "machine:secret with space"
+_SECRET: Final = "machine:secret with space + 100%"
 _KEYS: Final = frozenset({Part.TOKEN, Part.MCP})
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mcp_conformance.checks.auth.clients.violations import Rule, add_rules
+from mcp_conformance.checks.auth.clients.violations import PLAIN, Rule, add_rules
 from mcp_conformance.oauth_testbed.http_messages import single
 from mcp_conformance.oauth_testbed.metadata_documents import is_among
 from mcp_conformance.scenarios.oauth import FOREIGN_ERROR
+from mcp_conformance.scenarios.oauth_grants import GRANTS
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.auth.clients.violations import OAuthRun
@@ -18,12 +19,6 @@ _MOST: Final = 5
 """Maximum number of authorization requests for one operation; the specification says "a few"."""
 _FORBIDDEN: Final = 403
 _ISSUES: Final = ("auth.iss-advertised-present", "auth.iss-advertised-absent", "auth.iss-unadvertised-present")
-_FORGED: Final = (
-    "auth/iss-supported-missing",
-    "auth/iss-wrong-issuer",
-    "auth/iss-unexpected",
-    "auth/iss-normalized",
-)
 
 
 def _authorized(found: OAuthRun) -> bool:
@@ -289,6 +284,17 @@ add_rules(
             wrong=_proceeds,
         ),
         Rule(
+            id="auth.client-oauth21",
+            title=(
+                "Authorization and token requests are those of OAuth 2.1: each field once, a form in the body, "
+                "one authentication of the client, and each code only once."
+            ),
+            proves=("auth.security-practices", "auth.oauth21-security"),
+            notes=("auth.oauth21-security",),
+            within=(*PLAIN, *(f"auth/{name}" for name in GRANTS)),
+            tested=_redeemed,
+        ),
+        Rule(
             id="auth.client-state",
             title="Each authorization request has a state of its own; a response without it is dropped.",
             proves=("auth.state",),
@@ -338,10 +344,10 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-exact",
-            title="An issuer with an additional trailing slash is another issuer.",
+            title="An issuer with an additional trailing slash, or in another case, is another issuer.",
             proves=("auth.iss-no-normalization",),
             notes=_ISSUES,
-            within=("auth/iss-normalized",),
+            within=("auth/iss-normalized", "auth/iss-upper-case"),
             tested=_authorized,
         ),
         Rule(

@@ -146,7 +146,7 @@ add_rules(
             title="Protected resource metadata of another resource are not used.",
             proves=("auth.prm-resource-mismatch-rejected",),
             notes=("auth.prm-resource-mismatch-rejected",),
-            within=("auth/resource-mismatch",),
+            within=("auth/resource-mismatch", "auth/resource-sibling"),
             tested=_looked,
         ),
         Rule(
@@ -197,7 +197,11 @@ add_rules(
             title="Metadata with another issuer are not used, even if it is nearly the same.",
             proves=("auth.as-metadata-issuer-validated", "auth.as-metadata-mismatch-not-used"),
             notes=("auth.as-metadata-mismatch-not-used", "auth.as-metadata-issuer-validated"),
-            within=("auth/metadata-issuer-mismatch", "auth/metadata-issuer-slash"),
+            within=(
+                "auth/metadata-issuer-mismatch",
+                "auth/metadata-issuer-slash",
+                "auth/metadata-issuer-upper-case",
+            ),
             tested=_looked_up,
             wrong=_goes_on,
         ),

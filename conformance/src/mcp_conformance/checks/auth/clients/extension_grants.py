@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.checks.auth.clients.violations import OAuthRun
 
+_UNAUTHORIZED: Final = 401
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _MANAGED: Final = "io.modelcontextprotocol/enterprise-managed-authorization"
 
@@ -69,7 +70,18 @@ def _unproved(found: OAuthRun) -> str | None:
         form = single(each.form)
         if each.header("authorization") is None and not {"client_secret", "client_assertion"} & form.keys():
             return "a token request without a secret or an assertion"
-    return None
+    return _wrong_secret(found)
+
+
+def _wrong_secret(found: OAuthRun) -> str | None:
+    """Return what is wrong if the server accepts no secret that the client sends; assertions have their own check."""
+    answers = [
+        answer.status
+        for request, answer in zip(found.testbed.requests, found.testbed.answers, strict=True)
+        if request in found.tokens and request.header("authorization") is not None and answer is not None
+    ]
+    refused = bool(answers) and set(answers) == {_UNAUTHORIZED}
+    return "the id and the secret are not those that the client was given, each encoded as a form" if refused else None
 
 
 def _registers(found: OAuthRun) -> str | None:
@@ -175,7 +187,7 @@ def _at_server(found: OAuthRun) -> str | None:
         header = (each.header("authorization") or "").partition(" ")
         if header[0].lower() != "basic" or not base64.b64decode(header[2]).startswith(b"app:"):
             return f"a token request with {'another' if header[0] else 'no'} authentication"
-    return None
+    return _wrong_secret(found)
 
 
 def _tokens(found: OAuthRun) -> bool:
