@@ -328,7 +328,8 @@ def _with_statuses(
 def _headers(recording: Recording) -> Iterable[Target]:
     found: set[tuple[str, str]] = set()
     # The form of a refusal is left to the server: its body is optional, and its headers belong to the authorization.
-    for key in (each.key for each in _responses("POST * 200 *", "GET 200 stream")(recording)):
+    defined = _with_statuses(_responses("POST * 200 *", "GET 200 stream"))
+    for key in (each.key for each in defined(recording)):
         for head in recording.messages(key):
             found |= {(key, name) for name in head if name not in _DATE_ONLY}
     return [Target(key=key, detail=name) for key, name in sorted(found)]

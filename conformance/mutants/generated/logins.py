@@ -903,7 +903,7 @@ def _request_operators() -> Iterable[Operator]:
                 partial(_RequestMutation, kind, partial(_field, field, change)),
             )
     for name, (summary, register) in _REGISTERED.items():
-        without = _LEGACY if name.startswith(("type-", "grants-")) else ()
+        without = _LEGACY if name.startswith(("type-", "grants-")) else (_FIRST,) if name == "redirects-absent" else ()
         yield _operator(
             f"register-{name}",
             summary,
@@ -913,7 +913,12 @@ def _request_operators() -> Iterable[Operator]:
     for name, kind, summary, form, invisible in _FORMS:
         yield _operator(name, summary, _at(kind), partial(_RequestMutation, kind, form), invisible=invisible)
     yield _operator("token-twice", "a code is redeemed twice", _at("token", "code"), _Again)
-    yield _operator("state-fixed", "each authorization request has the same state", _at("authorize"), _FixedState)
+    yield _operator(
+        "state-fixed",
+        "each authorization request has the same state",
+        _at("authorize", without=(_FIRST,)),
+        _FixedState,
+    )
 
 
 def _token_operators() -> Iterable[Operator]:
@@ -925,21 +930,25 @@ def _token_operators() -> Iterable[Operator]:
             partial(_RequestMutation, "mcp", place),
             invisible=invisible,
         )
-    for kind, without in (("resource-metadata", (_FIRST,)), ("server-metadata", ()), ("register", ()), ("token", ())):
+    # Only the last revision keeps the token from the own authorization server.
+    for kind in ("resource-metadata", "server-metadata", "register", "token"):
         yield _operator(
             f"bearer-at-{kind}",
             f"the token is also in requests of the kind {kind}",
-            _at(kind, without=without),
+            _at(kind, without=_LEGACY),
             partial(_Spread, kind, lambda request, token: request.with_header("Authorization", f"Bearer {token}")),
         )
-    secrets: tuple[tuple[str, str, Callable[[LoginRequest], str]], ...] = (
-        ("access-token", "mcp", _token),
-        ("code", "token", lambda request: dict(request.fields).get("code", "")),
-        ("verifier", "token", lambda request: dict(request.fields).get("code_verifier", "")),
+    secrets: tuple[tuple[str, str, Callable[[LoginRequest], str], tuple[str, ...]], ...] = (
+        ("access-token", "mcp", _token, _LEGACY),
+        ("code", "token", lambda request: dict(request.fields).get("code", ""), _OLD),
+        ("verifier", "token", lambda request: dict(request.fields).get("code_verifier", ""), _OLD),
     )
-    for name, at, secret in secrets:
+    for name, at, secret, without in secrets:
         yield _operator(
-            f"shown-{name}", f"the {name} is sent to another server", _at(at), partial(_Elsewhere, at, secret)
+            f"shown-{name}",
+            f"the {name} is sent to another server",
+            _at(at, without=without),
+            partial(_Elsewhere, at, secret),
         )
 
 

@@ -223,8 +223,11 @@ def _each(*kinds: str) -> Callable[[Recording], Iterable[Target]]:
 
 
 def _is_free(recording: Recording, key: str) -> bool:
-    """Return whether the revision leaves the code of an error to the server: 2024-11-05 names none for completion."""
-    return recording.leg.revision == "2024-11-05" and key == "completion/complete error"
+    """Return whether the revision leaves the code of an error to the server.
+
+    2024-11-05 names none for completion, nor for a request from a foreign origin, the only one whose ping is refused.
+    """
+    return recording.leg.revision == "2024-11-05" and key in ("completion/complete error", "ping error")
 
 
 def _errors_except(code: int) -> Callable[[Recording], Iterable[Target]]:
@@ -270,6 +273,16 @@ def _answerable(recording: Recording) -> Iterable[Target]:
     return [each for each in found if recording.leg.role == "server" or each.key == "ping result"]
 
 
+def _awaited(recording: Recording) -> Iterable[Target]:
+    """Return the results whose absence is wrong.
+
+    A sampling or an elicitation waits for the user, for whose decision the specification sets no limit: it may be open
+    when the connection ends.
+    """
+    by_user = ("sampling/createMessage result", "elicitation/create result") if recording.leg.role == "client" else ()
+    return [each for each in _each("result")(recording) if each.key not in by_user]
+
+
 def _renamable(recording: Recording) -> Iterable[Target]:
     """Return the messages whose method may not be renamed.
 
@@ -278,8 +291,16 @@ def _renamable(recording: Recording) -> Iterable[Target]:
     """
     free = REVISIONS[recording.leg.revision].era is Era.MODERN and recording.leg.role == "client"
     needed = ("server/discover request", "tools/list request", "tools/call request")
-    found = _each("notification", "request")(recording)
+    # A server may leave the tasks of a client unlisted and uncancelled, and an experimental capability may have other methods.
+    optional = ("tasks/list request", "tasks/cancel request") if recording.leg.role == "server" else ()
+    found = [each for each in _each("notification", "request")(recording) if each.key not in optional]
     return [each for each in found if not free or each.key in needed or not each.key.endswith(" request")]
+
+
+def _not_batchable(recording: Recording) -> Iterable[Target]:
+    """Return the responses, except those of clients at 2025-03-26, which may post an array of one or more responses."""
+    leg = recording.leg
+    return [] if (leg.role, leg.revision) == ("client", "2025-03-26") else _any(*_RESPONSES)(recording)
 
 
 _MEANING: Final = ("params", "progressToken")
@@ -299,14 +320,14 @@ _CHANGES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]], _
     ("response-both", "a result and an error", _any(*_RESPONSES), _both),
     ("response-neither", "neither a result nor an error", _any(*_RESPONSES), _neither),
     ("response-twice", "the response is sent twice", _repeatable, _twice),
-    ("response-in-array", "the response is in an array", _any(*_RESPONSES), _in_array),
+    ("response-in-array", "the response is in an array", _not_batchable, _in_array),
     ("response-with-method", "the response has a method", _any(*_RESPONSES), _with_method),
     ("error-code-zero", "the code of an error is 0", _errors_except(0), _other_code(0)),
     ("error-code-parse", "the code of an error is -32700", _errors_except(-32700), _other_code(-32700)),
     ("error-code-method", "the code of an error is -32601", _errors_except(-32601), _other_code(-32601)),
     ("error-code-params", "the code of an error is -32602", _errors_except(-32602), _other_code(-32602)),
     ("error-code-positive", "the code of an error is the one of HTTP", _errors_except(400), _other_code(400)),
-    ("response-dropped", "the response is not sent", _each("result"), _dropped),
+    ("response-dropped", "the response is not sent", _awaited, _dropped),
     ("result-empty", "the result is empty", _each("result"), _empty_result),
     ("notification-as-request", "the notification has an id", _each("notification"), _as_request),
     ("request-as-notification", "the request has no id", _each("request"), _as_notification),

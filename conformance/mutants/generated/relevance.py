@@ -77,6 +77,8 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("cursor-ignored", frozenset({"pagination"})),
     ("near-cursor", frozenset({"pagination"})),
     ("token-", frozenset({"progress", "meta"})),
+    # Each method has the errors for an unsupported version, a missing capability and headers that do not match.
+    ("error-code-", frozenset({"version", "header", "capability", "meta"})),
 )
 """By beginning of the name of an operator, further areas."""
 
@@ -88,6 +90,9 @@ _BY_DETAIL: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("Capabilities.elicitation", frozenset({"elicitation"})),
     ("Capabilities.sampling", frozenset({"sampling"})),
     ("logLevel", frozenset({"logging"})),
+    ("protocolVersion", frozenset({"version", "header"})),
+    ("inputRequests", frozenset({"roots", "sampling", "elicitation", "mrtr"})),
+    ("inputResponses", frozenset({"roots", "sampling", "elicitation", "mrtr"})),
 )
 """By a part of the member or header, further areas: any message may have them in its metadata."""
 

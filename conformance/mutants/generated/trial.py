@@ -42,7 +42,7 @@ _CONTROLS: Final = ("auth/metadata-default", "auth/2025-03-26-oauth-metadata-bac
 """The scenarios in which a client that logs in must succeed, so that checks of logins judge others."""
 _FEW: Final = 3
 _MANY: Final = 12
-"""The number of scenarios in which a client is tested at most."""
+"""The number of scenarios in which a client is tested first, and then."""
 
 
 class Score(enum.Enum):
@@ -135,13 +135,13 @@ async def try_generated(fault: GeneratedFault, recording: Recording, *, whole: b
 
 
 async def _try_client(fault: GeneratedFault, recording: Recording) -> TrialResult:
-    """Test a client: first in a few scenarios that have the target, then in more of them."""
+    """Test a client: first in a few scenarios that have the target, then in more, then in the others."""
     scenarios = recording.scenarios_with(fault.target.key)
     scenarios.sort(key=lambda each: (each not in _FIRST_SCENARIOS, len(recording.scenarios[each])))
     hits, failed, refusal = 0, [""][:0], ""
     # The checks of logins judge all scenarios at once, and need the first ones as controls.
     login = fault.leg.transport == LOGIN
-    for some in (scenarios[:_FEW], scenarios if login else scenarios[_FEW:_MANY]):
+    for some in (scenarios[:_FEW], *([scenarios] if login else [scenarios[_FEW:_MANY], scenarios[_MANY:]])):
         if not some:
             break
         checks = frozenset(
