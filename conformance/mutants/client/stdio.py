@@ -151,7 +151,7 @@ class Pipes(_Lines):
         if stdin is None:
             raise ClientError("it was started without pipes")
         batched = wrong("batched") and message.get("method") == "tools/call"
-        stdin.write(dumped([message] if batched else message) + b"\n")
+        stdin.write(dumped([message] if batched else message) + (b"\r\n" if wrong("crlf") else b"\n"))
         if wrong("chatty") and message.get("method") == "tools/call":
             stdin.write(b"calling a tool now\n")
         stdin.flush()

@@ -28,6 +28,7 @@ RESULT_FAULTS: Final = (
     of("dies-of-unknown-progress", _LATE, "stdio", "progress.client-bears"),
     of("strips-controls", _MODERN, "stdio", "stdio.client-unicode"),
     of("cuts-at-64k", _MODERN, "stdio", "stdio.client-large"),
+    of("crlf", _MODERN, "stdio", "stdio.client-line-feed"),
     of("no-crlf", _MODERN, "stdio", "stdio.client-crlf"),
     of("no-comments", _MODERN, "http", "http.client-parses-streams"),
     of("one-line-of-data", _MODERN, "http", "http.client-parses-streams"),

@@ -234,6 +234,10 @@ refusal(
     method="tools/call", code=None, instead={**_text("unknown tool"), "isError": True}, of="conformance-does-not-exist",
     revisions=LEGACY,
 )  # fmt: skip
+refusal(
+    "tool-name-trimmed", "tools.unknown-name-code",
+    method="tools/call", code=None, instead=_text("?"), of="test_simple_text ",
+)  # fmt: skip
 refusal("any-tool-name", "tools.name-case", method="tools/call", code=None, instead=_text("?"), of="TEST_SIMPLE_TEXT")
 refusal(
     "malformed-call-code", "tools.malformed-call",

@@ -43,6 +43,22 @@ _identified("id-stripped", lambda id: id.strip() if isinstance(id, str) else id)
 _identified("id-of-digits-as-number", lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id)
 
 
+def _other_id(id: JsonValue) -> JsonValue:
+    return id + 1000 if isinstance(id, int) else f"{id}-other"
+
+
+class _RejectedById(Fault):
+    """A server whose rejections of params have the id of no request."""
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        wrong = "error" in response and _is(inbound, "tools/list") and "id" in response
+        return {**response, "id": _other_id(response["id"])} if wrong else response
+
+
+# Over stdio the suite would wait for the response up to the timeout.
+fault("other-id-in-rejections", "jsonrpc.response-ids", revisions=LEGACY, transports=("http",))(_RejectedById)
+
+
 # --- framing, on which every check depends ---------------------------------------------------------------------------
 
 

@@ -337,6 +337,15 @@ class _AnySubscriber(Fault):
         return True
 
 
+@fault("updates-of-longer-uris", "subscription.only-these-resources", revisions=MODERN)
+class _LongerUri(Fault):
+    def change_notification(self, message: JsonObject) -> JsonObject | None:
+        params = message.get("params")
+        if message["method"] != "notifications/resources/updated" or not isinstance(params, dict):
+            return message
+        return {**message, "params": {**params, "uri": f"{params['uri']}-other"}}
+
+
 @fault("not-forgotten", "subscription.cancelled", transports=("stdio",))
 class _NotForgotten(Fault):
     def forgets(self, id: JsonValue) -> bool:  # noqa: ARG002
@@ -368,6 +377,16 @@ class _NotCancelled(Fault):
 class _WithoutId(Fault):
     def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
         return [messages[0], {**messages[1], "result": {"resultType": "complete", "_meta": {}}}]
+
+
+@fault("version-of-server-as-number", "subscription.result-shape", transports=("stdio",))
+class _NumberedEnd(Fault):
+    def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
+        result = messages[1]["result"]
+        meta = result["_meta"] if isinstance(result, dict) else None
+        info: JsonObject = {"name": "raw", "version": 7}
+        named: JsonObject = {**(meta if isinstance(meta, dict) else {}), "io.modelcontextprotocol/serverInfo": info}
+        return [messages[0], {**messages[1], "result": {"resultType": "complete", "_meta": named}}]
 
 
 @fault("tells-unasked", "subscription.not-unasked", "subscription.not-on-another-connection",

@@ -202,6 +202,8 @@ class AuthorizationServer:
             client_id=fields.get("client_id", ""),
             redirect_uri=uri,
             challenge=fields.get("code_challenge", ""),
+            # The default of OAuth 2.1, section 4.1.1.
+            challenge_method=fields.get("code_challenge_method", "plain"),
             resource=fields.get("resource", ""),
             scopes=tuple(fields.get("scope", "").split()),
         )

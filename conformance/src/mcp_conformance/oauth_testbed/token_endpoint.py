@@ -40,6 +40,8 @@ class Code:
     """The redirect URI."""
     challenge: str
     """The code challenge."""
+    challenge_method: str
+    """The method of the challenge."""
     resource: str
     """The resource of the token."""
     scopes: tuple[str, ...]
@@ -193,7 +195,7 @@ class TokenEndpoint:
             self.recorder.note(code.poison, "a code of a response that had to be dropped is redeemed")
             raise _TokenError("invalid_grant")
         verifier = form.get("code_verifier", "")
-        verified = _VERIFIER.fullmatch(verifier) is not None and s256(verifier) == code.challenge
+        verified = _VERIFIER.fullmatch(verifier) is not None and _challenge(verifier, code) == code.challenge
         good = [
             expect(not code.used, "auth.oauth21-security", "a code is redeemed twice"),
             expect(code.client_id == client.client_id, "auth.oauth21-security", "a code is redeemed by another client"),
@@ -285,6 +287,11 @@ class TokenEndpoint:
     def expire(self) -> None:
         """Expire all access tokens. Refresh tokens stay valid."""
         self.issued.clear()
+
+
+def _challenge(verifier: str, code: Code) -> str | None:
+    """Return the challenge of a verifier by the method of the code; `None` for an unknown method."""
+    return {"S256": s256(verifier), "plain": verifier}.get(code.challenge_method)
 
 
 def _scopes(value: JsonValue, requested: frozenset[str]) -> frozenset[str]:

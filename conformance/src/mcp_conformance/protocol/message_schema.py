@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["flaw", "flaw_of_params", "flaw_of_result"]
 
+_UNKNOWN: Final = "UnknownContent"
+"""The definition of content of a type that the revision does not have."""
 _EMPTY: Final[JsonObject] = {}
 
 
@@ -32,7 +34,19 @@ def _validator(name: str, revision: Revision) -> Draft202012Validator | None:
     definitions = document["$defs"]
     if not isinstance(definitions, dict) or name not in definitions:
         return None
-    return Draft202012Validator({**document, "$ref": f"#/$defs/{name}"})
+    strict = {**document, "$defs": {**definitions, _UNKNOWN: _unknown(definitions)}, "$ref": f"#/$defs/{name}"}
+    return Draft202012Validator(strict)
+
+
+def _unknown(definitions: JsonObject) -> JsonObject:
+    """Return the definition of content of another type, which content of a known type does not match."""
+    known: list[JsonValue] = []
+    for definition in definitions.values():
+        properties = definition.get("properties") if isinstance(definition, dict) else None
+        kind = properties.get("type") if isinstance(properties, dict) else None
+        if isinstance(kind, dict) and isinstance(kind.get("const"), str):
+            known.append(kind["const"])
+    return {"type": "object", "properties": {"type": {"type": "string", "not": {"enum": known}}}, "required": ["type"]}
 
 
 def flaw(value: JsonValue, definition: str, revision: Revision) -> str | None:

@@ -36,6 +36,19 @@ async def lines(client: ClientUnderTest) -> None:
                 raise Deviation("a line feed after the last message", repr(rest[-200:]))
 
 
+@check(
+    "stdio.client-line-feed",
+    proves=("stdio.newline-delimited", "stdio.one-message-per-line", "stdio.crlf-tolerated"),
+)
+async def line_feed(client: ClientUnderTest) -> None:
+    """The lines of the client end with a line feed, without a carriage return."""
+    for evidence in client.all():
+        for launch in evidence.launches:
+            for line in bytes(launch.received).split(b"\n")[:-1]:
+                if line.endswith(b"\r"):
+                    raise Deviation("a line feed without a carriage return", repr(line[-40:]))
+
+
 @check("stdio.client-no-array", proves=("stdio.individual-messages", "stdio.no-batch"))
 async def no_array(client: ClientUnderTest) -> None:
     """No line is an array of messages."""

@@ -197,8 +197,10 @@ class RecordedMessages:
         yield from self.notified("notifications/tasks/status")
 
     def schemas(self) -> Iterator[JsonValue]:
-        """Yield the JSON Schemas that the server publishes: of arguments, of output, and of forms."""
+        """Yield the JSON Schemas that the server publishes: of arguments, also of tools for sampling, of output, and of forms."""
         tools = list(self.listed("tools/list"))
         yield from self.having(tools, "inputSchema")
         yield from self.having(tools, "outputSchema")
+        for params in self.client_requests("sampling/createMessage"):
+            yield from self.having(items(member(params, "tools")), "inputSchema")
         yield from self.having(self.client_requests("elicitation/create"), "requestedSchema")

@@ -329,6 +329,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "schema.related-task": ("tasks.related",),
     "tasks.advertised": ("jsonrpc.result-type-not-unadvertised",),
     "tasks.fallback": ("jsonrpc.result-type-not-unadvertised",),
+    "logging.on-own-stream": _SUBSCRIPTION,
     # Authorization.
     "auth.server-metadata-named": ("auth.server-challenge",),
     "auth.server-scope": ("auth.server-challenge", "security.session-is-no-token"),

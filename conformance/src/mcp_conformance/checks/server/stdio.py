@@ -105,6 +105,7 @@ async def pieces(server: ServerUnderTest) -> None:
         return sorted(str(each.get("id")) for each in peer.strays[known:] if "result" in each)
 
     # The response to the first line shows that the piece after it was read.
+    peer.transcript.message(first, sent=True)
     await peer.process.send(first + b"\n" + line[:20])
     await peer.until(lambda: "before it" in found(), "a result for a line that is followed by a piece of the next one")
     await peer.send_line(line[20:] + b"\n" + last)

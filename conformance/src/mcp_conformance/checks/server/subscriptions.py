@@ -11,8 +11,9 @@ from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_core.types.meta import SUBSCRIPTION_ID
+from mcp_core.types.meta import SERVER_INFO, SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.probes.subscription_stream import SubscriptionStream
@@ -277,7 +278,8 @@ async def only_these_resources(server: ServerUnderTest) -> None:
         for each in await subscription.wait(_UPDATED):
             params = each.get("params")
             uri = params.get("uri") if isinstance(params, dict) else None
-            if not isinstance(uri, str) or not uri.startswith(watched):
+            # The notification may name a sub-resource.
+            if not isinstance(uri, str) or not (uri == watched or uri.startswith(f"{watched.rstrip('/')}/")):
                 raise Deviation(f"the uri {watched}", brief(each))
 
 
@@ -391,6 +393,12 @@ async def result_shape(server: ServerUnderTest) -> None:
             raise Deviation("resultType 'complete'", brief(result))
         if not isinstance(meta, dict) or key_of(meta.get(SUBSCRIPTION_ID)) != key_of(id):
             raise Deviation(f"the subscription id {brief(id)} in _meta", brief(result))
+        # No other check sees this connection, which is not one of a running server.
+        wrong = flaw(result, "SubscriptionsListenResult", server.revision)
+        if wrong is None and SERVER_INFO in meta:
+            wrong = flaw(meta[SERVER_INFO], "Implementation", server.revision)
+        if wrong is not None:
+            raise Deviation("a valid SubscriptionsListenResult", f"{wrong}, in {brief(result)}")
 
 
 @check(
@@ -404,6 +412,6 @@ async def ends_with_cancelled(server: ServerUnderTest) -> None:
     for each in later:
         params = each.get("params")
         named = params.get("requestId") if isinstance(params, dict) else None
-        if each.get("method") == "notifications/cancelled" and key_of(named) == key_of(id):
+        if each.get("method") == "notifications/cancelled" and key_of(named) == key_of(id) and "id" not in each:
             return
     raise Deviation(f"notifications/cancelled with requestId {brief(id)}", brief([*later]))

@@ -86,22 +86,28 @@ def _array(value: JsonValue) -> list[JsonValue]:
 # ------------------------------------------------------------------------------------------------------
 
 
+def _unknown_names(server: ServerUnderTest) -> list[str]:
+    """Return names that no tool has, some of them almost."""
+    known = [str(each.get("name")) for each in server.inventory.lists["tools"]]
+    return [_UNKNOWN, *(near_misses(known[0], known) if known else ())]
+
+
 @check("tools.unknown-name", proves=("tools.unknown-tool-error",), needs=_NEEDS)
 async def unknown_name(server: ServerUnderTest) -> None:
     """A call of an unknown tool is answered with a JSON-RPC error, also if its name is almost that of another one."""
     await _control(server)
-    known = [str(each.get("name")) for each in server.inventory.lists["tools"]]
-    for name in (_UNKNOWN, *(near_misses(known[0], known) if known else ())):
+    for name in _unknown_names(server):
         answer = await server.peer.request("tools/call", {"name": name, "arguments": {}})
         answer.error(what=f"the unknown tool {brief(name)}")
 
 
 @check("tools.unknown-name-code", proves=("tools.unknown-tool-protocol-error",), needs=_NEEDS)
 async def unknown_name_code(server: ServerUnderTest) -> None:
-    """A call of an unknown tool is answered with the error -32602."""
+    """A call of an unknown tool is answered with the error -32602, also if its name is almost that of another one."""
     await _control(server)
-    answer = await server.peer.request("tools/call", {"name": _UNKNOWN, "arguments": {}})
-    answer.error(-32602, what="an unknown tool")
+    for name in _unknown_names(server):
+        answer = await server.peer.request("tools/call", {"name": name, "arguments": {}})
+        answer.error(-32602, what=f"the unknown tool {brief(name)}")
 
 
 @check("tools.name-case", proves=("tools.name-case-sensitive",), needs=_NEEDS)

@@ -116,7 +116,7 @@ add_rules(
         Rule(
             id="auth.client-metadata-named",
             title="The client fetches the protected resource metadata from the URL in the challenge.",
-            proves=("auth.client-prm-header-preferred",),
+            proves=("auth.client-prm-header-preferred", "auth.client-prm-discovery-order"),
             notes=("auth.client-prm-header-preferred",),
             within=(_DEFAULT, "auth/metadata-var3"),
             tested=_looked,
@@ -126,7 +126,7 @@ add_rules(
             title=(
                 "Without a URL in the challenge the client tries the well-known URI with the path first, then the root."
             ),
-            proves=("auth.client-prm-fallback-order",),
+            proves=("auth.client-prm-fallback-order", "auth.client-prm-discovery-order"),
             notes=("auth.client-prm-fallback-order",),
             within=("auth/metadata-var1", "auth/metadata-var2"),
             tested=_looked,
