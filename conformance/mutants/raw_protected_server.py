@@ -150,6 +150,8 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: ProtectedServer
+    admitted = False
+    """Whether a request on this connection had a valid token."""
 
     def log_message(self, format: str, *args: object) -> None:
         """Log nothing."""
@@ -200,6 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         if wrong("session-is-enough") and session in self.server.sessions:
             return self.server.sessions[session]
         scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
+        if not token and wrong("connection-is-enough") and self.admitted:
+            return "ada"
         if not token or (scheme.lower() not in ("bearer", "dpop") and not wrong("takes-any-scheme")):
             raise _AccessDenied(403 if wrong("missing-by-403") else 401)
         claims = _claims(self.server, token)
@@ -219,6 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         if method == "tools/call" and name == "test_admin" and "mcp:admin" not in scopes and not wrong("any-scope"):
             raise _AccessDenied(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
         subject = str(claims.get("sub"))
+        self.admitted = True
         if self.server.sessions.get(session, subject) != subject and not wrong("any-session"):
             raise _AccessDenied(403, "invalid_token")
         return subject

@@ -176,6 +176,7 @@ PROTECTED_LEG = Leg(role="server", revision="2026-07-28", transport=PROTECTED)
         ("protected-audience-prefix", "auth.server-token-audience-near"),
         ("protected-proof-url-port", "dpop.server-proof-near"),
         ("protected-absent-notification", "auth.server-every-message"),
+        ("protected-connection-trusted", "auth.server-same-connection"),
         ("protected-metadata-resource-slash", "auth.server-metadata-no-slash"),
     ],
 )

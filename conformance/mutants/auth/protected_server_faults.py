@@ -99,6 +99,7 @@ PROTECTED_FAULTS: Final = (
     _of("takes-unsigned", "auth.server-token-unsigned"),
     _of("takes-any-scheme", "auth.server-token-elsewhere"),
     _of("scope-by-beginning", "auth.server-scope-near"),
+    _of("connection-is-enough", "auth.server-same-connection"),
     _of("notifications-are-free", "auth.server-every-message"),
     _of("streams-for-anyone", "auth.server-every-method", revision=_LATE),
     _of("ends-for-anyone", "auth.server-every-method", revision=_LATE),

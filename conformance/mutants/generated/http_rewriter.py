@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from mutants.generated.proxy import HttpHead, parsed
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class RequestRewriter:
         self._body_left = 0
         self._raw = b""
         self._body = b""
+        self._requests = 0
         self.head: HttpHead = _NOTHING
         """The head of the last request, as the suite sent it."""
         self.message: JsonObject | None = None
@@ -77,7 +80,9 @@ class RequestRewriter:
                 break
             raw, _, data = self._head.partition(_END)
             self._head = b""
-            _, self.head = _read(raw)
+            _, head = _read(raw)
+            self.head = attrs.evolve(head, number=self._requests)
+            self._requests += 1
             self._raw = raw + _END
             self._body = b""
             length = self.head.first("content-length") or "0"

@@ -276,11 +276,12 @@ def _answerable(recording: Recording) -> Iterable[Target]:
 def _awaited(recording: Recording) -> Iterable[Target]:
     """Return the results whose absence is wrong.
 
-    A sampling or an elicitation waits for the user, for whose decision the specification sets no limit: it may be open
-    when the connection ends.
+    A sampling or an elicitation, or its task, waits for the user, for whose decision the specification sets no limit: it
+    may be open when the connection ends.
     """
-    by_user = ("sampling/createMessage result", "elicitation/create result") if recording.leg.role == "client" else ()
-    return [each for each in _each("result")(recording) if each.key not in by_user]
+    by_user = ("sampling/createMessage result", "elicitation/create result", "tasks/result result")
+    free = by_user if recording.leg.role == "client" else ()
+    return [each for each in _each("result")(recording) if each.key not in free]
 
 
 def _renamable(recording: Recording) -> Iterable[Target]:

@@ -216,6 +216,11 @@ _TOKENS: Final[tuple[tuple[str, str, Callable[[HttpHead, JsonObject], bool]], ..
         lambda head, _: head.first("authorization") is None and "token=" in (head.first("cookie") or ""),
     ),
     (
+        "connection-trusted",
+        "a second request on a connection needs no token",
+        lambda head, _: head.number > 0 and head.first("authorization") is None,
+    ),
+    (
         "proof-absent",
         "a bound token without a proof is accepted",
         lambda head, claims: "cnf" in claims and head.first("dpop") is None,

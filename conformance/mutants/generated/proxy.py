@@ -54,6 +54,8 @@ class HttpHead:
     """The status line without the version and the reason, or the request line."""
     headers: tuple[tuple[str, str], ...]
     """The headers."""
+    number: int = 0
+    """The number of requests before this one on its connection; 0 for a response."""
 
     def first(self, name: str) -> str | None:
         """Return the first header with a name; `None` if absent."""

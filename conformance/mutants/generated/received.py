@@ -96,6 +96,14 @@ _ORIGINS: Final[tuple[tuple[str, str, Callable[[str], bool]], ...]] = (
 )
 
 
+def _same_as_host(head: HttpHead) -> HttpHead:
+    """Give an origin that equals the Host header the right value, with the right Host: the name may be a rebound one."""
+    origin, host = head.first("origin"), head.first("host")
+    if origin is None or urlsplit(origin).netloc != host or _host(origin) == _OWN:
+        return head
+    return head.replaced("origin", ("Origin", _ORIGIN)).replaced("host", ("Host", f"{_OWN}:1"))
+
+
 def _on(kind: str, change: Callable[[HttpHead], HttpHead]) -> Callable[[HttpHead], HttpHead]:
     """Limit a change to requests of an HTTP method."""
     return lambda head: change(head) if head.start.startswith(f"{kind} ") else head
@@ -149,6 +157,21 @@ class _SessionMutation(Mutation):
         if id is None or id in self._known or not self._known:
             return None
         return head.replaced("mcp-session-id", ("Mcp-Session-Id", self._known[-1]))
+
+
+class _ConnectionSession(Mutation):
+    """The mutation that takes the last session for that of a second request on a connection."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def request_head(self, head: HttpHead) -> HttpHead | None:
+        """Remember the session, or return the head with it."""
+        id = head.first("mcp-session-id")
+        self._last = id or self._last
+        if id is not None or not head.number or not self._last:
+            return None
+        return attrs.evolve(head, headers=(*head.headers, ("Mcp-Session-Id", self._last)))
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -349,6 +372,12 @@ def _head_operators() -> Iterable[Operator]:
         yield _head_operator(
             f"origin-{name}", summary, _http("* http", revisions=_VERSIONS[1:]), _accepts("Origin", _ORIGIN, near)
         )
+    yield _head_operator(
+        "origin-as-host",
+        "an origin is accepted that equals the Host header",
+        _http("* http", revisions=_VERSIONS[1:]),
+        _same_as_host,
+    )
     for method in ("POST", "GET", "DELETE"):
         revisions = _VERSIONS if method == "POST" else _LEGACY[1:]
         yield _head_operator(
@@ -363,6 +392,13 @@ def _head_operators() -> Iterable[Operator]:
     )
     yield _head_operator(
         "version-any", "an unknown version is accepted", _http("* http", revisions=known), _version_of(_any_known)
+    )
+    yield Operator(
+        name="session-of-connection",
+        summary="a second request on a connection needs no session id",
+        targets=_http("* http", revisions=_LEGACY[1:]),
+        mutation=lambda _, __: _ConnectionSession(),
+        provoked=True,
     )
     yield Operator(
         name="session-unknown",

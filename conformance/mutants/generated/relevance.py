@@ -42,7 +42,8 @@ _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
     "completion": _MESSAGES | {"completion", *_OF_RESULTS},
     "logging": _MESSAGES | {"logging", "capability", "meta"},
     "progress": _MESSAGES | {"progress", "meta"},
-    "cancellation": _MESSAGES | {"cancellation", "tasks"},
+    # Over stdio it also ends subscriptions.
+    "cancellation": _MESSAGES | {"cancellation", "subscription", "tasks"},
     "subscription": _MESSAGES | {"subscription", "resources", "meta"},
     # A call may return a task, and require an elicitation.
     "tools": _MESSAGES
@@ -62,6 +63,8 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("error-code-method", frozenset({"capability"})),
     # The fixture tools change what their arguments name.
     ("arguments-ignored", frozenset({"resources"})),
+    # The request may have been cancelled.
+    ("notification-again", frozenset({"cancellation", "http"})),
     ("origin-", frozenset({"http", "security"})),
     ("credentials-", frozenset({"auth", "security", "http"})),
     ("progress-token-", frozenset({"progress", "meta"})),

@@ -159,7 +159,12 @@ async def control(peer: HttpConnection, message: JsonObject | None = None) -> Js
 
 
 async def on_one_connection(
-    peer: HttpConnection, first: JsonObject, then: JsonObject, *, deviant: str
+    peer: HttpConnection,
+    first: JsonObject,
+    then: JsonObject,
+    *,
+    deviant: str,
+    headers: Sequence[tuple[str, str]] | None = None,
 ) -> tuple[HttpResponse, HttpResponse]:
     """Send two requests over one HTTP connection, one after another.
 
@@ -168,6 +173,7 @@ async def on_one_connection(
         first: The first request.
         then: The second request.
         deviant: The rule that the second request breaks on purpose.
+        headers: The headers of the second request; `None`: those that the connection sends.
 
     Raises:
         Deviation: There is no response.
@@ -178,9 +184,10 @@ async def on_one_connection(
         stream = await peer.endpoint.connect()
         try:
             async with peer.within("responses to two requests"):
-                for message, rule in ((first, ""), (then, deviant)):
+                for message, lines, rule in ((first, None, ""), (then, headers, deviant)):
+                    sent = peer.headers(message) if lines is None else lines
                     async with peer.endpoint.exchange(
-                        peer.transcript, "POST", peer.headers(message), encoded(message), deviant=rule, over=stream
+                        peer.transcript, "POST", sent, encoded(message), deviant=rule, over=stream
                     ) as exchange:
                         answers.append(await exchange.answer())
         finally:

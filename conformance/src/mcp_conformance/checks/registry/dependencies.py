@@ -335,6 +335,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "auth.server-scope": ("auth.server-challenge", "security.session-is-no-token"),
     "auth.server-every-request": ("auth.server-token-missing", "security.session-is-no-token"),
     "auth.server-every-message": ("auth.server-token-missing", "security.session-is-no-token"),
+    "auth.server-same-connection": ("auth.server-every-request", "auth.server-token-missing"),
     "auth.server-every-method": ("auth.server-token-missing", "security.session-is-no-token"),
     "auth.server-token-elsewhere": ("auth.server-token-missing",),
     "auth.server-token-audience-near": ("auth.server-token-audience",),

@@ -21,6 +21,7 @@ from mcp_conformance.checks.auth.resource_servers.requests import (
     issuer_of,
     probe,
 )
+from mcp_conformance.checks.probes.http_requests import on_one_connection
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
@@ -163,6 +164,24 @@ async def every_message(server: ServerUnderTest) -> None:
         answer = await exchanged(peer, "POST", lines, encoded(message))
         if answer.status < _OK:
             raise Deviation("HTTP 401 for a notification without a token", f"HTTP {answer.status}")
+
+
+@check(
+    "auth.server-same-connection",
+    proves=("auth.missing-token-401", "auth.every-request-authenticated", "security.verify-all-requests"),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def same_connection(server: ServerUnderTest) -> None:
+    """A request needs the token also on an HTTP connection on which an earlier request had one."""
+    async with http_peer(server) as peer:
+        first, then = peer.message("tools/list", {}), peer.message("tools/list", {})
+        bare = [each for each in peer.headers(then) if each[0].lower() != "authorization"]
+        answer, second = await on_one_connection(peer, first, then, deviant="no token", headers=bare)
+        if answer.status >= _OK:
+            raise NotTestable(f"the control request failed: a request with a valid token gets HTTP {answer.status}")
+        if second.status < _OK:
+            raise Deviation("HTTP 401 for a second request without a token", f"HTTP {second.status}")
 
 
 @check(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +10,7 @@ from mcp_conformance.checks.probes.http_requests import (
     ACCEPT_STREAM,
     control,
     http_peer,
+    on_one_connection,
     probe,
     require,
     session,
@@ -77,6 +78,12 @@ async def missing(server: ServerUnderTest) -> None:
     if answer.status == 200 and b'"error"' not in answer.body:
         raise NotApplicable("the server does not require a session id")
     require(answer, {400}, "a request without a session id")
+    bare = {**request, "id": peer.next_id()}
+    with suppress(NotApplicable):
+        _, again = await on_one_connection(
+            peer, request, bare, deviant="no session id", headers=without(peer.headers(bare), "Mcp-Session-Id")
+        )
+        require(again, {400}, "a request without a session id, after one with it on the same HTTP connection")
     cancelled: JsonObject = {"requestId": "conformance-none"}
     notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
     answer = await peer.look(
