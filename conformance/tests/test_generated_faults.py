@@ -121,6 +121,35 @@ def test_responses_are_named_by_their_request() -> None:
     ]
 
 
+def test_notification_of_another_stream_is_sent_before_response_there() -> None:
+    target = Target(key="notifications/message notification")
+    conversation = Conversation(OPERATORS["notification-other-stream"].mutation(target, HTTP), Observer())
+
+    def served(id: bytes) -> bytes:
+        requests = RequestRewriter(conversation)
+        requests.feed(POST.replace(b'"id":1', b'"id":' + id))
+        return ResponseRewriter(conversation, requests).feed(STREAM.replace(b'"id":1', b'"id":' + id))
+
+    first, second = served(b"1"), served(b"2")
+
+    assert b"notifications/message" not in first
+    assert b'"id":1' in first
+    # The own notification of the second stream, and the one of the first, directly before the response.
+    assert second.count(b"notifications/message") == 2
+    assert second.rindex(b"notifications/message") < second.index(b'"id":2')
+
+
+def test_requests_of_one_connection_are_numbered() -> None:
+    requests = RequestRewriter(Conversation(Mutation(), Observer()))
+
+    numbers = []
+    for _ in range(2):
+        requests.feed(POST)
+        numbers.append(requests.head.number)
+
+    assert numbers == [0, 1]
+
+
 def test_changed_body_has_its_new_length() -> None:
     class Longer(Mutation):
         def body(self, body: bytes, kind: str) -> bytes:

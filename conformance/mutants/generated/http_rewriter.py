@@ -276,7 +276,7 @@ class ResponseRewriter:
         """Return the events in place of one chunk, which is one event of the server."""
         lines = chunk.split(b"\n")
         at = next((index for index, line in enumerate(lines) if line.startswith(b"data: ") and len(line) > 6), None)
-        parts = None if at is None else self._conversation.sends(lines[at][6:], self._requests.message)
+        parts = None if at is None else self._conversation.sends(lines[at][6:], self._requests.message, streamed=True)
         frames = (
             [chunk]
             if parts is None or at is None

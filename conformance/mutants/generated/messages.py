@@ -143,6 +143,21 @@ def _release_before_response(message: JsonObject, seen: MessageInfo, conversatio
     return released
 
 
+def _hold_for_another(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+    """Hold a message of a stream, for the stream of another request."""
+    if not seen.stream or conversation.held:
+        return None
+    conversation.state["stream"] = seen.stream
+    return _hold(message, seen, conversation)
+
+
+def _release_on_another(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+    """Send the held message on the stream of another request, before its response."""
+    if not seen.stream or seen.stream == conversation.state.get("stream") or seen.kind not in _RESPONSES:
+        return None
+    return _release_before_response(message, seen, conversation)
+
+
 # --- notifications and requests ---------------------------------------------------------------------------------------
 
 
@@ -250,6 +265,17 @@ def _any(*kinds: str) -> Callable[[Recording], Iterable[Target]]:
 
 def _some(*keys: str) -> Callable[[Recording], Iterable[Target]]:
     return lambda recording: [Target(key=key) for key in keys if key in recording.samples]
+
+
+def _on_streams(*keys: str) -> Callable[[Recording], Iterable[Target]]:
+    """Return messages of servers over Streamable HTTP, where each request may have a stream of its own."""
+
+    def targets(recording: Recording) -> Iterable[Target]:
+        leg = recording.leg
+        streamed = (leg.role, leg.transport) == ("server", "http") and leg.revision != "2024-11-05"
+        return _some(*keys)(recording) if streamed else []
+
+    return targets
 
 
 def _with_messages_before(recording: Recording) -> Iterable[Target]:
@@ -403,6 +429,13 @@ _SEQUENCES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]],
         _with_messages_before,
         _repeated_after,
         _again_after_response,
+    ),
+    (
+        "notification-other-stream",
+        "a notification of a request is sent on the stream of another request",
+        _on_streams("notifications/progress notification", "notifications/message notification"),
+        _hold_for_another,
+        _release_on_another,
     ),
     (
         "acknowledgment-late",

@@ -39,6 +39,8 @@ class MessageInfo:
     """The method of the message, or of the request to which it responds; empty if unknown."""
     request: JsonObject | None
     """The request to which a response responds."""
+    stream: str = ""
+    """The id of the request on whose HTTP stream the message is sent, in JSON; empty elsewhere."""
 
     @property
     def key(self) -> str:
@@ -171,11 +173,18 @@ class Conversation:
             request=own,
         )
 
-    def sends(self, data: bytes, request: JsonObject | None = None) -> list[bytes] | None:
-        """Return what is sent in place of a message or batch of the peer; `None`: the same bytes."""
+    def sends(self, data: bytes, request: JsonObject | None = None, *, streamed: bool = False) -> list[bytes] | None:
+        """Return what is sent in place of a message or batch of the peer; `None`: the same bytes.
+
+        Args:
+            data: The message or batch.
+            request: The request of the HTTP exchange.
+            streamed: Whether it is an event of a stream.
+        """
         value = parsed(data)
         if isinstance(value, dict):
-            changed = self._one(value, request)
+            stream = _key(request.get("id")) if streamed and request is not None else ""
+            changed = self._one(value, request, stream)
             return None if changed is None else [each if isinstance(each, bytes) else dumped(each) for each in changed]
         if isinstance(value, list):
             return self._batch(value)
@@ -190,8 +199,8 @@ class Conversation:
             found += [each] if changed is None else [part for part in changed if not isinstance(part, bytes)]
         return [dumped(found)] if any_changed else None
 
-    def _one(self, message: JsonObject, request: JsonObject | None) -> list[JsonValue | bytes] | None:
-        seen = self.seen(message, request)
+    def _one(self, message: JsonObject, request: JsonObject | None, stream: str = "") -> list[JsonValue | bytes] | None:
+        seen = attrs.evolve(self.seen(message, request), stream=stream)
         self.observer.noted(seen.key, message)
         # The copy of JSON values is cheap beside the processes and sockets of a run.
         changed = self.mutation.sent(json.loads(json.dumps(message)), seen, self)

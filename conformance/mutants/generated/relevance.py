@@ -32,7 +32,8 @@ _DECLARED: Final = frozenset({"logging", "completion", "prompts", "resources", "
 _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
     "jsonrpc": _MESSAGES
     | {"meta", "mrtr", "ping", "batch", "lifecycle", "version", "discover", "compat", "cancellation", "progress"},
-    "http": _CARRIER | {"security", "auth", "compat"},
+    # The response to a batch is a body too.
+    "http": _CARRIER | {"security", "auth", "batch", "compat"},
     "sse": _CARRIER,
     "stdio": frozenset({"stdio", "jsonrpc"}),
     "lifecycle": _MESSAGES
