@@ -113,6 +113,10 @@ def _claims(server: ProtectedServer, token: str) -> JsonObject:
     return found if isinstance(found, dict) else {}
 
 
+_YEAR: Final = 365 * 24 * 3600
+"""A year, in seconds."""
+
+
 def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
     """Check the proof of a request, or raise `_AccessDenied`."""
     bad = _AccessDenied(401, None if wrong("proof-error-untold") else "invalid_dpop_proof", "DPoP")
@@ -131,7 +135,8 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
             found = json.loads(jws.deserialize_compact(given[0], key, algorithms=algorithms).payload)
     except (JoseError, ValueError, KeyError, TypeError):
         raise bad from None
-    late = time.time() - float(found.get("iat", 0))
+    issued = found.get("iat")
+    late = time.time() - issued if isinstance(issued, int | float) else 0.0
     good = {
         "proof-any-type": header.get("typ") == "dpop+jwt",
         "proof-any-method": found.get("htm") == "POST",
@@ -140,8 +145,12 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
         "proof-any-token": found.get("ath") == s256(token) or (wrong("proof-ath-optional") and "ath" not in found),
         "proof-any-key": key.thumbprint() == thumbprint or (wrong("takes-symmetric") and key.key_type == "oct"),
         "proof-without-id": "jti" in found,
-        "proof-any-old": late < _WINDOW,
-        "proof-any-future": late > -_WINDOW,
+        "proof-untimed": issued is not None,
+        "proof-time-as-text": not isinstance(issued, str),
+        # Each fault has its own part of the time.
+        "proof-any-old": late < _WINDOW or late > _YEAR,
+        "proof-any-future": late > -_WINDOW or late < -_YEAR,
+        "proof-time-far": abs(late) < _YEAR,
     }
     if not all(right or wrong(fault) for fault, right in good.items()):
         raise bad

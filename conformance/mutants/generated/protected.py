@@ -32,6 +32,8 @@ PROTECTED: Final = "protected"
 _TARGET: Final = "auth token"
 _NO_METADATA: Final = "2025-03-26"
 _MODERN: Final = "2026-07-28"
+_YEAR: Final = 365 * 24 * 3600
+"""A year, in seconds."""
 _NO_OWNERS: Final = ("2025-03-26", "2026-07-28")
 """The revisions without sessions that belong to a user."""
 
@@ -262,6 +264,26 @@ _TOKENS: Final[tuple[tuple[str, str, Callable[[HttpHead, JsonObject], bool]], ..
         "proof-future",
         "a proof of the future is accepted",
         lambda head, _: _seconds_old(head) < -310,
+    ),
+    (
+        "proof-untimed",
+        "a proof without a time of issue is accepted",
+        lambda head, _: head.first("dpop") is not None and "iat" not in _part(head.first("dpop") or "", 1),
+    ),
+    (
+        "proof-time-text",
+        "a proof whose time of issue is a text is accepted",
+        lambda head, _: isinstance(_part(head.first("dpop") or "", 1).get("iat"), str),
+    ),
+    (
+        "proof-long-ago",
+        "a proof of years ago is accepted",
+        lambda head, _: _seconds_old(head) > _YEAR,
+    ),
+    (
+        "proof-milliseconds",
+        "a time of issue in milliseconds is accepted",
+        lambda head, _: _seconds_old(head) < -_YEAR,
     ),
     (
         "proof-unnumbered",

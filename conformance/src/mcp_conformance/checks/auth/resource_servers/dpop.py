@@ -26,6 +26,10 @@ _HTTP: Final = (Transport.HTTP,)
 _REFUSES: Final = ("dpop.server-validates-proof", "dpop.server-reject-401")
 
 
+_TEN_YEARS: Final = 10 * 365 * 24 * 3600
+"""Ten years, in seconds."""
+
+
 class BoundToken:
     """A token that is bound to a key, with requests."""
 
@@ -104,6 +108,26 @@ _FLAWS: Final[Mapping[str, tuple[str, Callable[[BoundToken], tuple[str, ...]], t
         "A proof that is issued ten minutes in the future is rejected.",
         _off(600),
         (*_REFUSES, "dpop.server-iat-window"),
+    ),
+    "long-ago": (
+        "A proof that was issued ten years ago is rejected.",
+        _off(-_TEN_YEARS),
+        (*_REFUSES, "dpop.server-iat-window", "dpop.server-replay-protection"),
+    ),
+    "milliseconds": (
+        "A proof whose time of issue is in milliseconds is rejected.",
+        lambda bound: (bound.key.proof(bound.url, bound.token, changes={"iat": int(time.time() * 1000)}),),
+        (*_REFUSES, "dpop.server-iat-window"),
+    ),
+    "no-time": (
+        "A proof without a time of issue is rejected.",
+        _proof(iat=None),
+        (*_REFUSES, "dpop.server-iat-window"),
+    ),
+    "time-text": (
+        "A proof whose time of issue is a text is rejected.",
+        lambda bound: (bound.key.proof(bound.url, bound.token, changes={"iat": str(int(time.time()))}),),
+        _REFUSES,
     ),
     "symmetric": (
         "A proof that is signed with a shared secret is rejected.",
