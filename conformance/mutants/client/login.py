@@ -240,7 +240,9 @@ class Login:
             "response_type": "token" if wrong("response-type-token") else "code",
             "client_id": str(client["client_id"]),
             "redirect_uri": _REDIRECT + ("/other" if wrong("other-redirect") else ""),
-            "code_challenge": base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("="),
+            "code_challenge": verifier
+            if wrong("plain-pkce")
+            else base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("="),
             "code_challenge_method": "plain" if wrong("plain-pkce") else "S256",
             "state": state,
             "resource": self._target(),

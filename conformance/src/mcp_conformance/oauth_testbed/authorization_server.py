@@ -224,7 +224,10 @@ class AuthorizationServer:
         expect(request.method == "GET", "auth.oauth21-security", "the browser does not use GET")
         expect(len(names) == len(set(names)), "auth.oauth21-security", "an authorization request has a field twice")
         expect(fields.get("response_type") == "code", "auth.oauth21-security", "the response_type is not code")
-        expect(len(fields.get("code_challenge", "")) == 43, "auth.pkce", "code_challenge is not a SHA-256 hash")
+        # A plain challenge is the verifier itself.
+        longest = 128 if fields.get("code_challenge_method", "plain") == "plain" else 43
+        right = 43 <= len(fields.get("code_challenge", "")) <= longest
+        expect(right, "auth.pkce", "code_challenge is neither a SHA-256 hash nor a plain verifier")
         expect(fields.get("code_challenge_method") == "S256", "auth.pkce-s256", "the PKCE method is not S256")
         expect(len(state) >= 16 and state not in self._states, "auth.state", "state is missing, short, or not new")
         expect("resource" in fields, "auth.resource-in-authorization", "an authorization request has no resource")
