@@ -162,6 +162,9 @@ async def listed(client: ClientUnderTest) -> None:
     if not known or not pages:
         raise NotTestable(f"{MANY} did not reach the list: {client.run(TASK_SCENARIO).ending}")
     found: list[JsonValue] = []
+    if None in pages and client.run(TASK_SCENARIO).server.client_requests[-1].response is not None:
+        # The client responds to later requests, so that it has not ended.
+        raise Deviation("a response to tasks/list", "no response")
     for page in pages:
         tasks = member(page, "result", "tasks")
         if not isinstance(tasks, list):
