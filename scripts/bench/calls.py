@@ -1,4 +1,4 @@
-"""The benchmark of calls: this project, the official SDK and the floor on the same machine, in turns.
+"""The benchmark of calls: this project, the official SDKs and the floor on the same machine, in turns.
 
     nox -s bench                        all parts, less than 15 minutes
     nox -s bench -- --quick             a quick estimate, for CI
@@ -8,8 +8,9 @@
 
 All sides do the same work: a raw peer, the same for all, sends or responds, and the CPU time of the measured process is
 read from the system. Repetitions are interleaved, so that load of the machine affects all; the median of each is printed,
-and the factor by which the official SDK is slower. Ratios are portable, absolute figures are not. The floor is bare trio,
-or trio and h11, doing the same input and output.
+and the factors by which the official SDKs are slower. Ratios are portable, absolute figures are not. The floor is bare trio,
+or trio and h11, doing the same input and output. npm installs the official TypeScript SDK; without npm, this side is left
+out.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ from bench.fits import fit
 from bench.growth import growths
 from bench.http_calls import allow_connections
 from bench.latency import latencies
-from bench.measurements import PARTS, Effort, measured
+from bench.measurements import PARTS, Effort, measured, without
 from bench.page import html, slope_text
-from bench.results import Growth, LatencyPoint, ReportLine, Run, history, machine, revision, save
+from bench.results import SDKS, Growth, LatencyPoint, ReportLine, Run, history, machine, revision, save
+from bench.sides import TYPESCRIPT
+from bench.typescript import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,10 +56,10 @@ QUICK_PARTS: Final = ("server", "client", "start", "import", "http", "http-clien
 
 
 def text_of(line: ReportLine) -> str:
-    """Return a line of the report: the medians, the ratio of the official SDK, and whether goals were reached."""
+    """Return a line of the report: the medians, the ratios of the official SDKs, and whether goals were reached."""
     sides = "  ".join(f"{name} {line.median(name):.1f}" for name in line.values)
     first = next(iter(line.values))
-    ratio = f"  {line.ratio('official', first):.2f} x" if "official" in line.values else ""
+    ratio = "".join(f"  {name} {line.ratio(name, first):.2f} x" for name in SDKS if name in line.values)
     goals = "".join(f"  {goal.text()}: {'reached' if goal.reached(line) else 'MISSED'}" for goal in line.goals)
     return f"{line.title:<58} {sides} {line.unit}{ratio}{goals}"
 
@@ -111,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     possible = ALL_PARTS if options.compare is None else tuple(PARTS)
     if unknown := sorted(set(wanted).difference(possible)):
         parser.error(f"no such part: {', '.join(unknown)}; the parts are {', '.join(possible)}")
-    allow_connections(2_000)
+    allow_connections(15_000)
     if options.compare is None:
         runs = measure(wanted, QUICK if options.quick else FULL)
     else:
@@ -138,8 +141,10 @@ def _parts(*, quick: bool, comparing: bool) -> tuple[str, ...]:
 
 
 def measure(wanted: Sequence[str], effort: Effort) -> Iterator[Run]:
-    """Measure parts beside the official SDK, and print a line for each measurement. Yield the results after each part."""
-    run = attrs.evolve(new_run(quick=effort.quick), official=importlib.metadata.version("mcp"))
+    """Measure parts beside the official SDKs, and print a line for each measurement. Yield the results after each part."""
+    typescript = install()
+    missing = () if typescript else (TYPESCRIPT.name,)
+    run = attrs.evolve(new_run(quick=effort.quick), official=importlib.metadata.version("mcp"), typescript=typescript)
     lines: list[ReportLine] = []
     grown: list[Growth] = []
     points: list[LatencyPoint] = []
@@ -151,12 +156,12 @@ def measure(wanted: Sequence[str], effort: Effort) -> Iterator[Run]:
                 grown.append(growth)
                 print(text_of_growth(growth), flush=True)
         elif part == "latency":
-            for point in latencies(effort):
+            for point in latencies(effort, missing):
                 points.append(point)
                 print(text_of_latency(point), flush=True)
         else:
             for measurement in PARTS[part](effort):
-                lines.append(measured(part, measurement, effort.repetitions))
+                lines.append(measured(part, without(measurement, missing), effort.repetitions))
                 print(text_of(lines[-1]), flush=True)
         seconds[part] = round(time.monotonic() - began, 1)
         yield attrs.evolve(

@@ -18,10 +18,13 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bench.sides import Side
+# The folders of scripts import each other.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from bench.sides import FLOOR, PROGRAMS, Side
 
-PROGRAMS = Path(__file__).parent / "programs"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 INFO = {"name": "bench", "version": "1"}
@@ -49,8 +52,7 @@ class Program:
     the server: the caches are lost, and the server seems slower the more evenly it sends its responses.
     """
 
-    def __init__(self, python: str, name: str, *arguments: str) -> None:
-        command = [python, str(PROGRAMS / name), *arguments]
+    def __init__(self, command: Sequence[str]) -> None:
         with tempfile.TemporaryFile() as errors:
             self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
             separate(self.child.pid)
@@ -58,7 +60,7 @@ class Program:
             line = self.child.stdout.readline()
             if not line:
                 self.close()
-                raise RuntimeError(f"{name} did not start; its output:\n{said(errors)}")
+                raise RuntimeError(f"{command[1]} did not start; its output:\n{said(errors)}")
         self.port = int(line)
 
     def cpu(self) -> float:
@@ -95,10 +97,10 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = bytearray()
 
-    def send(self, body: bytes, headers: dict[str, str]) -> None:
-        """Write a POST."""
+    def send(self, body: bytes, headers: dict[str, str], method: str = "POST") -> None:
+        """Write a request."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = f"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n{lines}content-length: {len(body)}\r\n\r\n"
+        head = f"{method} /mcp HTTP/1.1\r\nhost: 127.0.0.1:{self.port}\r\n{lines}content-length: {len(body)}\r\n\r\n"
         self.socket.sendall(head.encode() + body)
 
     def feed(self) -> bytes | None:
@@ -127,6 +129,10 @@ class Connection:
     def exchange(self, body: bytes, headers: dict[str, str]) -> bytes:
         """Send a request and wait for its response."""
         self.send(body, headers)
+        return self.receive()
+
+    def receive(self) -> bytes:
+        """Wait for a response."""
         while (response := self.feed()) is None:
             pass
         return response
@@ -160,21 +166,34 @@ def headers_of(revision: str, method: str, name: str | None = None, session: str
 
 def open_session(connection: Connection) -> str:
     """Run the handshake and return the session id."""
+    return open_sessions([connection], 1)[0]
+
+
+def open_sessions(connections: Sequence[Connection], number: int) -> list[str]:
+    """Run a number of handshakes, one at a time on each connection, and return the session ids."""
     params: dict[str, object] = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": INFO}
-    headers = headers_of(LEGACY, "initialize")
-    response = connection.exchange(request("initialize", params, LEGACY), headers)
+    begin, headers = request("initialize", params, LEGACY), headers_of(LEGACY, "initialize")
+    found: list[str] = []
+    while len(found) < number:
+        used = connections[: number - len(found)]
+        for connection in used:
+            connection.send(begin, headers)
+        opened = [_session_of(connection.receive()) for connection in used]
+        for connection, session in zip(used, opened, strict=True):
+            initialized = headers_of(LEGACY, "notifications/initialized", session=session)
+            connection.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', initialized)
+        for connection in used:
+            connection.receive()
+        found += opened
+    return found
+
+
+def _session_of(response: bytes) -> str:
     head = response.partition(b"\r\n\r\n")[0].decode()
     for line in head.split("\r\n"):
         if line.lower().startswith("mcp-session-id:"):
-            session = line.partition(":")[2].strip()
-            break
-    else:
-        raise RuntimeError(f"no session: {response[:300]!r}")
-    connection.exchange(
-        b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
-        headers_of(LEGACY, "notifications/initialized", session=session),
-    )
-    return session
+            return line.partition(":")[2].strip()
+    raise RuntimeError(f"no session: {response[:300]!r}")
 
 
 def run(connections: list[Connection], bodies: list[tuple[bytes, dict[str, str]]], number: int) -> bytes:
@@ -210,8 +229,8 @@ def server_of(side: Side, form: str, loop: str = "asyncio", parser: str = "h11")
     """
     arguments = {"floor": ("h11",), "uvicorn-floor": (f"uvicorn-{loop}-{parser}",), "hypercorn-floor": ("hypercorn",)}
     if side.program in arguments:
-        return Program(side.python, "http_server_floor.py", *arguments[side.program])
-    return Program(side.python, f"http_server_{side.program}.py", form, loop, parser)
+        return Program(FLOOR.command("http_server", *arguments[side.program]))
+    return Program(side.command("http_server", form, loop, parser))
 
 
 def calls(
@@ -236,7 +255,8 @@ def calls(
         for connection in connections:
             session = None if revision == MODERN or is_floor else open_session(connection)
             bodies.append((body, headers_of(revision, "tools/call", "echo", session)))
-        run(connections, bodies, max(at_once, min(200, number)))
+        # A few calls with large messages are each as much work as many small ones.
+        run(connections, bodies, max(at_once, side.warm_up if number >= 200 else number))
         cpu = program.cpu()
         response = run(connections, bodies, number)
         cpu = program.cpu() - cpu
@@ -266,10 +286,10 @@ def idle_memory(side: Side) -> float:
 
 def group(side: Side, revision: str, number: int) -> float:
     """Return KiB of memory for each of several clients in one process, after a call."""
-    peer = Program(sys.executable, "http_peer.py")
+    peer = Program([sys.executable, str(PROGRAMS / "http_peer.py")])
     try:
         url = f"http://127.0.0.1:{peer.port}/mcp"
-        command = [side.python, str(PROGRAMS / f"group_{side.program}.py"), revision, str(number), url]
+        command = side.command("group", revision, str(number), url)
         return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     finally:
         peer.close()
@@ -286,6 +306,22 @@ def sessions(side: Side, number: int) -> float:
         for _ in range(number):
             open_session(connection)
         return max(1.0, program.memory() - before) / number
+    finally:
+        connection.close()
+        program.close()
+
+
+def opening(side: Side, number: int) -> float:
+    """Return CPU microseconds to open a session: its two requests."""
+    program = server_of(side, "stream")
+    connection = Connection(program.port)
+    try:
+        for _ in range(number):
+            open_session(connection)
+        cpu = program.cpu()
+        for _ in range(number):
+            open_session(connection)
+        return (program.cpu() - cpu) / number * 1e6
     finally:
         connection.close()
         program.close()
@@ -340,7 +376,24 @@ def wait_for(streams: list[Connection], text: bytes) -> None:
                     stream.received.clear()
 
 
-def client(side: Side, revision: str, at_once: int, number: int, program: tuple[str, ...] = ()) -> float:
+def client_command(side: Side, task: str, program: tuple[str, ...], *arguments: str) -> list[str]:
+    """Return the command of a client: that of the side for a task, or another program of the same interpreter.
+
+    Args:
+        side: The side.
+        task: `client` or `http_client`.
+        program: The name of the other program with its first arguments; empty for that of the side.
+        arguments: The arguments.
+    """
+    if not program:
+        return side.command(task, *arguments)
+    name, *first = program
+    return [side.interpreter, str(PROGRAMS / name), *first, *arguments]
+
+
+def client(
+    side: Side, revision: str, at_once: int, number: int, program: tuple[str, ...] = (), *, form: str = "json"
+) -> float:
     """Return CPU microseconds of the client per call.
 
     Args:
@@ -349,12 +402,12 @@ def client(side: Side, revision: str, at_once: int, number: int, program: tuple[
         at_once: The number of calls in flight.
         number: The number of calls.
         program: The program of the client with its first arguments; empty for that of the side.
+        form: The form of responses: `json`, or `stream` for an event stream.
     """
-    peer = Program(sys.executable, "http_peer.py")
+    peer = Program([sys.executable, str(PROGRAMS / "http_peer.py"), form])
     try:
         url = f"http://127.0.0.1:{peer.port}/mcp"
-        name, *first = program or (f"http_client_{side.program}.py",)
-        command = [side.python, str(PROGRAMS / name), *first, revision, str(number), str(at_once), url]
+        command = client_command(side, "http_client", program, revision, str(number), str(at_once), url)
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         figures: dict[str, float] = json.loads(done.stdout)
         return figures["cpu"]

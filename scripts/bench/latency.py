@@ -25,14 +25,14 @@ import orjson
 # The folders of scripts import each other.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import http_calls, stdio_calls
-from bench.measurements import report
+from bench.measurements import PEERS, report
 from bench.results import LatencyPoint, percentile
-from bench.sides import OFFICIAL, OURS, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from bench.measurements import Effort
+    from bench.sides import Side
 
 __all__ = ["PERCENTS", "Target", "arrivals", "latencies", "open_loop"]
 
@@ -217,20 +217,21 @@ class _Found:
     seconds: list[float] = attrs.field(factory=list)
 
 
-def latencies(effort: Effort) -> Iterator[LatencyPoint]:
-    """Measure the latency of both sides over both transports, in turns."""
+def latencies(effort: Effort, missing: Collection[str] = ()) -> Iterator[LatencyPoint]:
+    """Measure the latency of the sides over both transports, in turns, without the missing ones."""
+    sides = tuple(side for side in PEERS if side.name not in missing)
     repetitions, seconds = (1, 2.0) if effort.quick else (2, 4.0)
     for transport in ("stdio", "HTTP"):
         found: dict[tuple[Side, int], _Found] = {}
         for repetition in range(repetitions):
-            for side in (OURS, OFFICIAL) if repetition % 2 == 0 else (OFFICIAL, OURS):
+            for side in sides if repetition % 2 == 0 else reversed(sides):
                 with opened(transport, side) as target:
                     for percent, rate, times in _measured(f"{transport}, {side.name}", target, seconds, repetition):
                         place = found.setdefault((side, percent), _Found())
                         place.rates.append(rate)
                         place.seconds += times
         report("")
-        for side in (OURS, OFFICIAL):
+        for side in sides:
             for percent in PERCENTS:
                 yield point(transport, side.name, percent, found[side, percent].rates, found[side, percent].seconds)
 

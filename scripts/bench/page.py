@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.fits import fit
 from bench.plots import Curve, interval_plot, line_plot, number
 from bench.ratios import change, interval
-from bench.results import InvalidResults, history
+from bench.results import SDKS, InvalidResults, history
 from mcp_conformance.reports.html.elements import add, slug
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ TITLES: Final = {
     "client-forms": "Forms of the client",
     "memory": "Memory",
 }
-NAMES: Final = {"ours": "this project", "official": "official SDK"}
-COLORS: Final = {"ours": 0, "official": 1, "floor": 2}
+NAMES: Final = {"ours": "this project", **SDKS}
+COLORS: Final = {"ours": 0, "official": 1, "floor": 2, "typescript": 4}
 CHANGES: Final = {
     "less": "less than before",
     "more": "more than before",
@@ -77,7 +77,7 @@ def html(runs: Sequence[Run]) -> str:
     add(
         header,
         "p",
-        "CPU time, latency and memory of this project beside the official Python SDK and beside the floor: bare trio, or trio and h11, "
+        "CPU time, latency and memory of this project beside the official SDKs and beside the floor: bare trio, or trio and h11, "
         "that do the same input and output. All sides are measured in turns. Ratios are portable, absolute figures depend on the machine.",
     )
     main = add(body, "main")
@@ -102,7 +102,7 @@ def html(runs: Sequence[Run]) -> str:
         _growths(section("How cost grows", found[-1]), found[-1].growths)
     if found := [run for run in plain if run.latencies]:
         _latencies(section("Latency under load", found[-1]), found[-1].latencies)
-    beside = [run for run in plain if any("official" in line.values for line in run.lines)]
+    beside = [run for run in plain if any(side in line.values for line in run.lines for side in SDKS)]
     if len(beside) > 1:
         _history(section("History by commit", beside[-1]), beside)
     links = add(add(header, "nav"), "ul")
@@ -114,7 +114,8 @@ def html(runs: Sequence[Run]) -> str:
 def facts(run: Run) -> str:
     """Return the commit, the machine and its load in a sentence."""
     changed = " with changes" if run.revision.changed else ""
-    against = f" Official SDK {run.official}." if run.official else ""
+    versions = {"official": run.official, "typescript": run.typescript}
+    against = "".join(f" {SDKS[side]} {version}." for side, version in versions.items() if version)
     quick = " A quick estimate." if run.quick else ""
     load = f"load {run.machine.load_at_start:.1f} at the start, {run.load_at_end:.1f} at the end"
     return (
@@ -176,12 +177,14 @@ def _ratio_rows(lines: Sequence[ReportLine], over: str, under: str | None = None
 def _part(place: Element, title: str, lines: Sequence[ReportLine]) -> None:
     """Add the table and the plot of a part."""
     sides = list(dict.fromkeys(side for line in lines for side in line.values))
-    columns = ["", *(NAMES.get(side, side) for side in sides), "official / ours", "above the floor", "goals"]
+    sdks = {side: name for side, name in SDKS.items() if side in sides}
+    ratios = [f"{name.removesuffix(' SDK')} / ours" for name in sdks.values()]
+    columns = ["", *(NAMES.get(side, side) for side in sides), *ratios, "above the floor", "goals"]
     rows = _table(place, title, columns)
     for line in lines:
         first = next(iter(line.values))
         cells = [f"{number(line.median(side))} {line.unit}" if side in line.values else "" for side in sides]
-        cells.append(f"{line.ratio('official', first):.2f}" if "official" in line.values else "")
+        cells += [f"{line.ratio(side, first):.2f}" if side in line.values else "" for side in sdks]
         above = line.median(first) - line.median("floor") if "floor" in line.values else None
         cells.append("" if above is None else f"{number(above)} {line.unit}")
         row = _row(rows, line.title, cells)
@@ -190,10 +193,12 @@ def _part(place: Element, title: str, lines: Sequence[ReportLine]) -> None:
             reached = goal.reached(line)
             text = f"{goal.text()}: {'reached' if reached else 'missed'}"
             add(goals, "div", text, cls="reached" if reached else "missed")
-    if ratios := _ratio_rows(lines, "official"):
-        plots = add(place, "div", cls="plots")
-        x_title = "official SDK / this project, with the interval of the repetitions"
-        interval_plot(_figure(plots, f"{title}: times as much as this project"), title, ratios, x_title=x_title)
+    plots = add(place, "div", cls="plots")
+    for side, name in sdks.items():
+        if found := _ratio_rows(lines, side):
+            x_title = f"{name} / this project, with the interval of the repetitions"
+            caption = f"{title}: {name}, times as much as this project"
+            interval_plot(_figure(plots, caption), caption, found, x_title=x_title)
 
 
 def _comparison(section: Callable[[str, Run], Element], run: Run) -> None:
@@ -283,27 +288,36 @@ def _latencies(place: Element, latencies: Sequence[LatencyPoint]) -> None:
 
 
 def _history(place: Element, runs: Sequence[Run]) -> None:
-    """Add the ratios to the official SDK by commit."""
-    add(place, "p", "How many times as much the official SDK needs, by commit; * marks a commit with changes.")
+    """Add the ratios to the official SDKs by commit."""
+    add(place, "p", "How many times as much the official SDKs need, by commit; * marks a commit with changes.")
     names = [f"{run.revision.commit[:7]}{'*' if run.revision.changed else ''}" for run in runs]
-    found: dict[tuple[str, str], dict[int, float]] = {}
+    found: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
     for position, run in enumerate(runs):
         for line in run.lines:
-            if "official" in line.values:
-                ratio = line.ratio("official", next(iter(line.values)))
-                found.setdefault((line.part, line.title), {})[position] = ratio
+            for side in SDKS:
+                if side in line.values:
+                    ratio = line.ratio(side, next(iter(line.values)))
+                    found.setdefault((line.part, line.title), {}).setdefault(side, {})[position] = ratio
     shown = range(len(runs))[-SHOWN_COMMITS:]
     rows = _table(place, "History", ["", *(names[position] for position in shown)])
-    for (_, title), ratios in found.items():
-        cells = [f"{ratios[position]:.2f}" if position in ratios else "" for position in shown]
-        _row(rows, title, cells)
+    for (_, title), by_side in found.items():
+        for side, ratios in by_side.items():
+            cells = [f"{ratios[position]:.2f}" if position in ratios else "" for position in shown]
+            _row(rows, f"{title} ({SDKS[side]})", cells)
     plots = add(place, "div", cls="plots")
-    for part in dict.fromkeys(part for part, _ in found):
-        several = {title: ratios for (of, title), ratios in found.items() if of == part and len(ratios) > 1}
-        # A plot of more lines than colors would not be legible.
-        for title, ratios in several.items():
-            curve = Curve(name="official SDK / this project", points=[(float(at), each) for at, each in ratios.items()])
-            line_plot(_figure(plots, title), title, [curve], x_title="commit", y_title="ratio", x_names=names)
+    for (_, title), by_side in found.items():
+        # A plot of several lines with both SDKs would not be legible.
+        curves = [
+            Curve(
+                name=f"{SDKS[side]} / this project",
+                points=[(float(at), each) for at, each in ratios.items()],
+                color=COLORS[side],
+            )
+            for side, ratios in by_side.items()
+            if len(ratios) > 1
+        ]
+        if curves:
+            line_plot(_figure(plots, title), title, curves, x_title="commit", y_title="ratio", x_names=names)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

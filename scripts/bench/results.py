@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "SDKS",
     "Goal",
     "Growth",
     "InvalidResults",
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 VERSION: Final = 1
+
+SDKS: Final = {"official": "Python SDK", "typescript": "TypeScript SDK"}
+"""The official SDKs, by the name of the side."""
 
 _CONVERTER: Final = make_converter(forbid_extra_keys=True)
 
@@ -159,7 +163,7 @@ class Run:
     """The start, in ISO 8601 and UTC."""
     python: str
     official: str
-    """The version of the official SDK; empty if it was not measured."""
+    """The version of the official Python SDK; empty if it was not measured."""
     machine: Machine
     load_at_end: float
     quick: bool
@@ -170,6 +174,8 @@ class Run:
     """The duration of each part."""
     base: Revision | None = None
     """The revision with which the working tree was compared: the sides are `base` and `tree`."""
+    typescript: str = ""
+    """The version of the official TypeScript SDK; empty if it was not measured."""
 
 
 def save(run: Run, path: Path) -> None:

@@ -16,23 +16,36 @@ from typing import TYPE_CHECKING, Final
 
 # The folders of scripts import each other.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from bench.http_calls import said
+from bench.http_calls import client_command, said
+from bench.sides import PROGRAMS
 
 if TYPE_CHECKING:
     from bench.sides import Side
 
-PROGRAMS: Final = Path(__file__).parent / "programs"
 LEGACY: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"
-IMPORTED: Final = {"ours": "mcp_client", "official": "mcp", "floor": "trio"}
-"""The module that `importing` imports, by the program of the side."""
+IMPORTED: Final = {
+    "client": {
+        "ours": "mcp_client",
+        "official": "mcp",
+        "typescript": "@modelcontextprotocol/client",
+        "floor": "trio",
+    },
+    "server": {
+        "ours": "mcp_server",
+        "official": "mcp.server.mcpserver",
+        "typescript": "@modelcontextprotocol/server",
+        "floor": "trio",
+    },
+}
+"""The module that `importing` imports, by role and by the program of the side."""
 
 
 class Process:
     """A server under test, driven with bare reads and writes."""
 
     def __init__(self, side: Side, *arguments: str) -> None:
-        command = [side.python, str(PROGRAMS / f"server_{side.program}.py"), *arguments]
+        command = side.command("server", *arguments)
         self.began = time.perf_counter()
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         self.child = subprocess.Popen(
@@ -152,7 +165,7 @@ def calls(side: Side, revision: str, in_flight: int, number: int) -> tuple[float
             params: dict[str, object] = {"name": "echo", "arguments": {"text": "hello"}}
             return [process.line("tools/call", params, revision) for _ in range(count)]
 
-        process.exchange(lines(200), in_flight)
+        process.exchange(lines(side.warm_up), in_flight)
         wanted = lines(number)
         cpu, wall = process.cpu(), time.perf_counter()
         answers = process.exchange(wanted, in_flight)
@@ -206,17 +219,20 @@ def start(side: Side) -> tuple[float, float]:
 
 def client(side: Side, revision: str, at_once: int, number: int, program: tuple[str, ...] = ()) -> float:
     """Return CPU microseconds of the client per call. The arguments are those of `http_calls.client`."""
-    name, *first = program or (f"client_{side.program}.py",)
-    command = [side.python, str(PROGRAMS / name), *first, revision, str(number), str(at_once)]
     peer = [sys.executable, str(PROGRAMS / "peer.py")]
-    done = subprocess.run([*command, *peer], check=True, capture_output=True, text=True)
+    command = client_command(side, "client", program, revision, str(number), str(at_once), *peer)
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     figures: dict[str, float] = json.loads(done.stdout)
     return figures["cpu"]
 
 
-def importing(side: Side) -> float:
-    """Return milliseconds to import the client, without the start of Python; for the floor, to import trio."""
-    module = IMPORTED[side.program]
-    code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
-    done = subprocess.run([side.python, "-c", code], check=True, capture_output=True, text=True)
+def importing(side: Side, role: str) -> float:
+    """Return milliseconds to import the client or the server, without the start of the interpreter; for the floor, trio.
+
+    Args:
+        side: The side.
+        role: `client` or `server`.
+    """
+    command = side.import_command(IMPORTED[role][side.program])
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout) * 1e3

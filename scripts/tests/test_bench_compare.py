@@ -116,11 +116,14 @@ def test_text_of_line_has_all_sides_ratio_and_goal() -> None:
         part="server",
         title="title",
         unit="us",
-        values={"ours": (2.0,), "official": (9.0,), "floor": (1.0,)},
+        values={"ours": (2.0,), "official": (9.0,), "typescript": (3.0,), "floor": (1.0,)},
         goals=(Goal(over="official", under="ours", least=5.0),),
     )
     text = " ".join(text_of(line).split())
-    assert text == "title ours 2.0 official 9.0 floor 1.0 us 4.50 x official/ours at least 5: MISSED"
+    assert text == (
+        "title ours 2.0 official 9.0 typescript 3.0 floor 1.0 us official 4.50 x typescript 1.50 x"
+        " official/ours at least 5: MISSED"
+    )
 
 
 def test_file_of_run_sorts_by_time() -> None:
@@ -146,14 +149,16 @@ def test_run_saved_after_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(calls, "PARTS", {"import": imports, "start": broken})
-    # The official SDK is not installed where the tests run.
+    # The official SDKs are not installed where the tests run.
+    monkeypatch.setattr(calls, "install", lambda: "")
     monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
     monkeypatch.setattr("importlib.metadata.version", lambda _: "2.3.0")
     with pytest.raises(KeyboardInterrupt):
         calls.main(["--only", "import,start", "--json", str(tmp_path / "run.json")])
     run = load(tmp_path / "run.json")
     assert [line.title for line in run.lines] == ["import"]
-    assert (run.official, list(run.seconds)) == ("2.3.0", ["import"])
+    assert (run.official, run.typescript, list(run.seconds)) == ("2.3.0", "", ["import"])
+    assert list(run.lines[0].values) == ["ours", "official"]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,12 @@ RUN = attrs.evolve(
             part="server",
             title="server CPU, tools/call",
             unit="us",
-            values={"ours": (100.0, 110.0), "official": (500.0, 550.0), "floor": (20.0, 20.0)},
+            values={
+                "ours": (100.0, 110.0),
+                "official": (500.0, 550.0),
+                "typescript": (200.0, 220.0),
+                "floor": (20.0, 20.0),
+            },
             goals=(Goal(over="official", under="ours", least=4.0), Goal(over="official", under="ours", least=9.0)),
         ),
         ReportLine(
@@ -72,10 +77,24 @@ def texts(page: str, tag: str) -> list[str]:
     return [re.sub(r"<[^>]+>", "", each) for each in re.findall(rf"<{tag}\b[^>]*>(.*?)</{tag}>", page, re.DOTALL)]
 
 
+def test_page_names_versions_of_measured_sdks() -> None:
+    both = html([attrs.evolve(RUN, typescript="2.4.0")])
+    assert "Python SDK 2.3.0. TypeScript SDK 2.4.0." in both
+    assert "TypeScript SDK 2" not in html([RUN])
+
+
+def test_page_without_side_has_no_column_of_it() -> None:
+    values = {side: each for side, each in RUN.lines[0].values.items() if side != "typescript"}
+    page = html([attrs.evolve(RUN, lines=(attrs.evolve(RUN.lines[0], values=values),))])
+    assert "TypeScript" not in page
+    columns = texts(page.partition("<thead>")[2].partition("</thead>")[0], "th")
+    assert columns == ["", "this project", "Python SDK", "floor", "Python / ours", "above the floor", "goals"]
+
+
 def test_page_shows_medians_ratio_and_step_above_floor() -> None:
     page = html([RUN])
     row = page.partition("server CPU, tools/call</th>")[2].partition("</tr>")[0]
-    assert texts(row, "td")[:5] == ["105 us", "525 us", "20.0 us", "5.00", "85.0 us"]
+    assert texts(row, "td")[:7] == ["105 us", "525 us", "210 us", "20.0 us", "5.00", "2.00", "85.0 us"]
     assert texts(row, "div") == ["official/ours at least 4: reached", "official/ours at least 9: missed"]
 
 
@@ -107,7 +126,9 @@ def test_page_history_needs_two_runs() -> None:
     page = html([RUN, LATER])
     rows = page.partition('id="history-by-commit"')[2]
     assert texts(rows, "th")[1:3] == ["aaaaaaa", "bbbbbbb*"]
-    assert texts(rows, "td")[:2] == ["5.00", "5.00"]
+    assert texts(rows, "td")[:4] == ["5.00", "5.00", "2.00", "2.00"]
+    names = [text for text in texts(rows, "th") if text.startswith("server CPU")]
+    assert names == ["server CPU, tools/call (Python SDK)", "server CPU, tools/call (TypeScript SDK)"]
 
 
 def test_page_comparison_names_significant_changes() -> None:

@@ -1,9 +1,13 @@
-"""A minimal HTTP server, for measuring clients. The first line that it prints is its port."""
+"""A minimal HTTP server, for measuring clients. The first line that it prints is its port.
+
+`python http_peer.py [FORM]`: FORM is `json` or `stream`, the form of responses.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 TOOL = {
     "name": "echo",
@@ -11,6 +15,7 @@ TOOL = {
 }
 MODERN = {"resultType": "complete"}
 CACHE = {"ttlMs": 0, "cacheScope": "private"}
+STREAM = sys.argv[1:] == ["stream"]
 NOTHING = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 NOT_ALLOWED = b"HTTP/1.1 405 Method Not Allowed\r\nallow: POST\r\ncontent-length: 0\r\n\r\n"
 
@@ -66,6 +71,10 @@ class Connection(asyncio.Protocol):
             return NOTHING
         out = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result_of(message)}).encode()
         session = b"mcp-session-id: 0123456789abcdef\r\n" if message["method"] == "initialize" else b""
+        if STREAM:
+            start = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n" + session
+            event = b"event: message\ndata: " + out + b"\n\n"
+            return start + b"\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(event), event)
         start = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n" + session
         return start + b"content-length: %d\r\n\r\n" % len(out) + out
 
