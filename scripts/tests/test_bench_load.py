@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.growth import in_turns_by_size
+from bench.growth import fitting, in_turns_by_size
 from bench.latency import LIMIT, arrivals, open_loop, point
 
 
@@ -101,3 +101,19 @@ def test_sizes_measured_in_turns_with_alternating_order() -> None:
     values = in_turns_by_size("title", [lambda: measure(1), lambda: measure(2)], 3)
     assert order == [1, 2, 2, 1, 1, 2]
     assert values == ((1.0, 1.0, 1.0), (2.0, 2.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("available", "sizes", "left_out"),
+    [(2_000, [1, 2, 3, 100, 1_000], []), (1_999, [1, 2, 3, 100], ["1,000"]), (0, [1, 2, 3], ["100", "1,000"])],
+)
+def test_sizes_beyond_half_of_memory_left_out_except_first_three(
+    available: int, sizes: list[int], left_out: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fitting("sessions", (1, 2, 3, 100, 1_000), 1, available) == sizes
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.partition(" sessions are left out")[0] for line in printed] == left_out
+
+
+def test_sizes_fit_by_memory_of_machine() -> None:
+    assert fitting("sessions", (1, 2, 3, 4, 1 << 60), 1) == [1, 2, 3, 4]

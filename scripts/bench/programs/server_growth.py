@@ -1,4 +1,4 @@
-"""A server over stdio with a given number of tools, resources or templates: `python server_growth.py KIND COUNT`."""
+"""A server over stdio with a given number of tools, resources or templates, or for tasks: `python server_growth.py KIND COUNT`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import sys
 
 import trio
 
+from mcp_core.limits import Limits
 from mcp_server import Server, serve_stdio
 
-server = Server("growth", version="1")
+MANY = 200_000
+server = Server("growth", version="1", limits=Limits(tasks=MANY, running_tasks=MANY, task_bytes=1024**3))
 
 
 async def echo(text: str, times: int = 1) -> str:
@@ -35,10 +37,19 @@ async def named_note(name: str) -> str:
     return f"hello {name}"
 
 
+async def hold() -> str:
+    """Run as a task that never ends."""
+    await trio.Event().wait()
+    return "never"
+
+
 kind, count = sys.argv[1], int(sys.argv[2])
 for number in range(count):
     if kind == "tools":
         server.add_tool(echo, name=f"tool_{number}")
+    elif kind == "tasks":
+        server.add_tool(hold, task="required")
+        break
     elif kind == "resources":
         server.add_resource(note, f"note://{number}", name=f"note_{number}")
     else:
