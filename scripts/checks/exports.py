@@ -46,7 +46,7 @@ PUBLIC: Final[Mapping[str, frozenset[str]]] = {
         "conversion conversion.converter conversion.wire_types",
         "engine engine.batch engine.capabilities engine.client engine.connection engine.events",
         "engine.lifecycle engine.mrtr engine.negotiation engine.request_meta engine.results engine.server",
-        "engine.subscriptions",
+        "engine.subscription_index engine.subscriptions",
         "features features.apps features.elicitation features.meta features.sampling features.skills features.tasks",
         "framing framing.lines framing.sse",
         "http http.client http.endpoint_policy http.event_log http.failures http.fallback",

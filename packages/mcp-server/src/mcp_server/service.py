@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from mcp_core.types import WireObject
     from mcp_server.cluster import Cluster, ClusterReceiver
     from mcp_server.cluster.messages import ClusterMessage
-    from mcp_server.connection.channel import Channel, Handler, NotificationTarget, RequestContext
+    from mcp_server.connection.channel import Channel, Handler, NotificationTarget, RequestContext, SubscribedTarget
     from mcp_server.features.listing import PagedList, Source
     from mcp_server.features.mounting import MountedServer
     from mcp_server.features.proxy import RemoteServer
@@ -210,14 +210,14 @@ class ServerService:
         """Prepare for a new session."""
         self.changes.runs_here()
 
-    def connected(self, target: NotificationTarget) -> None:
+    def connected(self, target: SubscribedTarget) -> None:
         """Start to send change notifications to a target."""
         self.changes.targets.add(target)
         self.changes.runs_here()
 
-    def disconnected(self, target: NotificationTarget) -> None:
+    def disconnected(self, target: SubscribedTarget) -> None:
         """Stop sending change notifications to a target."""
-        self.changes.targets.discard(target)
+        self.changes.targets.remove(target)
 
     def standing_for(self, uri: str) -> list[str]:
         """Return the URIs and templates that match a URI, on this server and on mounted servers.

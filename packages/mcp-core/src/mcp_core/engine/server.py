@@ -230,6 +230,7 @@ class ServerConnection(Connection):
         self.handshake = kept
         for uri in subscriptions:
             self._interests.subscribe(uri)
+        self._interests.open_session()
         self._session = ClientPeer(
             revision=revision,
             capabilities=client.capabilities,
@@ -266,6 +267,11 @@ class ServerConnection(Connection):
                 self._interests.subscribe(uri)
             except LimitExceeded:
                 continue
+
+    @property
+    def subscription_registry(self) -> SubscriptionRegistry:
+        """The subscriptions of the client, for an index of several connections. Do not change them."""
+        return self._interests
 
     @property
     def watched(self) -> tuple[str, ...]:
@@ -353,6 +359,7 @@ class ServerConnection(Connection):
         if tolerated is not None:
             event = self._end_session(message.id, (tolerated, *notes))
         self.handshake = kept
+        self._interests.open_session()
         self._session = ClientPeer(
             revision=revision, capabilities=params.capabilities, implementation=params.client_info
         )

@@ -8,7 +8,7 @@ Spec: server/resources#subscriptions (legacy), basic/utilities/subscriptions (20
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -26,16 +26,34 @@ if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod
     from mcp_core.types import ServerCapabilities
 
-__all__ = ["SubscriptionRegistry", "covering", "covers", "granted", "subscription_bytes", "watched"]
+__all__ = [
+    "IN_SESSION",
+    "NAMED",
+    "SubscriptionObserver",
+    "SubscriptionRegistry",
+    "covering",
+    "covering_in",
+    "covers",
+    "granted",
+    "subscription_bytes",
+    "watched",
+]
 
 _SUBSCRIPTION_BYTES: Final = 1_024
-"""Estimated memory of a subscription without its URI, in bytes: the entry, and a notification that awaits a stream."""
+"""Estimated memory of a subscription without its URI, in bytes: the entries of the registry and of the index, and a
+notification that awaits a stream."""
+
+_RESOURCES: Final = "resource_subscriptions"
 
 _WIDEST_CHARACTER: Final = 4
 """Maximum size of a character in the memory of CPython, in bytes."""
 
-_NAMED: Final[Mapping[str, str]] = {"resource_subscriptions": "uri", "task_ids": "task_id"}
+NAMED: Final[Mapping[str, str]] = {"resource_subscriptions": "uri", "task_ids": "task_id"}
 """Filter members that list single items, and the member of the notification that identifies the item."""
+
+IN_SESSION: Final = "session"
+"""The member of which an observer is informed for a legacy session, which receives changes of all lists. It is not a member of
+the filter."""
 
 
 def granted(
@@ -74,7 +92,22 @@ def subscription_bytes(uri: str) -> int:
 
 def watched(wanted: SubscriptionFilter) -> int:
     """Return the number of single items that a filter lists."""
-    return sum(len(getattr(wanted, member) or ()) for member in _NAMED)
+    return sum(len(getattr(wanted, member) or ()) for member in NAMED)
+
+
+class SubscriptionObserver(Protocol):
+    """An observer of the subscriptions of one connection, such as an entry of a `SubscriptionIndex`."""
+
+    def started(self, member: str, item: str = "", /) -> None:
+        """Note the start of a subscription.
+
+        Args:
+            member: The member of `SubscriptionFilter`, or `IN_SESSION`.
+            item: The URI of the resource or the id of the task; empty for a list.
+        """
+
+    def ended(self, member: str, item: str = "", /) -> None:
+        """Note the end of a subscription. The arguments are those of its start."""
 
 
 @attrs.define(eq=False)
@@ -87,6 +120,35 @@ class SubscriptionRegistry:
     _chars: int = 0
     _listening: dict[RequestId, Mapping[str, Collection[str] | bool]] = attrs.field(factory=dict)
     _watched: dict[RequestId, int] = attrs.field(factory=dict)
+    _in_session: bool = False
+    _observer: SubscriptionObserver | None = None
+
+    def observe(self, observer: SubscriptionObserver | None) -> None:
+        """Inform an observer of the present and future subscriptions. An earlier observer is informed of their end."""
+        items = tuple(self._items())
+        if self._observer is not None:
+            for member, item in items:
+                self._observer.ended(member, item)
+        self._observer = observer
+        if observer is not None:
+            for member, item in items:
+                observer.started(member, item)
+
+    def _items(self) -> Iterator[tuple[str, str]]:
+        """Yield the member and the item of each subscription."""
+        if self._in_session:
+            yield IN_SESSION, ""
+        for uri in self._subscribed:
+            yield _RESOURCES, uri
+        for wanted in self._listening.values():
+            yield from _items_of(wanted)
+
+    def open_session(self) -> None:
+        """Note that there is a legacy session, which receives changes of all lists without a subscription."""
+        if not self._in_session:
+            self._in_session = True
+            if self._observer is not None:
+                self._observer.started(IN_SESSION)
 
     def subscribe(self, uri: str) -> None:
         """Add a subscription of the legacy session to `uri`. Raises `LimitExceeded`."""
@@ -94,32 +156,43 @@ class SubscriptionRegistry:
         if uri not in self._subscribed:
             self._subscribed[uri] = None
             self._chars += len(uri)
+            if self._observer is not None:
+                self._observer.started(_RESOURCES, uri)
 
     def unsubscribe(self, uri: str) -> None:
         """Remove the subscription; an unknown URI is ignored."""
         if uri in self._subscribed:
             del self._subscribed[uri]
             self._chars -= len(uri)
+            if self._observer is not None:
+                self._observer.ended(_RESOURCES, uri)
 
     def unsubscribe_all(self) -> None:
         """Remove all subscriptions of the legacy session."""
-        self._subscribed.clear()
-        self._chars = 0
+        for uri in tuple(self._subscribed):
+            self.unsubscribe(uri)
 
     def listen(self, id: RequestId, wanted: SubscriptionFilter) -> None:
         """Add a `subscriptions/listen` subscription. Raises `LimitExceeded`."""
         self.check_listen(wanted)
+        self.end(id)
         self._watched[id] = watched(wanted)
-        self._listening[id] = {
+        self._listening[id] = members = {
             attribute.name: frozenset(value) if isinstance(value, tuple) else value
             for attribute in wanted.__fields__
             if isinstance(value := getattr(wanted, attribute.name), (tuple, bool))
         }
+        if self._observer is not None:
+            for member, item in _items_of(members):
+                self._observer.started(member, item)
 
     def end(self, id: RequestId) -> None:
         """Remove a `subscriptions/listen` subscription; an unknown id is ignored."""
-        self._listening.pop(id, None)
+        members = self._listening.pop(id, {})
         self._watched.pop(id, None)
+        if self._observer is not None:
+            for member, item in _items_of(members):
+                self._observer.ended(member, item)
 
     @property
     def subscribed(self) -> tuple[str, ...]:
@@ -131,7 +204,7 @@ class SubscriptionRegistry:
         """The URIs of the resources of all subscriptions."""
         found = set(self._subscribed)
         for wanted in self._listening.values():
-            named = wanted.get("resource_subscriptions", ())
+            named = wanted.get(_RESOURCES, ())
             if not isinstance(named, bool):
                 found.update(named)
         return frozenset(found)
@@ -153,7 +226,7 @@ class SubscriptionRegistry:
     def listeners(self, definition: NotificationMethod[object], params: object) -> Iterator[RequestId]:
         """Yield the ids of the subscriptions to notify of a change."""
         member = definition.filter_member or ""
-        named = _NAMED.get(member)
+        named = NAMED.get(member)
         for id, wanted in self._listening.items():
             value = wanted.get(member, False)
             if isinstance(value, bool):
@@ -164,7 +237,7 @@ class SubscriptionRegistry:
 
     def watched_above(self, uri: str) -> str | None:
         """Return a subscribed URI that covers `uri`: `uri` itself or a parent; or `None`."""
-        sets = [self._subscribed, *(wanted.get("resource_subscriptions", ()) for wanted in self._listening.values())]
+        sets = [self._subscribed, *(wanted.get(_RESOURCES, ()) for wanted in self._listening.values())]
         for each in sets:
             if isinstance(each, bool):
                 continue
@@ -179,7 +252,7 @@ class SubscriptionRegistry:
 
     def check_listen(self, wanted: SubscriptionFilter) -> None:
         """Check the limits for all items that a filter lists. Raises `LimitExceeded`."""
-        self._check([name for member in _NAMED for name in getattr(wanted, member) or ()])
+        self._check([name for member in NAMED for name in getattr(wanted, member) or ()])
 
     def _check(self, more: Sequence[str]) -> None:
         longest = max(map(len, more), default=0)
@@ -200,24 +273,35 @@ class SubscriptionRegistry:
             )
 
 
+def _items_of(members: Mapping[str, Collection[str] | bool]) -> Iterator[tuple[str, str]]:
+    """Yield the member and the item of each subscription of a filter."""
+    for member, value in members.items():
+        if not isinstance(value, bool):
+            for item in value:
+                yield member, item
+        elif value:
+            yield member, ""
+
+
 def covers(watched: Collection[str], uri: str) -> bool:
     """Return whether a change of `uri` concerns a client with these subscriptions."""
     return uri in watched or _above(watched, uri) is not None
 
 
 def _above(watched: Collection[str], uri: str) -> str | None:
-    """Return a subscribed URI that is a parent of `uri`, or `None`."""
+    """Return a subscribed URI that covers `uri`, or `None`."""
+    return next(covering_in(watched, uri), None)
+
+
+def covering_in(watched: Collection[str], uri: str) -> Iterator[str]:
+    """Yield the subscribed URIs that cover `uri`: itself and its parents."""
     if uri.count("/") > len(watched):
         # Each path separator costs a copy of its prefix: a URI full of slashes would take quadratic time.
-        return next(
-            (
-                each
-                for each in watched
-                if each and uri.startswith(each) and (each.endswith("/") or uri[len(each)] == "/")
-            ),
-            None,
-        )
-    return next((each for each in covering(uri) if each in watched), None)
+        for each in watched:
+            if each == uri or (each and uri.startswith(each) and (each.endswith("/") or uri[len(each)] == "/")):
+                yield each
+    else:
+        yield from (each for each in covering(uri) if each in watched)
 
 
 def covering(uri: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The notification of all targets of a change: byte streams, legacy sessions and subscriptions.
+"""The notification of the subscribed targets of a change: byte streams, legacy sessions and subscriptions.
 
 A change may concern thousands of targets, and an application may announce thousands of changes in a row. To notify all
 targets at once would delay every request. Therefore only the first changes in an iteration of the event loop are
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
 
+    from mcp_core.engine.subscription_index import SubscriptionIndex
     from mcp_core.methods import NotificationMethod
-    from mcp_server.connection.channel import NotificationTarget
+    from mcp_server.connection.channel import SubscribedTarget
 
 __all__ = ["ChangeQueue"]
 
@@ -37,12 +38,12 @@ class ChangeQueue:
     """The queue of changes of which the targets of one server are notified.
 
     Args:
-        targets: The targets to notify. The set can change at any time.
+        targets: The connected targets. They, and what they are subscribed to, can change at any time.
     """
 
     __slots__ = ("_counting", "_missing", "_notified", "_queue", "_rest", "_targets")
 
-    def __init__(self, targets: Collection[NotificationTarget]) -> None:
+    def __init__(self, targets: SubscriptionIndex[SubscribedTarget]) -> None:
         self._targets: Final = targets
         self._queue: Final[dict[tuple[str, str], tuple[NotificationMethod[object], object]]] = {}
         # The change that is being published: an iterator over the targets that it was published to.
@@ -50,7 +51,7 @@ class ChangeQueue:
         self._notified = 0
         self._counting = False
         # The targets that must be notified of all that may have changed.
-        self._missing: dict[NotificationTarget, None] = {}
+        self._missing: dict[SubscribedTarget, None] = {}
 
     def refresh(self) -> None:
         """Notify all targets, soon, of all that may have changed. Call this method in the thread of trio."""
@@ -60,17 +61,18 @@ class ChangeQueue:
             self._go_on()
 
     def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
-        """Notify all targets of a change, now or soon (`NotificationTarget.publish`). Does not block.
+        """Notify the subscribed targets of a change, now or soon (`NotificationTarget.publish`). Does not block.
 
         Call this method in the thread of trio.
         """
         if self._rest is None and not self._queue:
-            self._notified += len(self._targets)
+            subscribed = self._targets.interested(definition, params)
+            self._notified += len(subscribed)
             if self._notified > _FEW and not self._counting:
                 self._counting = True
                 self._go_on()
             if self._notified <= _AT_ONCE:
-                for target in tuple(self._targets):
+                for target in subscribed:
                     target.publish(definition, params, key)
                 return
         self._queue[definition.name, key] = (definition, params)
@@ -103,7 +105,7 @@ class ChangeQueue:
             self._rest = None
         self._counting = False
 
-    def _refresh(self, target: NotificationTarget) -> int:
+    def _refresh(self, target: SubscribedTarget) -> int:
         """Notify a target of all that may have changed. Return the number of notifications, and at least 1."""
         # It may have disconnected since.
         if target in self._targets:
@@ -114,10 +116,10 @@ class ChangeQueue:
         return 1
 
     def _publish_oldest(self) -> Iterator[None]:
-        """Publish the oldest queued change to one target after the other."""
+        """Publish the oldest queued change to one subscribed target after the other."""
         first = next(iter(self._queue))
         definition, params = self._queue.pop(first)
-        for target in tuple(self._targets):
+        for target in self._targets.interested(definition, params):
             # It may have disconnected since.
             if target in self._targets:
                 try:

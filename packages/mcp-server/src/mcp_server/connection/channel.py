@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from mcp_core.engine.events import NotificationReceived, Outgoing
     from mcp_core.engine.server import ServerConnection
+    from mcp_core.engine.subscriptions import SubscriptionRegistry
     from mcp_core.errors import LimitExceeded
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import JsonValue, RequestId
@@ -55,6 +56,7 @@ __all__ = [
     "PendingClientRequests",
     "RequestContext",
     "Service",
+    "SubscribedTarget",
     "Throttle",
     "encoded",
     "log_failure",
@@ -93,10 +95,10 @@ class Service(Protocol):
     def opened(self, channel: Channel, /) -> None:
         """Handle the opening of a legacy session."""
 
-    def connected(self, target: NotificationTarget, /) -> None:
+    def connected(self, target: SubscribedTarget, /) -> None:
         """Start to send change notifications to a target."""
 
-    def disconnected(self, target: NotificationTarget, /) -> None:
+    def disconnected(self, target: SubscribedTarget, /) -> None:
         """Stop sending change notifications to a target."""
 
 
@@ -121,6 +123,14 @@ class NotificationTarget(Protocol):
         Returns:
             The number of notifications.
         """
+
+
+class SubscribedTarget(NotificationTarget, Protocol):
+    """A target with the subscriptions of its client, by which an index finds the targets of a change."""
+
+    @property
+    def subscription_registry(self) -> SubscriptionRegistry:
+        """The subscriptions of the client."""
 
 
 class ClientRequests(Protocol):

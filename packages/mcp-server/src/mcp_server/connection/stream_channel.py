@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from mcp_core.engine.events import ReceiveResult
     from mcp_core.engine.server import ServerConnection
+    from mcp_core.engine.subscriptions import SubscriptionRegistry
     from mcp_core.errors import MalformedMessage
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import Message, RequestId
@@ -376,6 +377,11 @@ class StreamChannel(Channel):
     def missed(self) -> int:
         """Notify the client of all that may have changed. Does not block."""
         return publish_all(self, self.connection.listened)
+
+    @property
+    def subscription_registry(self) -> SubscriptionRegistry:
+        """The subscriptions of the client."""
+        return self.connection.subscription_registry
 
     @property
     def session_target(self) -> NotificationTarget:

@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 import trio
 
+from mcp_core.engine.subscription_index import SubscriptionIndex
 from mcp_server.cluster.messages import ChangeMade
 from mcp_server.connection.change_queue import ChangeQueue
 from mcp_server.connection.changes import RECORDED, params_of, pending_notification
@@ -25,7 +26,7 @@ from mcp_server.stores.sessions import PendingNotification, StoreError
 if TYPE_CHECKING:
     from mcp_core.methods import NotificationMethod
     from mcp_server.cluster.protocol import Cluster
-    from mcp_server.connection.channel import NotificationTarget
+    from mcp_server.connection.channel import SubscribedTarget
     from mcp_server.handlers.middleware import MiddlewareChain
 
 __all__ = ["ChangeNotifier", "ChangeRecorder"]
@@ -49,8 +50,8 @@ class ChangeNotifier:
 
     def __init__(self, middleware: MiddlewareChain) -> None:
         self._middleware: Final = middleware
-        self.targets: Final[set[NotificationTarget]] = set()
-        """The connected clients."""
+        self.targets: Final[SubscriptionIndex[SubscribedTarget]] = SubscriptionIndex()
+        """The connected clients, by what they are subscribed to."""
         self._queue: Final = ChangeQueue(self.targets)
         self._token: trio.lowlevel.TrioToken | None = None
         self.recorders: Final[WeakSet[ChangeRecorder]] = WeakSet()

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         TaskStatus,
     )
     from mcp_server.connection.authenticator import Identity
-    from mcp_server.connection.channel import NotificationTarget
+    from mcp_server.connection.channel import NotificationTarget, SubscribedTarget
     from mcp_server.stores.tasks import TaskRecord, TaskStore
 
 __all__ = ["TaskRun"]
@@ -551,10 +551,10 @@ class _Worker:
     def opened(self, channel: Channel) -> None:
         """Do nothing: there is no connection to open."""
 
-    def connected(self, target: NotificationTarget) -> None:
+    def connected(self, target: SubscribedTarget) -> None:
         """Do nothing: there are no subscribers."""
 
-    def disconnected(self, target: NotificationTarget) -> None:
+    def disconnected(self, target: SubscribedTarget) -> None:
         """Do nothing: there are no subscribers."""
 
 

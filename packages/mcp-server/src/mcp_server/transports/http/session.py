@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
+    from mcp_core.engine.subscriptions import SubscriptionRegistry
     from mcp_core.http.endpoint_policy import EndpointPolicy
     from mcp_core.http.server import Post, Rejection
     from mcp_core.jsonrpc.messages import JsonObject, Message, RequestId
@@ -607,6 +608,11 @@ class Session(Channel):
     def session_id(self) -> str:
         """The id of the session."""
         return self.id
+
+    @property
+    def subscription_registry(self) -> SubscriptionRegistry:
+        """The subscriptions of the client."""
+        return self.connection.subscription_registry
 
     @property
     def session_target(self) -> NotificationTarget:

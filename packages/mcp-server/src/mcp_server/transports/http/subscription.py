@@ -33,6 +33,7 @@ from mcp_server.connection.turns import PART, take_turn
 if TYPE_CHECKING:
     from mcp_core.engine.events import Outgoing
     from mcp_core.engine.server import ServerConnection
+    from mcp_core.engine.subscriptions import SubscriptionRegistry
     from mcp_core.jsonrpc.messages import RequestId
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_core.methods import NotificationMethod
@@ -148,6 +149,11 @@ class Subscription:
         return f"<Subscription {self._id!r}>"
 
     # --- notifications ---------------------------------------------------------------------------------------------
+
+    @property
+    def subscription_registry(self) -> SubscriptionRegistry:
+        """The subscriptions of the client."""
+        return self._connection.subscription_registry
 
     def publish(self, definition: NotificationMethod[object], params: object, key: str = "") -> None:
         """Queue a notification. A later notification with the same key replaces it. Does not block."""
