@@ -49,7 +49,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / ".bench"
 """The folder of results, which git ignores."""
 
-FULL: Final = Effort(calls=1_500, repetitions=3, quick=False)
+FULL: Final = Effort(calls=1_000, repetitions=3, quick=False)
 QUICK: Final = Effort(calls=500, repetitions=2, quick=True)
 ALL_PARTS: Final = (*PARTS, "growth", "latency")
 QUICK_PARTS: Final = ("server", "client", "start", "import", "http", "http-client")

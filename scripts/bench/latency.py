@@ -157,7 +157,8 @@ class HttpTarget:
 
     def __init__(self, program: http_calls.Program) -> None:
         self._program = program
-        self._free = [http_calls.Connection(program.port) for _ in range(IN_FLIGHT)]
+        # In turns: a server closes a connection that is idle for seconds.
+        self._free = deque(http_calls.Connection(program.port) for _ in range(IN_FLIGHT))
         self._all = list(self._free)
         self._numbers: dict[http_calls.Connection, int] = {}
         self._body = http_calls.request("tools/call", PARAMS, REVISION)
@@ -174,7 +175,7 @@ class HttpTarget:
         """Send a call on a free connection."""
         if not self._free:
             return False
-        connection = self._free.pop()
+        connection = self._free.popleft()
         self._numbers[connection] = number
         connection.send(self._body, self._headers)
         return True
@@ -220,7 +221,7 @@ class _Found:
 def latencies(effort: Effort, missing: Collection[str] = ()) -> Iterator[LatencyPoint]:
     """Measure the latency of the sides over both transports, in turns, without the missing ones."""
     sides = tuple(side for side in PEERS if side.name not in missing)
-    repetitions, seconds = (1, 2.0) if effort.quick else (2, 4.0)
+    repetitions, seconds = (1, 2.0) if effort.quick else (2, 2.5)
     for transport in ("stdio", "HTTP"):
         found: dict[tuple[Side, int], _Found] = {}
         for repetition in range(repetitions):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -50,7 +51,7 @@ class Measurement:
     """The first is the side of this project that a comparison of two revisions measures."""
     goals: tuple[Goal, ...] = ()
     more_repetitions: int = 0
-    """Repetitions in addition to those of the effort, for a noisy line."""
+    """Repetitions in addition to those of the effort, for a noisy line; negative for one of many long lines."""
 
 
 def slower(least: float) -> tuple[Goal, ...]:
@@ -72,10 +73,18 @@ def without(measurement: Measurement, missing: Collection[str]) -> Measurement:
     )
 
 
+_SECONDS: Final = 30.0
+_shown: float = time.monotonic()
+
+
 def report(state: str) -> None:
-    """Show what is measured at the moment, on one line of a terminal."""
+    """Show what is measured at the moment: on one line of a terminal, in a log twice a minute."""
+    global _shown  # noqa: PLW0603  # there is one log
     if sys.stderr.isatty():
         print(f"\r{state[:110]:<110}\r", end="", file=sys.stderr, flush=True)
+    elif state and time.monotonic() >= _shown + _SECONDS:
+        _shown = time.monotonic()
+        print(f"  ... {state}", file=sys.stderr, flush=True)
 
 
 def in_turns(
@@ -93,7 +102,7 @@ def in_turns(
 
 def measured(part: str, measurement: Measurement, repetitions: int) -> ReportLine:
     """Measure a line."""
-    some = repetitions + measurement.more_repetitions
+    some = max(1, repetitions + measurement.more_repetitions)
     values = in_turns(measurement.title, measurement.sides, some, measurement.measure)
     return ReportLine(part=part, title=measurement.title, unit=measurement.unit, values=values, goals=measurement.goals)
 
@@ -167,12 +176,14 @@ def http(effort: Effort) -> Iterator[Measurement]:
     # The official Python SDK has no streams for plain calls of 2026-07-28.
     for form, revision, least in (("json", LEGACY, 2.0), ("json", MODERN, 3.2), ("stream", LEGACY, 5.0)):
         for at_once in (1, 16, 64):
+            # One of these lines takes the TypeScript SDK half a minute.
+            sides = tuple(side for side in ALL if side != TYPESCRIPT) if at_once == 64 else ALL
             some = partial(http_calls.calls, form=form, revision=revision, at_once=at_once, number=effort.calls)
             yield Measurement(
                 title=f"HTTP {form}, {at_once} connections, {revision}",
                 unit="us",
                 measure=some,
-                sides=(*ALL, hypercorn) if (form, revision, at_once) == ("json", MODERN, 16) else ALL,
+                sides=(*sides, hypercorn) if (form, revision, at_once) == ("json", MODERN, 16) else sides,
                 goals=slower(least) if at_once == 16 else (),
             )
     for size, goals in ((1, ()), (10, slower(1.0))):
@@ -232,6 +243,7 @@ def asgi(effort: Effort) -> Iterator[Measurement]:
                     measure=some,
                     sides=(ASGI, OURS, OFFICIAL, floor),
                     goals=ASGI_GOALS[at_once],
+                    more_repetitions=-1,
                 )
 
 
@@ -287,6 +299,7 @@ def client_forms(effort: Effort) -> Iterator[Measurement]:
                 measure=some,
                 sides=sides,
                 goals=FORM_GOALS if at_once == 16 else (),
+                more_repetitions=-1,
             )
 
 

@@ -50,6 +50,8 @@ CHANGES: Final = {
     "none": "no significant change",
     "unknown": "too few repetitions",
 }
+GOALS: Final = "goals"
+"""The column of goals, and the style class of its cells."""
 MIB: Final = 1 << 20
 SHOWN_COMMITS: Final = 6
 
@@ -147,7 +149,7 @@ def _table(parent: Element, caption: str, columns: Sequence[str]) -> Element:
     table = add(wide, "table")
     row = add(add(table, "thead"), "tr")
     for column in columns:
-        add(row, "th", column, scope="col")
+        add(row, "th", column, scope="col", cls=column if column == GOALS else "")
     return add(table, "tbody")
 
 
@@ -178,8 +180,9 @@ def _part(place: Element, title: str, lines: Sequence[ReportLine]) -> None:
     """Add the table and the plot of a part."""
     sides = list(dict.fromkeys(side for line in lines for side in line.values))
     sdks = {side: name for side, name in SDKS.items() if side in sides}
-    ratios = [f"{name.removesuffix(' SDK')} / ours" for name in sdks.values()]
-    columns = ["", *(NAMES.get(side, side) for side in sides), *ratios, "above the floor", "goals"]
+    languages = {side: name.removesuffix(" SDK") for side, name in sdks.items()}
+    ratios = [f"{language} / ours" for language in languages.values()]
+    columns = ["", *(NAMES.get(side, side) for side in sides), *ratios, "above the floor", GOALS]
     rows = _table(place, title, columns)
     for line in lines:
         first = next(iter(line.values))
@@ -188,10 +191,10 @@ def _part(place: Element, title: str, lines: Sequence[ReportLine]) -> None:
         above = line.median(first) - line.median("floor") if "floor" in line.values else None
         cells.append("" if above is None else f"{number(above)} {line.unit}")
         row = _row(rows, line.title, cells)
-        goals = add(row, "td")
+        goals = add(row, "td", cls=GOALS)
         for goal in line.goals:
             reached = goal.reached(line)
-            text = f"{goal.text()}: {'reached' if reached else 'missed'}"
+            text = f"{goal.text(languages)}: {'reached' if reached else 'missed'}"
             add(goals, "div", text, cls="reached" if reached else "missed")
     plots = add(place, "div", cls="plots")
     for side, name in sdks.items():

@@ -19,7 +19,7 @@ from cattrs.errors import BaseValidationError
 from cattrs.preconf.json import make_converter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 __all__ = [
@@ -67,11 +67,12 @@ class Goal:
         ratio = line.ratio(self.over, self.under)
         return (self.least is None or ratio >= self.least) and (self.most is None or ratio <= self.most)
 
-    def text(self) -> str:
-        """Return the bounds in words."""
+    def text(self, names: Mapping[str, str] | None = None) -> str:
+        """Return the bounds in words. `names`: other names of sides."""
+        over, under = (name if names is None else names.get(name, name) for name in (self.over, self.under))
         bounds = (("at least", self.least), ("at most", self.most))
         wanted = " and ".join(f"{name} {bound:g}" for name, bound in bounds if bound is not None)
-        return f"{self.over}/{self.under} {wanted}"
+        return f"{over}/{under} {wanted}"
 
 
 @attrs.frozen(kw_only=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from bench import calls
+from bench import calls, measurements
 from bench.calls import file_of, text_of
 from bench.compare import checkout, compared, text_of_change
-from bench.measurements import Effort, Measurement, in_turns
+from bench.measurements import Effort, Measurement, in_turns, measured, report
 from bench.results import Goal, Machine, ReportLine, Revision, Run, load
 from bench.sides import ASGI, OFFICIAL, OURS, Side
 
@@ -52,6 +52,23 @@ def test_checkout_of_unknown_revision_raises(repository: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError), checkout(repository, "nothing"):
         pass
     assert git(repository, "worktree", "list").count("\n") == 1
+
+
+@pytest.mark.parametrize(("more", "count"), [(2, 5), (-1, 2), (-9, 1)])
+def test_line_has_own_number_of_repetitions(more: int, count: int) -> None:
+    measurement = Measurement(title="title", unit="us", measure=lambda _: 1.0, sides=(OURS,), more_repetitions=more)
+    assert measured("server", measurement, 3).values == {"ours": (1.0,) * count}
+
+
+def test_state_shown_in_log_twice_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = 100.0
+    monkeypatch.setattr(measurements, "_shown", now)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for seconds in (10.0, 29.0, 30.0, 31.0, 61.0):
+        now = 100.0 + seconds
+        report(f"at {seconds:g}")
+        report("")
+    assert capsys.readouterr().err.split() == ["...", "at", "30", "...", "at", "61"]
 
 
 def test_sides_measured_in_turns_with_alternating_order() -> None:

@@ -95,7 +95,7 @@ def test_page_shows_medians_ratio_and_step_above_floor() -> None:
     page = html([RUN])
     row = page.partition("server CPU, tools/call</th>")[2].partition("</tr>")[0]
     assert texts(row, "td")[:7] == ["105 us", "525 us", "210 us", "20.0 us", "5.00", "2.00", "85.0 us"]
-    assert texts(row, "div") == ["official/ours at least 4: reached", "official/ours at least 9: missed"]
+    assert texts(row, "div") == ["Python/ours at least 4: reached", "Python/ours at least 9: missed"]
 
 
 def test_page_escapes_title_of_commit() -> None:

@@ -102,6 +102,11 @@ def test_goal_reached_within_bounds(goal: Goal, reached: bool, text: str) -> Non
     assert (goal.reached(LINE), goal.text()) == (reached, text)
 
 
+def test_goal_text_with_other_names_of_sides() -> None:
+    goal = Goal(over="ours", under="typescript", most=0.95)
+    assert goal.text({"typescript": "TypeScript"}) == "ours/TypeScript at most 0.95"
+
+
 def test_growth_has_median_of_each_size() -> None:
     values = ((3.0, 1.0, 2.0), (5.0, 5.0, 6.0))
     growth = attrs.evolve(RUN.growths[0], values={"ours": values})

@@ -3,8 +3,8 @@
 import { Client } from '@modelcontextprotocol/client';
 
 const MODERN = '2026-07-28';
-/** Calls before the measurement: V8 compiles functions after some thousand calls. */
-const WARM_UP = 3000;
+/** Calls before the measurement: V8 optimizes functions for some thousand calls. */
+const WARM_UP = 10_000;
 
 /** Returns a client of one revision. */
 export function makeClient(revision) {
