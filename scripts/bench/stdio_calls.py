@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LEGACY: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"
+SILENCE: Final = 60.0
+"""Seconds without a response after which a server under test is not waited for."""
 IMPORTED: Final = {
     "client": {
         "ours": "mcp_client",
@@ -59,10 +61,15 @@ class Process:
         self.ids = 0
 
     def exchange(self, lines: list[bytes], in_flight: int) -> list[bytes]:
-        """Send requests with a fixed number in flight, until all have responses."""
+        """Send requests with a fixed number in flight, until all have responses.
+
+        Raises:
+            RuntimeError: The server has ended, or has sent nothing for `SILENCE` seconds.
+        """
         answers: list[bytes] = []
         waiting, pending, received = list(reversed(lines)), b"", []
         sent = 0
+        deadline = time.monotonic() + SILENCE
         with selectors.DefaultSelector() as selector:
             selector.register(self.back, selectors.EVENT_READ)
             while len(answers) < len(lines):
@@ -73,11 +80,15 @@ class Process:
                 if pending:
                     with contextlib.suppress(BlockingIOError):
                         pending = pending[os.write(self.to, pending) :]
-                selector.select(0 if pending else 30)
+                selector.select(0 if pending else SILENCE / 2)
                 try:
                     data = self.read()
                 except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        missing = len(lines) - len(answers)
+                        raise RuntimeError(f"{missing} requests have no response:\n{said(self.errors)}") from None
                     continue
+                deadline = time.monotonic() + SILENCE
                 received.append(data)
                 if b"\n" in data:
                     *whole, rest = b"".join(received).split(b"\n")

@@ -87,3 +87,12 @@ def test_goals_concern_sides_of_their_measurement() -> None:
     for measurement in (each for part in PARTS.values() for each in part(effort)):
         names = {side.name for side in measurement.sides}
         assert {name for goal in measurement.goals for name in (goal.over, goal.under)} <= names, measurement.title
+
+
+def test_silent_server_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "server_silent.py").write_text("import sys\nsys.stdin.read()\n")
+    monkeypatch.setattr(stdio_calls, "SILENCE", 0.0)
+    process = stdio_calls.Process(Side("a", "silent", folder=tmp_path))
+    with pytest.raises(RuntimeError, match="2 requests have no response"):
+        process.exchange([b"1\n", b"2\n"], 1)
+    process.close()
