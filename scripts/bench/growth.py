@@ -72,8 +72,7 @@ def in_turns_by_size(
 def growths(effort: Effort) -> Iterator[Growth]:
     """Measure how the cost of a call grows. A quick estimate has no more than three sizes."""
     repetitions, calls, number = (3, 100, 3) if effort.quick else (7, 300, None)
-    for kind in REGISTERED:
-        yield registered(kind, repetitions, calls)
+    yield from registered(repetitions, calls)
     yield from sessions(fitting("sessions", SESSION_SIZES[:number], SESSION_BYTES), repetitions, calls)
     yield subscriptions("subscriptions", SIZES, WATCHED, repetitions, calls)
     yield subscriptions("listen streams", STREAM_SIZES[:number], 1, repetitions, calls)
@@ -100,33 +99,36 @@ def fitting(variable: str, sizes: Sequence[int], each: int, available: int | Non
     return fit
 
 
-def registered(kind: str, repetitions: int, calls: int) -> Growth:
-    """Measure a request for one of many tools, resources or templates."""
-    method, params = REGISTERED[kind]
+def registered(repetitions: int, calls: int) -> Iterator[Growth]:
+    """Measure requests for one of many tools, resources or templates."""
     with ExitStack() as stack:
+        processes: dict[tuple[str, int], stdio_calls.Process] = {}
+        # The largest servers begin first, and register all that they offer at the same time: that takes half a minute of each.
+        for size in reversed(SIZES):
+            for kind in REGISTERED:
+                processes[kind, size] = stdio_calls.Process(GROWING, kind, str(size))
+                stack.callback(processes[kind, size].close)
+        for kind, (method, _) in REGISTERED.items():
+            measures: list[Callable[[], float]] = []
+            for size in SIZES:
+                report(f"waiting for a server with {size:,} {kind}")
+                processes[kind, size].open(LEGACY)
+                measures.append(partial(_requests, processes[kind, size], kind, size, calls))
+                measures[-1]()
+            values = in_turns_by_size(kind, measures, repetitions)
+            yield Growth(title=method, unit="us", variable=kind, sizes=SIZES, values={"ours": values}, expected="flat")
 
-        def prepared(size: int) -> Callable[[], float]:
-            report(f"registering {size:,} {kind}")
-            process = stdio_calls.Process(GROWING, kind, str(size))
-            stack.callback(process.close)
-            process.open(LEGACY)
-            # Different ones, from the first to the last.
-            every = [params(number * (size - 1) // (calls - 1)) for number in range(calls)]
 
-            def measure() -> float:
-                lines = [process.line(method, each, LEGACY) for each in every]
-                cpu = process.cpu()
-                answers = process.exchange(lines, 1)
-                cpu = process.cpu() - cpu
-                if any(b"hello" not in answer for answer in answers):
-                    raise RuntimeError(f"a server with {size} {kind} answered: {answers[0][:200]!r}")
-                return cpu / calls * 1e6
-
-            measure()
-            return measure
-
-        values = in_turns_by_size(kind, [prepared(size) for size in SIZES], repetitions)
-    return Growth(title=method, unit="us", variable=kind, sizes=SIZES, values={"ours": values}, expected="flat")
+def _requests(process: stdio_calls.Process, kind: str, size: int, calls: int) -> float:
+    """Return CPU microseconds of a request for one tool, resource or template, for different ones from the first to the last."""
+    method, params = REGISTERED[kind]
+    lines = [process.line(method, params(number * (size - 1) // (calls - 1)), LEGACY) for number in range(calls)]
+    cpu = process.cpu()
+    answers = process.exchange(lines, 1)
+    cpu = process.cpu() - cpu
+    if any(b"hello" not in answer for answer in answers):
+        raise RuntimeError(f"a server with {size} {kind} answered: {answers[0][:200]!r}")
+    return cpu / calls * 1e6
 
 
 def sessions(sizes: Sequence[int], repetitions: int, calls: int) -> Iterator[Growth]:

@@ -157,15 +157,15 @@ class HttpTarget:
 
     def __init__(self, program: http_calls.Program) -> None:
         self._program = program
-        # In turns: a server closes a connection that is idle for seconds.
-        self._free = deque(http_calls.Connection(program.port) for _ in range(IN_FLIGHT))
-        self._all = list(self._free)
+        # They are used in turns, because a server closes a connection that is idle for seconds.
+        self._free: deque[http_calls.Connection] = deque()
+        self._all: list[http_calls.Connection] = []
         self._numbers: dict[http_calls.Connection, int] = {}
         self._body = http_calls.request("tools/call", PARAMS, REVISION)
         self._headers = http_calls.headers_of(REVISION, "tools/call", "wait")
         self._selector = selectors.SelectSelector()
-        for connection in self._all:
-            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+        for _ in range(IN_FLIGHT):
+            self._open()
 
     def begin(self) -> None:
         """Start to number calls from 0."""
@@ -185,10 +185,26 @@ class HttpTarget:
         found: list[int] = []
         for key, _ in self._selector.select(timeout):
             connection = key.data
-            if connection.feed() is not None:
+            if connection not in self._numbers:
+                self._replace(connection)
+            elif connection.feed() is not None:
                 found.append(self._numbers.pop(connection))
                 self._free.append(connection)
         return found
+
+    def _replace(self, connection: http_calls.Connection) -> None:
+        """Replace a free connection, which the server has closed because it was idle for seconds."""
+        self._selector.unregister(connection.socket)
+        connection.close()
+        self._free.remove(connection)
+        self._all.remove(connection)
+        self._open()
+
+    def _open(self) -> None:
+        connection = http_calls.Connection(self._program.port)
+        self._free.append(connection)
+        self._all.append(connection)
+        self._selector.register(connection.socket, selectors.EVENT_READ, connection)
 
     def close(self) -> None:
         """End the server."""

@@ -185,6 +185,7 @@ def http(effort: Effort) -> Iterator[Measurement]:
                 measure=some,
                 sides=(*sides, hypercorn) if (form, revision, at_once) == ("json", MODERN, 16) else sides,
                 goals=slower(least) if at_once == 16 else (),
+                more_repetitions=-1 if at_once == 64 else 0,
             )
     for size, goals in ((1, ()), (10, slower(1.0))):
         echo = partial(http_calls.calls, form="json", revision=LEGACY, at_once=1, number=4, size=size << 20)
@@ -304,25 +305,35 @@ def client_forms(effort: Effort) -> Iterator[Measurement]:
 
 
 def memory(effort: Effort) -> Iterator[Measurement]:  # noqa: ARG001  # a part takes the effort
-    """Measure the memory of servers, sessions, streams and clients."""
+    """Measure the memory of servers, sessions, streams and clients, which varies less than time."""
     yield Measurement(
         title="memory of a server over stdio after one call",
         unit="MiB",
         measure=lambda side: stdio_calls.start(side)[1],
         sides=ALL,
         goals=slower(2.0),
+        more_repetitions=-1,
     )
-    yield Measurement(title="memory of an idle HTTP server", unit="MiB", measure=http_calls.idle_memory, sides=ALL)
+    yield Measurement(
+        title="memory of an idle HTTP server",
+        unit="MiB",
+        measure=http_calls.idle_memory,
+        sides=ALL,
+        more_repetitions=-1,
+    )
     sessions = partial(http_calls.sessions, number=1_000)
-    yield Measurement(title="memory of a session (of 1,000)", unit="KiB", measure=sessions)
+    yield Measurement(title="memory of a session (of 1,000)", unit="KiB", measure=sessions, more_repetitions=-1)
     yield Measurement(
         title="memory of a listen stream (of 500)",
         unit="KiB",
         measure=lambda side: http_calls.listening(side, 500)[0],
+        more_repetitions=-1,
     )
     for revision in (LEGACY, MODERN):
         group = partial(http_calls.group, revision=revision, number=50)
-        yield Measurement(title=f"memory of a client (of a group of 50), {revision}", unit="KiB", measure=group)
+        yield Measurement(
+            title=f"memory of a client (of a group of 50), {revision}", unit="KiB", measure=group, more_repetitions=-1
+        )
 
 
 PARTS: Final[dict[str, Callable[[Effort], Iterable[Measurement]]]] = {

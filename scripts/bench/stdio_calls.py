@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LEGACY: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"
-SILENCE: Final = 60.0
+SILENCE: Final = 900.0
 """Seconds without a response after which a server under test is not waited for."""
 IMPORTED: Final = {
     "client": {

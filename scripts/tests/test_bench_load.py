@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import latency
 from bench.growth import fitting, in_turns_by_size
-from bench.latency import LIMIT, arrivals, open_loop, point
+from bench.http_calls import Program
+from bench.latency import LIMIT, HttpTarget, arrivals, open_loop, point
 
 
 class FakeServer:
@@ -117,3 +120,21 @@ def test_sizes_beyond_half_of_memory_left_out_except_first_three(
 
 def test_sizes_fit_by_memory_of_machine() -> None:
     assert fitting("sessions", (1, 2, 3, 4, 1 << 60), 1) == [1, 2, 3, 4]
+
+
+def test_http_connection_closed_while_free_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        program = object.__new__(Program)
+        program.port = listening.getsockname()[1]
+        monkeypatch.setattr(Program, "close", lambda _: None)
+        monkeypatch.setattr(latency, "IN_FLIGHT", 1)
+        target = HttpTarget(program)
+        listening.accept()[0].close()
+        assert target.receive(30) == []
+        accepted, _ = listening.accept()
+        assert target.send(7)
+        assert accepted.recv(1 << 16).startswith(b"POST /mcp")
+        accepted.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        assert target.receive(30) == [7]
+        target.close()
+        accepted.close()
