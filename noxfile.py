@@ -132,7 +132,7 @@ def bench_conversion(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Run benchmarks beside the official SDK. Arguments: `nox -s bench -- --quick`, `--only growth`, `--compare REV`."""
+    """Run benchmarks beside the official SDKs. Arguments: `nox -s bench -- --quick`, `--only growth`, `--compare REV`."""
     install(session, "test", "interop", "bench")
     session.run("python", "scripts/bench/calls.py", *session.posargs)
 
