@@ -78,7 +78,7 @@ async def test_slowest_response_of_kind_limits_its_waits(autojump_clock: trio.te
     with timeouts.wait(30.0, _KEY, WaitKind.START):
         await trio.sleep(3.0)
     await _wait(timeouts, 0.001)
-    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 0.25]
+    assert [await _wait(timeouts, math.inf) for _ in range(3)] == [10.0, 10.0, 0.15]
 
 
 async def test_first_message_of_later_process_has_the_time_of_earlier_ones(
@@ -111,7 +111,7 @@ async def test_response_ends_short_waits_of_its_subject_only(autojump_clock: tri
     await _wait(timeouts, 0.1, ("run", "run ping"))
     assert timeouts.limit(10.0, ("run", "run ping")) == pytest.approx(6.8)
     assert timeouts.limit(10.0, ("run", "run resources/list")) == pytest.approx(6.8)
-    assert timeouts.limit(10.0, _KEY) == pytest.approx(0.25)
+    assert timeouts.limit(10.0, _KEY) == pytest.approx(0.2)
     await _wait(timeouts, 0.1)
     assert timeouts.limit(10.0, _KEY) == pytest.approx(6.8)
 
@@ -131,7 +131,7 @@ async def test_implementation_that_sometimes_responds_has_a_budget(autojump_cloc
         limits.append(await _wait(timeouts, math.inf))
         await _wait(timeouts, 0.01)
     assert limits[:4] == pytest.approx([10.0, 10.0, 6.8, 4.488])
-    assert limits[-1] == 0.25
+    assert limits[-1] == 0.15
     assert sum(limits) < 48.0
 
 

@@ -82,12 +82,12 @@ class _Floor:
 
 
 _FLOORS: Final[Mapping[WaitKind, _Floor]] = {
-    WaitKind.RESPONSE: _Floor(times=2.0, seconds=0.25, share=0.25),
+    WaitKind.RESPONSE: _Floor(times=2.0, seconds=0.15, share=0.25),
     WaitKind.CONDITION: _Floor(times=4.0, seconds=0.2, share=0.25, like=WaitKind.RESPONSE),
     WaitKind.STREAM: _Floor(times=2.0, seconds=0.2, share=0.25),
     WaitKind.START: _Floor(times=4.0, seconds=0.8, share=0.2),
     WaitKind.EXIT: _Floor(times=2.0, seconds=0.2, share=0.1),
-    WaitKind.RUN: _Floor(times=5.0, seconds=3.0, share=0.1, reserves=True),
+    WaitKind.RUN: _Floor(times=5.0, seconds=2.0, share=0.1, reserves=True),
 }
 
 
