@@ -204,7 +204,7 @@ def mutants(session: nox.Session) -> None:
 @nox.session
 def generated_faults(session: nox.Session) -> None:
     """Try a sample of the generated faults of peers. All of them, at night: `nox -s mutants -- --generated`."""
-    sample = ["--sample", "60", "--at-least", "80"]
+    sample = ["--sample", "40", "--at-least", "80"]
     session.run("scripts/mutants", "--generated", *(session.posargs or sample), external=True)
 
 
