@@ -150,6 +150,11 @@ async def scope_near(server: ServerUnderTest) -> None:
                 raise Deviation(f"HTTP 403 for a call that needs {ADMIN} with {scope}", f"HTTP {answer.status}")
 
 
+def _without_token(peer: HttpConnection, message: JsonObject) -> list[tuple[str, str]]:
+    """Return the headers of a message, without the token."""
+    return [each for each in peer.headers(message) if each[0].lower() != "authorization"]
+
+
 @check(
     "auth.server-every-message",
     proves=("auth.missing-token-401", "auth.every-request-authenticated", "security.verify-all-requests"),
@@ -160,8 +165,7 @@ async def every_message(server: ServerUnderTest) -> None:
     """A notification needs the token too."""
     async with http_peer(server) as peer:
         message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "none"}}
-        lines = [each for each in peer.headers(message) if each[0].lower() != "authorization"]
-        answer = await exchanged(peer, "POST", lines, encoded(message))
+        answer = await exchanged(peer, "POST", _without_token(peer, message), encoded(message))
         if answer.status < _OK:
             raise Deviation("HTTP 401 for a notification without a token", f"HTTP {answer.status}")
 
@@ -176,8 +180,9 @@ async def same_connection(server: ServerUnderTest) -> None:
     """A request needs the token also on an HTTP connection on which an earlier request had one."""
     async with http_peer(server) as peer:
         first, then = peer.message("tools/list", {}), peer.message("tools/list", {})
-        bare = [each for each in peer.headers(then) if each[0].lower() != "authorization"]
-        answer, second = await on_one_connection(peer, first, then, deviant="no token", headers=bare)
+        answer, second = await on_one_connection(
+            peer, first, then, deviant="no token", headers=_without_token(peer, then)
+        )
         if answer.status >= _OK:
             raise NotTestable(f"the control request failed: a request with a valid token gets HTTP {answer.status}")
         if second.status < _OK:
