@@ -456,3 +456,46 @@ async def test_messages_of_one_read_yield_to_other_tasks() -> None:
     before, after = flood.switches_at_read[:2]
     assert after - before >= 10
     assert flood.answers.count(b'"result":{}') == 1_000
+
+
+class UnreadStream:
+    """A stream of a client that sends the same line again and again, and reads no response."""
+
+    READS = 1_000
+
+    def __init__(self, line: bytes) -> None:
+        self.line = line
+        self.reads = 0
+
+    async def receive_some(self) -> bytes:
+        await trio.lowlevel.checkpoint()
+        self.reads += 1
+        if self.reads > self.READS:
+            await trio.sleep_forever()
+        return self.line
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        await trio.sleep_forever()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"not JSON\n", id="no-json"),
+        pytest.param(b'{"jsonrpc":"2.0","id":1}\n', id="no-method"),
+        pytest.param(b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 2_000 + b'"}\n', id="too-long"),
+        pytest.param(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n', id="ping"),
+        pytest.param(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n', id="not-initialized"),
+        pytest.param(b'{"jsonrpc":"2.0","id":1,"method":"unknown"}\n', id="unknown-method"),
+        pytest.param(b"[]\n", id="empty-batch"),
+    ],
+)
+async def test_client_that_reads_no_responses_is_not_read(line: bytes) -> None:
+    server = GatedServer(Limits(outgoing_bytes=2_000, message_bytes=1_000)).server
+    for lines in (line, line * 2):
+        stream = UnreadStream(lines)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_stream, server, stream)
+            await trio.testing.wait_all_tasks_blocked()
+            assert stream.reads < UnreadStream.READS
+            nursery.cancel_scope.cancel()

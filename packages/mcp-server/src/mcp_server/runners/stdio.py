@@ -277,13 +277,13 @@ async def _read(channel: StreamChannel, stream: ByteStream, writer: CoalescingWr
             if isinstance(line, LimitExceeded):
                 _log.warning("message skipped: %s", line)
                 channel.reject(_too_long(line))
-                continue
-            try:
-                message = decode(line, limits)
-            except MalformedMessage as malformed:
-                channel.reject(malformed)
-                continue
-            channel.deliver(message, len(line))
+            else:
+                try:
+                    message = decode(line, limits)
+                except MalformedMessage as malformed:
+                    channel.reject(malformed)
+                else:
+                    channel.deliver(message, len(line))
             if channel.at_capacity:
                 await channel.wait_for_capacity()
             if writer.overdue:
