@@ -23,6 +23,7 @@ from mcp_conformance.runners.client import ClientCommand, play
 from mcp_conformance.runners.server import run_server
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.http_server import open_http_server
+from mcp_conformance.wire.inactivity import is_inactive
 from mcp_conformance.wire.timeouts import AdaptiveTimeouts, WaitKind
 from mcp_conformance.wire.transcript import strict_json
 from mcp_core.revisions import REVISIONS
@@ -269,6 +270,7 @@ async def test_second_user_of_server_shares_limits(autojump_clock: trio.testing.
                 seen.append(raised.value.observed)
     assert seen[:2] == ["nothing within 10 seconds"] * 2
     assert "shortened from 10 seconds" in seen[2]
+    assert "--timeout" in seen[2]
 
 
 def _waits(run: Run) -> list[str]:
@@ -307,3 +309,32 @@ async def test_server_that_only_initializes_costs_few_timeouts(autojump_clock: t
     (leg,) = run.legs
     assert leg.refusal == "expected a response to tools/list; observed nothing within 10 seconds"
     assert seconds < 30.0
+
+
+async def _inactivity(entries: Sequence[float], end: float, before: int = 0) -> tuple[bool, float]:
+    """Return whether inactivity of 10 seconds is found, and when, if entries are made at these times."""
+    known = [*range(before)]
+
+    async def enter() -> None:
+        for number, time in enumerate(entries):
+            await trio.sleep(time - (entries[number - 1] if number else 0.0))
+            known.append(number)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(enter)
+        since = trio.current_time()
+        found = await is_inactive(partial(trio.sleep_until, since + end), lambda: len(known), 10.0)
+        taken = round(trio.current_time() - since, 3)
+        nursery.cancel_scope.cancel()
+    return found, taken
+
+
+async def test_client_is_inactive_after_timeout_without_message(autojump_clock: trio.testing.MockClock) -> None:
+    assert await _inactivity([1.0, 5.0], math.inf) == (True, 16.0)
+    # The last entry is found at the next look.
+    assert await _inactivity([], math.inf, before=1) == (True, 10.0)
+
+
+async def test_client_that_sent_nothing_or_still_sends_is_not_inactive(autojump_clock: trio.testing.MockClock) -> None:
+    assert await _inactivity([], 29.0) == (False, 29.0)
+    assert await _inactivity([9.0, 18.0, 27.0, 36.0], 40.0) == (False, 40.0)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
 from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.drivers.client.fake_server import FakeServer
@@ -28,6 +29,7 @@ from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 from mcp_conformance.scenarios.scenario import ScenarioSetup
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.excerpt import last_lines
+from mcp_conformance.wire.inactivity import is_inactive
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import HANGING_GRACE, run_process
 from mcp_conformance.wire.timeouts import AdaptiveTimeouts, WaitKind
@@ -360,12 +362,19 @@ async def _run(
     """Run a command to its end, and return the exit status, if it exited, and the end of its standard error."""
     async with run_process(words, environment=environment, timeouts=settings.timeouts) as process:
         with settings.timeouts.wait(settings.timeout * _RUNS, ("run",), WaitKind.RUN) as wait:
-            await process.wait()
+            if await is_inactive(process.wait, lambda: len(transcript.entries), settings.timeout):
+                wait.scope.cancel()
+                await trio.lowlevel.checkpoint()
         status = process.status
         if status is None:
             process.grace = HANGING_GRACE
-            note = f" ({wait.note})" if wait.note else ""
-            transcript.note(f"the client did not exit within {wait.seconds:g} seconds{note}")
+            if wait.scope.deadline > trio.current_time():
+                transcript.note(
+                    f"the client did not exit within {settings.timeout:g} seconds after its last message (--timeout)"
+                )
+            else:
+                note = f" ({wait.note})" if wait.note else ""
+                transcript.note(f"the client did not exit within {wait.seconds:g} seconds{note}")
         else:
             transcript.note(f"the client exited with status {status}")
         if isinstance(host, StdioHost) and status is not None:

@@ -165,13 +165,13 @@ class AdaptiveTimeouts:
         finally:
             self._reserved[kind] -= reserved
         wait.in_vain = scope.cancelled_caught
+        taken = trio.current_time() - since
         for subject in subjects:
             self._in_vain[subject] = self._in_vain.get(subject, 0) + 1 if wait.in_vain else 0
         if wait.in_vain:
             account = _FLOORS[kind].like or kind
-            self._spent[account] = self._spent.get(account, 0.0) + seconds / longest
+            self._spent[account] = self._spent.get(account, 0.0) + taken / longest
         else:
-            taken = trio.current_time() - since
             self._slowest[kind] = max(self._slowest.get(kind, 0.0) * _MEMORY, taken)
             self._slowest_of[subjects[-1]] = max(self._slowest_of.get(subjects[-1], 0.0) * _MEMORY, taken)
 
@@ -186,4 +186,4 @@ class AdaptiveTimeouts:
     def _note(self, longest: float, subjects: Sequence[str]) -> str:
         row = self._row(subjects)
         why = f"{row} waits in a row in vain" if row >= _IN_VAIN else "many waits in vain"
-        return f"shortened from {longest:g} seconds after {why}"
+        return f"shortened from {longest:g} seconds after {why}; --timeout makes it longer"
