@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DescriptorStream"]
 
-_CHUNK: Final = 256 * 1024
-"""Largest read, in bytes: four times the capacity of a Linux pipe, so that one read empties it."""
+_CHUNK: Final = 64 * 1024
+"""Largest read, in bytes: the capacity of a Linux pipe. For a larger one, the allocator would map memory and unmap it with each
+read, which costs three system calls.
+"""
 
 
 class DescriptorStream:
