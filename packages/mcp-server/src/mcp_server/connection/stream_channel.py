@@ -41,7 +41,7 @@ from mcp_server.connection.pending_changes import bounded_change
 from mcp_server.connection.workers import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from mcp_core.engine.events import ReceiveResult
     from mcp_core.engine.server import ServerConnection
@@ -141,7 +141,40 @@ class StreamChannel(Channel):
         if isinstance(message, Batch):
             self._deliver_batch(message, size, http, identity, memory)
         else:
-            self._handle(self.connection.receive(message), size, http, identity, memory)
+            call = self._handle(self.connection.receive(message), http, identity)
+            if call is not None:
+                self._start(call, size, memory)
+
+    def start_reader(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Start to read in a task of this channel.
+
+        Args:
+            read: Delivers messages until the end of the stream, or until `deliver_alone` returns false. Later calls
+                continue where the one before stopped.
+        """
+        self._workers.start_reader(read)
+
+    async def deliver_alone(self, message: Message | Batch, size: int) -> bool:
+        """Handle a message after which no other has arrived, in the task of the reader if nothing else runs.
+
+        Args:
+            message: The message, as returned by the codec.
+            size: Its size while it is queued, in bytes.
+
+        Returns:
+            Whether the task still reads. Otherwise another one does.
+        """
+        if isinstance(message, Batch) or not self._workers.is_idle:
+            self.deliver(message, size)
+            return True
+        call = self._handle(self.connection.receive(message))
+        if call is None:
+            return True
+        if call.request.definition is SUBSCRIPTIONS_LISTEN:
+            self._start(call, size, 0)
+            return True
+        self._calls[call.request.id] = call
+        return await self._workers.run_as_reader(call)
 
     def reject(self, malformed: MalformedMessage) -> None:
         """Handle bytes that are not a valid message. Send an error response if one is defined."""
@@ -175,21 +208,20 @@ class StreamChannel(Channel):
             self._batches[id] = reply
         count = len(batch.members)
         for member in reply.messages:
-            self._handle(self.connection.receive(member), size // count, http, identity, memory // count)
+            call = self._handle(self.connection.receive(member), http, identity)
+            if call is not None:
+                self._start(call, size // count, memory // count)
 
     def _handle(
-        self,
-        reaction: ReceiveResult,
-        size: int,
-        http: HttpRequest | None = None,
-        identity: Identity | None = None,
-        memory: int = 0,
-    ) -> None:
+        self, reaction: ReceiveResult, http: HttpRequest | None = None, identity: Identity | None = None
+    ) -> RequestContext | None:
+        """Handle what a message brought about. Return its request, which is not started."""
         event, reply = reaction.event, reaction.reply
         if reply is not None:
             self._send_nowait(reply)
+        call = None
         if isinstance(event, RequestReceived):
-            self._start(RequestContext(event, self, http=http, identity=identity), size, memory)
+            call = RequestContext(event, self, http=http, identity=identity)
         elif isinstance(event, (ResultReceived, ErrorReceived)):
             self._client_requests.settle(event)
         elif isinstance(event, CancelReceived):
@@ -204,6 +236,7 @@ class StreamChannel(Channel):
             _log.debug("message ignored: %s", event.reason)
         for note in event.notes:
             _log.debug("tolerated deviation: %s", note)
+        return call
 
     # --- handlers --------------------------------------------------------------------------------------------------
 

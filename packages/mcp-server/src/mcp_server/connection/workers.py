@@ -5,6 +5,9 @@ short request. Therefore a worker that has finished a request takes the next one
 that do not block, which most do not, one after the other. While a request runs and others are queued, the next worker
 is already scheduled, so that a handler that blocks does not delay the others.
 
+If the requests come from a stream, a worker reads it, too. It runs a request that arrives alone itself: to wake another
+task for it would cost as much as to read it. When the handler of such a request waits, another worker continues to read.
+
 A handler must not notice that its task was used before. Only context variables could remain. Therefore a worker whose
 context was changed ends after the request, and a worker with a clean context replaces it.
 """
@@ -17,10 +20,11 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
 
+from mcp_server.connection.first_wait import at_first_wait
 from mcp_server.connection.request_queue import excess
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Coroutine
 
     from mcp_core.errors import LimitExceeded
     from mcp_core.limits import Limits
@@ -42,16 +46,21 @@ class Workers(Generic[C]):
         run: Runs one request. It must not raise.
     """
 
-    def __init__(self, nursery: trio.Nursery, limits: Limits, run: Callable[[C], Awaitable[None]]) -> None:
+    def __init__(
+        self, nursery: trio.Nursery, limits: Limits, run: Callable[[C], Coroutine[object, object, None]]
+    ) -> None:
         self._nursery: Final = nursery
         self._limits: Final = limits
         self._run: Final = run
+        self._read: Callable[[], Awaitable[None]] | None = None
         self._clean: Final = copy_context()
         self._waiting: deque[tuple[C, int]] = deque()
         self._waiting_bytes = 0
         self._running = 0
         self._idle: list[trio.lowlevel.Task] = []
         self._coming = False
+        self._reader: Callable[[], Awaitable[None]] | None = None
+        self._times_handed_over = 0
         self._stopped = False
         self._capacity = trio.Event()
 
@@ -60,6 +69,32 @@ class Workers(Generic[C]):
         self._waiting.append((call, size))
         self._waiting_bytes += size
         self._summon()
+
+    def start_reader(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Start to read in a worker.
+
+        Args:
+            read: Reads and submits requests until the end of the stream, or until `run_as_reader` returns false. Later
+                calls continue where the one before stopped.
+        """
+        self._read = read
+        self._hand_over()
+
+    async def run_as_reader(self, call: C) -> bool:
+        """Run a request in the worker that reads.
+
+        Returns:
+            Whether the worker still reads. Otherwise another one does, because the handler waited.
+        """
+        before = self._times_handed_over
+        self._running += 1
+        try:
+            await at_first_wait(self._run(call), self._hand_over)
+        finally:
+            self._running -= 1
+        if self._times_handed_over == before and not self._unchanged():
+            self._hand_over()
+        return self._times_handed_over == before
 
     def drop(self, call: C) -> bool:
         """Remove a request from the queue. Return `False` if it has started."""
@@ -86,6 +121,11 @@ class Workers(Generic[C]):
         self._waiting_bytes = 0
         while self._idle:
             trio.lowlevel.reschedule(self._idle.pop())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request runs or is queued."""
+        return not self._running and not self._waiting
 
     @property
     def several(self) -> bool:
@@ -119,9 +159,15 @@ class Workers(Generic[C]):
         """Count a request as running again. The limit of running requests may be exceeded meanwhile."""
         self._running += 1
 
+    def _hand_over(self) -> None:
+        """Let another worker read."""
+        self._times_handed_over += 1
+        self._reader = self._read
+        self._summon()
+
     def _summon(self) -> None:
-        """Schedule a worker, if a request is queued and may run."""
-        if self._stopped or self._coming or not self._waiting or self._running >= self._limits.running_requests:
+        """Schedule a worker, if none reads, or a request is queued and may run."""
+        if self._stopped or self._coming or not (self._reader is not None or self._may_start):
             return
         self._coming = True
         if self._idle:
@@ -130,10 +176,22 @@ class Workers(Generic[C]):
             # A handler may call this method. The worker must not inherit the context of the handler.
             self._clean.run(self._nursery.start_soon, self._work)
 
+    @property
+    def _may_start(self) -> bool:
+        """Whether a request is queued and may run."""
+        return bool(self._waiting) and self._running < self._limits.running_requests
+
     async def _work(self) -> None:
         while True:
             self._coming = False
-            while self._waiting and self._running < self._limits.running_requests:
+            if self._reader is not None and not self._stopped:
+                read, self._reader = self._reader, None
+                self._summon()
+                await read()
+                if not self._unchanged():
+                    self._summon()
+                    return
+            while self._may_start:
                 call, size = self._waiting.popleft()
                 self._waiting_bytes -= size
                 self._capacity.set()

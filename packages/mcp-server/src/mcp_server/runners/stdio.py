@@ -233,7 +233,9 @@ async def serve_connection(
         nursery.start_soon(writer.run)
         service.connected(channel)
         try:
-            await _read(channel, stream, writer)
+            reader = _Reader(channel, stream, writer)
+            channel.start_reader(reader.read)
+            await reader.ended.wait()
             await channel.drain(_END_GRACE)
         finally:
             channel.end()
@@ -262,34 +264,55 @@ class _StreamSink:
         return encode(message, null_id=self._connection.error_ids_are_null, line=True)
 
 
-async def _read(channel: StreamChannel, stream: ByteStream, writer: CoalescingWriter) -> None:
-    limits = channel.connection.limits
-    framer = LineFramer(limits)
-    while True:
+class _Reader:
+    """The reader of a connection. Its task runs the handler of a lone request itself: see `mcp_server.connection.workers`."""
+
+    def __init__(self, channel: StreamChannel, stream: ByteStream, writer: CoalescingWriter) -> None:
+        self.ended: Final = trio.Event()
+        """The end of input."""
+        self._channel: Final = channel
+        self._stream: Final = stream
+        self._writer: Final = writer
+        self._limits: Final = channel.connection.limits
+        self._framer: Final = LineFramer(self._limits)
+
+    async def read(self) -> None:
+        """Read until the end of input, or until another task reads."""
+        while not self.ended.is_set():
+            try:
+                data = await self._stream.receive_some()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self.ended.set()
+                return
+            lines = self._framer.receive_data(bytes(data)) if data else self._framer.receive_eof()
+            is_alone = len(lines) == 1 and bool(data)
+            for number, line in enumerate(lines, 1):
+                if number % _AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+                message, size = self._decoded(line)
+                if message is not None and is_alone:
+                    if not await self._channel.deliver_alone(message, size):
+                        return
+                elif message is not None:
+                    self._channel.deliver(message, size)
+                if self._channel.at_capacity:
+                    await self._channel.wait_for_capacity()
+                if self._writer.overdue:
+                    await self._writer.wait_while_overdue()
+            if not data:
+                self.ended.set()
+
+    def _decoded(self, line: bytes | LimitExceeded) -> tuple[Message | Batch | None, int]:
+        """Return the message of a line and its size in bytes; `None` if the line is none, which the channel rejects."""
+        if isinstance(line, LimitExceeded):
+            _log.warning("message skipped: %s", line)
+            self._channel.reject(_too_long(line))
+            return None, 0
         try:
-            data = await stream.receive_some()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return
-        lines = framer.receive_data(bytes(data)) if data else framer.receive_eof()
-        for number, line in enumerate(lines, 1):
-            if number % _AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()
-            if isinstance(line, LimitExceeded):
-                _log.warning("message skipped: %s", line)
-                channel.reject(_too_long(line))
-            else:
-                try:
-                    message = decode(line, limits)
-                except MalformedMessage as malformed:
-                    channel.reject(malformed)
-                else:
-                    channel.deliver(message, len(line))
-            if channel.at_capacity:
-                await channel.wait_for_capacity()
-            if writer.overdue:
-                await writer.wait_while_overdue()
-        if not data:
-            return
+            return decode(line, self._limits), len(line)
+        except MalformedMessage as malformed:
+            self._channel.reject(malformed)
+            return None, 0
 
 
 def _too_long(limit: LimitExceeded) -> MalformedMessage:
