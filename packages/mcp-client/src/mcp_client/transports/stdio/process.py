@@ -24,6 +24,7 @@ import math
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -66,8 +67,13 @@ class ChildProcess:
         self._stdin = process.stdin
         self._stdout = process.stdout
         self._stderr = process.stderr
+        # On Windows, the stream waits in its own way.
+        self._pipe = (
+            None if sys.platform == "win32" or not isinstance(self._stdout, trio.lowlevel.FdStream) else self._stdout
+        )
         self._record = StderrRecord(tail_bytes=parameters.stderr_tail_bytes, on_line=parameters.on_stderr_line)
         self._exit_code: int | None = None
+        self._is_receiving = False
         self._receiving: trio.CancelScope | None = None
         self._silence_at = math.inf
         self._stopping = False
@@ -127,18 +133,25 @@ class ChildProcess:
         Raises:
             trio.BusyResourceError: Another task is receiving.
         """
-        if self._receiving is not None:
+        if self._is_receiving:
             raise trio.BusyResourceError("another task is receiving from this child process")
-        if self._stopping:
-            await trio.lowlevel.checkpoint()
-            return b""
-        scope = trio.CancelScope(deadline=trio.current_time() + _LINGER if self._exited.is_set() else math.inf)
-        self._receiving = scope
+        self._is_receiving = True
         try:
-            with scope:
+            if self._pipe is not None and not self._exited.is_set() and not self._stopping:
+                with suppress(trio.ClosedResourceError):  # interrupted: the child has exited, or is stopped
+                    return await _read(self._pipe)
+            if self._stopping:
+                await trio.lowlevel.checkpoint()
+                return b""
+            # A scope for each read of a child that runs would cost a twentieth of a call.
+            self._receiving = trio.CancelScope(
+                deadline=trio.current_time() + _LINGER if self._exited.is_set() else math.inf
+            )
+            with self._receiving:
                 return bytes(await self._stdout.receive_some(_RECEIVE_BYTES))
             return b""
         finally:
+            self._is_receiving = False
             self._receiving = None
 
     def write_now(self, data: bytes) -> int:
@@ -282,6 +295,8 @@ class ChildProcess:
         self._silence_at = trio.current_time() + _LINGER
         if self._receiving is not None:
             self._receiving.deadline = self._silence_at
+        elif self._is_receiving and self._pipe is not None:
+            trio.lowlevel.notify_closing(self._pipe)
 
     async def _end_group(self) -> None:
         """Terminate every process of the group, first with SIGTERM. Does nothing the second time."""
@@ -308,8 +323,29 @@ class ChildProcess:
 
     async def _discard_stdout(self) -> None:
         """Wake the receiving task, and read the rest of stdout in its place."""
-        while self._receiving is not None:
-            self._receiving.cancel()
+        while self._is_receiving:
+            if self._receiving is not None:
+                self._receiving.cancel()
+            elif self._pipe is not None:
+                trio.lowlevel.notify_closing(self._pipe)
             await trio.lowlevel.checkpoint()
         while await self._stdout.receive_some(_RECEIVE_BYTES):
             pass
+
+
+async def _read(pipe: trio.lowlevel.FdStream) -> bytes:
+    """Return the next bytes of a pipe; empty at its end.
+
+    Raises:
+        trio.ClosedResourceError: `notify_closing` was called with the pipe.
+    """
+    while True:
+        # The stream itself would try to read first, and schedule other tasks before that. When a response has been
+        # read, the next one has rarely arrived.
+        await trio.lowlevel.wait_readable(pipe)
+        try:
+            return os.read(pipe.fileno(), _RECEIVE_BYTES)
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise trio.BrokenResourceError("stdout of the child cannot be read") from error
