@@ -17,8 +17,9 @@ from http_hosts import RawHttp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_core.http.messages import Headers
 from mcp_core.limits import Limits
-from mcp_server.asgi import COMPANION, Application, Receive, Scope, Send, StartLater
+from mcp_server.asgi import COMPANION, CONVERT_HEADERS, Application, Receive, Scope, Send, StartLater
 from mcp_server.host.embedded import HttpHost
 from mcp_server.host.timeouts import HostTimeouts
 
@@ -147,7 +148,7 @@ async def test_scope_of_request_has_asgi_members(autojump_clock: Clock) -> None:
     (scope,) = recorder.scopes
     extensions = scope.pop("extensions")
     assert isinstance(extensions, dict)
-    assert list(extensions) == [COMPANION]
+    assert list(extensions) == [COMPANION, CONVERT_HEADERS]
     assert scope == {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -172,6 +173,59 @@ async def test_requests_on_one_connection_answered(autojump_clock: Clock) -> Non
             assert got.body == f"POST /{number} ".encode() + b"x" * number
             assert "connection" not in got.headers
         assert testbed.host.connections == 1
+
+
+async def test_scope_has_headers_of_its_own_request(autojump_clock: Clock) -> None:
+    recorder = Recorder()
+    sent = [
+        (b"a", {"Authorization": "one"}),
+        (b"a", {"Authorization": "one"}),
+        (b"abc", {"Authorization": "one"}),
+        (b"a", {"Authorization": "two"}),
+        (b"a", {}),
+        (b"a", {"Authorization": "one"}),
+        (b"a", {"Authorization": "one", "X": "y"}),
+        (b"a", {"Authorization": "x" * 5_000}),
+        (b"a", {"Authorization": "one"}),
+    ]
+    async with hosted(recorder) as testbed:
+        client = testbed.client()
+        for body, headers in sent:
+            await client.exchange("POST", "/", body, **headers)
+    assert recorder.bodies == [body for body, _ in sent]
+    for (body, headers), scope in zip(sent, recorder.scopes, strict=True):
+        expected = [("host", "127.0.0.1"), *((name.lower(), value) for name, value in headers.items())]
+        expected.append(("content-length", str(len(body))))
+        raw, extensions = scope["headers"], scope["extensions"]
+        assert raw == [(name.encode(), value.encode()) for name, value in expected]
+        assert isinstance(extensions, dict)
+        # The function of an earlier request is also right for its own headers.
+        if len(body) + len(str(headers)) < 2_000:
+            assert extensions[CONVERT_HEADERS](raw) == Headers(expected)
+        else:
+            assert CONVERT_HEADERS not in extensions
+
+
+async def test_head_not_kept_by_idle_connection_and_slow_request(autojump_clock: Clock) -> None:
+    def is_kept() -> bool:
+        (connection,) = testbed.host._connections
+        return connection.repeated_head is not None
+
+    async def wait(scope: Scope, receive: Receive, send: Send) -> None:
+        await body_of(receive)
+        assert is_kept()
+        await trio.sleep(1)
+        assert not is_kept()
+        await answer(send, b"late")
+
+    async with hosted(Recorder(echo, wait, echo)) as testbed:
+        client = testbed.client()
+        await client.get()
+        assert is_kept()
+        await trio.sleep(1)
+        assert not is_kept()
+        assert (await client.get()).body == b"late"
+        assert (await client.get()).body == b"GET / "
 
 
 async def test_pipelined_requests_answered_in_order(autojump_clock: Clock) -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.host.http1 import BodyReader, Head, HeadReader, RequestHeadRejected, read_common
+from mcp_core.http.messages import Headers
+from mcp_server.host.http1 import BodyReader, Head, HeadReader, RepeatedHead, RequestHeadRejected, read_common
 
 LIMIT = 1_000
 HOST = b"Host: h\r\n"
@@ -189,6 +190,129 @@ def test_random_request_parsed_like_h11(start: bytes, lines: list[bytes], rest: 
     assert head == expected
     assert drain_body(body) == drain_body(parser)
     assert body.trailing_data == parser.trailing_data
+
+
+# --- repeated heads --------------------------------------------------------------------------------------------------
+
+
+def repeated(data: bytes) -> RepeatedHead:
+    """Return the kept head of a request of the common form."""
+    common = read_common(data, LIMIT)
+    assert common is not None
+    return RepeatedHead(data[: data.index(b"\r\n\r\n") + 4], common[0], common[1].length)
+
+
+REPEATS = st.builds(
+    lambda target, lines, length, end, rest: (
+        b"POST %b HTTP/1.1\r\nHost: h\r\n%b%b%b\r\n%b" % (target, lines, length, end, rest)
+    ),
+    st.sampled_from([b"/", b"/a"]),
+    st.sampled_from([b"", b"Mcp-Name: a\r\n", b"mcp-name: a\r\n", b"Mcp-Name: b\r\n", b"X: content-length: 1\r\n"]),
+    st.one_of(
+        st.sampled_from([b"", b"Content-Length: 3 \r\n", b"Content-Length:3\r\n", b"content-length: 03\r\n"]),
+        st.integers(0, 30).map(lambda size: b"Content-Length: %d\r\n" % size),
+        st.binary(max_size=3).map(lambda value: b"Content-Length: %b\r\n" % value),
+    ),
+    st.sampled_from(
+        [
+            b"",
+            b"",
+            b"Authorization: a\r\n",
+            b"Authorization: b\r\n",
+            b"Content-Length: 3\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Connection: close\r\n",
+            b" folded\r\n",
+        ]
+    ),
+    st.sampled_from([b"", b"abc", b"\r\n\r\nabc", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"]),
+)
+
+
+@settings(max_examples=500)
+@given(requests=st.lists(st.tuples(REPEATS, st.integers(0, 20)), min_size=2, max_size=8), limit=st.integers(30, 120))
+def test_repeated_head_parsed_like_a_new_one(requests: list[tuple[bytes, int]], limit: int) -> None:
+    kept: RepeatedHead | None = None
+    for whole, missing in requests:
+        data = whole[: len(whole) - missing] if missing > 10 else whole
+        fresh = read_common(data, limit)
+        again = None if kept is None else kept.read(data, limit)
+        if again is not None:
+            assert fresh is not None
+            assert again[0] == fresh[0]
+            assert again[1].length == fresh[1].length
+            assert again[1].trailing_data == fresh[1].trailing_data
+            assert kept
+            assert kept.convert(again[0].headers) == Headers.from_raw(fresh[0].headers)
+        elif fresh is not None:
+            kept = RepeatedHead(data[: data.index(b"\r\n\r\n") + 4], fresh[0], fresh[1].length)
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"Content-Length: 3\r\n", b"Content-Length: 3 \r\n", b"content-length:\t3\r\n", b"X: y\r\n"]
+)
+def test_equal_head_recognized(line: bytes) -> None:
+    data = b"POST / HTTP/1.1\r\nHost: h\r\n%b\r\nabcdef" % line
+    again = repeated(data).read(data, LIMIT)
+    fresh = read_common(data, LIMIT)
+    assert again is not None
+    assert fresh is not None
+    assert again[0] == fresh[0]
+    assert drain_body(again[1]) == drain_body(fresh[1])
+    assert again[1].trailing_data == fresh[1].trailing_data
+
+
+def test_head_with_other_content_length_recognized() -> None:
+    data = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %b\r\nX: y\r\n\r\nabcdef"
+    kept = repeated(data % b"3")
+    for length, body in ((b"5", b"abcde"), (b"0", b""), (b"03", b"abc"), (b"3", b"abc")):
+        again = kept.read(data % length, LIMIT)
+        assert again is not None
+        assert again[0].headers == [(b"host", b"h"), (b"content-length", length), (b"x", b"y")]
+        assert drain_body(again[1])[0] == body
+        assert kept.convert(again[0].headers).get("content-length") == length.decode()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3, 3\r\nX: y\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -3\r\nX: y\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: \r\nX: y\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1234567890123456\r\nX: y\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\nX: y\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nX: y\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\nX: y\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nX: z\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nX: y\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3",
+        b"",
+    ],
+)
+def test_other_head_not_taken_for_a_repeated_one(other: bytes) -> None:
+    kept = repeated(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nX: y\r\n\r\n")
+    assert kept.read(other, LIMIT) is None
+
+
+def test_repeated_head_limited_to_size() -> None:
+    data = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
+    kept, longer = repeated(data % 9), data % 10
+    assert kept.read(longer, len(longer)) is not None
+    assert kept.read(longer, len(longer) - 1) is None
+
+
+def test_headers_changed_by_an_application_not_used_for_the_next_request() -> None:
+    data = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+    kept = repeated(data)
+    first = kept.read(data, LIMIT)
+    assert first is not None
+    assert isinstance(first[0].headers, list)
+    first[0].headers.append((b"authorization", b"added"))
+    assert kept.convert(first[0].headers).get("authorization") == "added"
+    second = kept.read(data, LIMIT)
+    assert second is not None
+    assert second[0].headers == [(b"host", b"h")]
+    assert kept.convert(second[0].headers).get("authorization") is None
 
 
 # --- the body --------------------------------------------------------------------------------------------------------

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Final, TypeAlias
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from mcp_core.http.messages import Headers
 
 __all__ = [
     "CHARGE",
     "COMPANION",
+    "CONVERT_HEADERS",
     "SLOW_AFTER",
     "WRITE_NOW",
     "Application",
     "BackgroundTask",
+    "ConvertHeaders",
     "Message",
     "Receive",
     "Scope",
@@ -62,3 +67,10 @@ WriteNow: TypeAlias = Callable[[bytes], bool]
 were written. If not, the host sends the remaining bytes before the next message. The application must then send a
 message before the next call; an empty part is sufficient. Raises `trio.BusyResourceError` if it did not, or while
 another task sends."""
+
+CONVERT_HEADERS: Final = "mcp_server.convert_headers"
+"""Extension name in `scope["extensions"]` under which a host offers `ConvertHeaders`."""
+
+ConvertHeaders: TypeAlias = "Callable[[Sequence[tuple[bytes, bytes]]], Headers]"
+"""Function that returns the headers of a scope as text. The host remembers the result for the requests of a connection
+that repeat the same headers. Pass `scope["headers"]`: another application may have changed them."""

@@ -20,13 +20,21 @@ import trio
 
 from mcp_core.errors import LimitExceeded
 from mcp_server.asgi import SLOW_AFTER
-from mcp_server.host.http1 import HeadReader, RequestHeadRejected, date_value, plain_response, read_common, rejection
+from mcp_server.host.http1 import (
+    HeadReader,
+    RepeatedHead,
+    RequestHeadRejected,
+    date_value,
+    plain_response,
+    read_common,
+    rejection,
+)
 from mcp_server.host.request import UNREAD, AsgiRequest, RequestHost
 
 if TYPE_CHECKING:
     from mcp_core.limits.memory_budget import MemoryBudget, MemoryCharge
     from mcp_server.asgi import Application
-    from mcp_server.host.http1 import BodyReader, Head
+    from mcp_server.host.http1 import BodyReader, Head, SizedBody
     from mcp_server.host.request import Address
     from mcp_server.host.stream import Pipe
     from mcp_server.host.timeouts import TimeoutScheduler
@@ -40,6 +48,9 @@ _PIECE: Final = 64 * 1024
 
 _HELD: Final = 3
 """Memory of a response while it is written, as a multiple of its size: the result, its JSON, and the encoded bytes."""
+
+_REPEATED: Final = 2 * 1024
+"""Longest head that is kept for comparison with the next one, in bytes."""
 
 _SPARED: Final = 0.5
 """Time after the start of a request in which its connection is not evicted, in seconds."""
@@ -108,6 +119,7 @@ class Connection:
         "look_at",
         "lost",
         "prompt",
+        "repeated_head",
         "scheme",
         "server",
         "waiting_since",
@@ -142,6 +154,9 @@ class Connection:
         """Whether the connection waits for a request and has received no byte of it."""
         self.waiting_since: float | None = None
         """The time since which the head of a request is incomplete, by trio's clock; `None` while a request runs."""
+        self.repeated_head: RepeatedHead | None = None
+        """The last head, which the next request may repeat; `None` if it was of another form, is long, or is no longer
+        kept, because the connection is idle or the request is slow."""
         self.expired: bool = False
         """Whether a read reached its deadline."""
         self.lost: bool = False
@@ -246,13 +261,26 @@ class Connection:
         if not data:
             return None
         now = trio.current_time()
-        found = read_common(data, self.host.limits.header_bytes) or await self._read_other_head(data, now)
+        found = self._read_common(data) or await self._read_other_head(data, now)
         if found is None:
             return None
         self.waiting_since = None
         if now + SLOW_AFTER < self.look_at:
             self.look_by(now + SLOW_AFTER)
         return (*found, now)
+
+    def _read_common(self, data: bytes) -> tuple[Head, SizedBody] | None:
+        """Read a head of the common form, or one that repeats the last head."""
+        limit = self.host.limits.header_bytes
+        last = self.repeated_head
+        found = None if last is None else last.read(data, limit)
+        if found is None:
+            found = read_common(data, limit)
+            end = data.find(b"\r\n\r\n", 0, _REPEATED) + 4
+            self.repeated_head = (
+                None if found is None or end < 4 else RepeatedHead(data[:end], found[0], found[1].length)
+            )
+        return found
 
     async def _read_other_head(self, data: bytes, now: float) -> tuple[Head, BodyReader] | None:
         """Read the head of any request.
@@ -498,10 +526,12 @@ class Connection:
             self.expired = True
             self._pipe.interrupt()
         exchange = self.exchange
-        if exchange is not None:
-            if exchange.began + SLOW_AFTER > now:
-                self.look_by(exchange.began + SLOW_AFTER)
-            else:
+        if exchange is not None and exchange.began + SLOW_AFTER > now:
+            self.look_by(exchange.began + SLOW_AFTER)
+        else:
+            # Connections that are idle, or carry a stream for days, need no memory for their heads.
+            self.repeated_head = None
+            if exchange is not None:
                 exchange.look()
         self.look_by(min(self._read_until, self._write_until, self._output_due))
 

@@ -21,6 +21,7 @@ import attrs
 import h11
 
 from mcp_core.http.header_lines import TOKEN, content_length, read_fields
+from mcp_core.http.messages import Headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +30,7 @@ __all__ = [
     "BodyReader",
     "Head",
     "HeadReader",
+    "RepeatedHead",
     "RequestHeadRejected",
     "ResponseWriter",
     "SizedBody",
@@ -44,6 +46,8 @@ _QUOTED: Final = 200
 _NAME: Final = re.compile(TOKEN)
 # It can match a text in only one way, so a client cannot cause backtracking.
 _START: Final = re.compile(rb"(%b) (/[!-~]*) HTTP/1\.1(?=\r\n)" % TOKEN)
+_LENGTH_LINE: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,15})\r\n", re.IGNORECASE)
+_DIGITS: Final = re.compile(rb"[0-9]{1,15}")
 _QUOTATION: Final = re.compile(r""":?\s*(?:bytearray\(|\bb['"])""")
 
 _CLIENT_HELLO: Final = b"\x16\x03"
@@ -188,6 +192,75 @@ def read_common(data: bytes, limit: int) -> tuple[Head, SizedBody] | None:
     if size is None or b"host" not in names or b"expect" in names:
         return None
     return Head(start[1], start[2], b"1.1", headers), SizedBody(size, data[end + 4 :])
+
+
+class RepeatedHead:
+    """A head of the common form, which the next requests of the connection may repeat.
+
+    A client sends nearly the same bytes as the head of each request. A head that is equal, except for the value of
+    `Content-Length`, is not parsed again. The lines of a head are parsed one by one, so the result is the same. Only
+    `read_common` decides which heads have the common form.
+
+    Args:
+        raw: The bytes of the head, with the empty line at its end.
+        head: The head, as returned by `read_common`.
+        size: Length of the body, as returned by `read_common`, in bytes.
+    """
+
+    __slots__ = ("_after", "_before", "_converted", "_digits", "_headers", "_method", "_size", "_target")
+
+    def __init__(self, raw: bytes, head: Head, size: int) -> None:
+        # All bytes are compared if the header is missing, or has blanks after its value.
+        found = _LENGTH_LINE.search(raw)
+        start, end = (len(raw), len(raw)) if found is None else found.span(1)
+        self._before: Final = raw[:start]
+        self._digits = raw[start:end]
+        self._after: Final = raw[end:]
+        self._size = size
+        self._method: Final = head.method
+        self._target: Final = head.target
+        # A copy: an application may change the headers of its scope.
+        self._headers = list(head.headers)
+        self._converted: Headers | None = None
+
+    def read(self, data: bytes, limit: int) -> tuple[Head, SizedBody] | None:
+        """Read a request whose head is equal, except for the length of the body.
+
+        Args:
+            data: The received bytes.
+            limit: Largest length of a head, in bytes.
+
+        Returns:
+            What `read_common` returns; `None` if the head is another one, or incomplete.
+        """
+        before, after = self._before, self._after
+        if not data.startswith(before):
+            return None
+        start = len(before)
+        end = start
+        if after:
+            end = data.find(b"\r\n", start, start + 17)
+            digits = data[start:end] if end >= 0 else b""
+            if not data.startswith(after, end) or _DIGITS.fullmatch(digits) is None:
+                return None
+            if digits != self._digits:
+                self._digits, self._size, self._converted = digits, int(digits), None
+                self._headers = [
+                    (name, digits if name == b"content-length" else value) for name, value in self._headers
+                ]
+        end += len(after)
+        if end > limit:
+            return None
+        return Head(self._method, self._target, b"1.1", [*self._headers]), SizedBody(self._size, data[end:])
+
+    def convert(self, headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+        """Return headers as text (`mcp_server.asgi.ConvertHeaders`). Those of the last request are converted once."""
+        if headers != self._headers:
+            # The application, or the next request, has others.
+            return Headers.from_raw(headers)
+        if self._converted is None:
+            self._converted = Headers.from_raw(headers)
+        return self._converted
 
 
 class HeadReader:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import h11
 import trio
 
-from mcp_server.asgi import CHARGE, COMPANION, SLOW_AFTER, WRITE_NOW
+from mcp_server.asgi import CHARGE, COMPANION, CONVERT_HEADERS, SLOW_AFTER, WRITE_NOW
 from mcp_server.host.body_deadline import BodyDeadline
 from mcp_server.host.http1 import ResponseWriter, SizedBody, date_value
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryCharge
     from mcp_server.asgi import BackgroundTask, Message, Scope
-    from mcp_server.host.http1 import BodyReader, Head
+    from mcp_server.host.http1 import BodyReader, Head, RepeatedHead
     from mcp_server.host.timeouts import HostTimeouts
 
     Ts = TypeVarTuple("Ts")
@@ -95,6 +95,10 @@ class RequestConnection(Protocol):
     @property
     def prompt(self) -> bool:
         """Whether `write_now` usually writes without waiting."""
+
+    @property
+    def repeated_head(self) -> RepeatedHead | None:
+        """The head of the request, if it is kept for the next one."""
 
     async def read(self, *, until: float | None, most: int = ...) -> bytes | None:
         """Wait for bytes."""
@@ -225,6 +229,8 @@ class AsgiRequest:
         extensions: dict[str, object] = {COMPANION: self.start_later}
         if connection.prompt:
             extensions[WRITE_NOW] = self.write_now
+        if connection.repeated_head is not None:
+            extensions[CONVERT_HEADERS] = connection.repeated_head.convert
         raw_path, _, query = head.target.partition(b"?")
         path = raw_path.decode("ascii")
         return {

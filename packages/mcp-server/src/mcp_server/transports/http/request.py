@@ -14,7 +14,7 @@ Spec: ASGI 3.0, HTTP 2.3
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 import trio
@@ -23,7 +23,7 @@ from mcp_core.errors import LimitExceeded
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
 from mcp_core.http.origin import rejection
 from mcp_core.http.server import Responses
-from mcp_server.asgi import CHARGE
+from mcp_server.asgi import CHARGE, CONVERT_HEADERS
 from mcp_server.connection.authenticator import ANONYMOUS
 from mcp_server.connection.turns import take_turn
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mcp_core.http.server import Rejection, ServerExchange
     from mcp_core.limits import Limits
     from mcp_core.limits.memory_budget import MemoryCharge
-    from mcp_server.asgi import Message, Receive, Scope, Send
+    from mcp_server.asgi import ConvertHeaders, Message, Receive, Scope, Send
     from mcp_server.connection.authenticator import Identity
 
 __all__ = [
@@ -336,10 +336,14 @@ def request_of(scope: Scope) -> HttpRequest:
     if isinstance(query, bytes) and query:
         target = f"{target}?{query.decode('latin-1')}"
     client = scope.get("client")
+    extensions = scope.get("extensions")
+    offered = extensions.get(CONVERT_HEADERS) if isinstance(extensions, dict) else None
+    # Only the embedded host uses this name.
+    convert = Headers.from_raw if offered is None else cast("ConvertHeaders", offered)
     return HttpRequest(
         method=str(scope["method"]),
         target=target,
-        headers=Headers.from_raw(scope["headers"]),  # type: ignore[arg-type]  # as ASGI specifies
+        headers=convert(scope["headers"]),  # type: ignore[arg-type]  # as ASGI specifies
         scheme=str(scope.get("scheme") or "http"),
         client=str(client[0]) if isinstance(client, (tuple, list)) and client else None,
     )
