@@ -48,6 +48,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_objects_of_start_not_examined_by_garbage_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+import gc
+from mcp_server import Server
+
+server = Server("sample", version="1")
+
+@server.tool
+async def wait() -> str:
+    return f"{gc.get_freeze_count()} {len(gc.get_objects())}"
+"""
+    (tmp_path / "frozen_server.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    with running("frozen_server") as server, server.post() as client:
+        out, _ = client.communicate(timeout=TIMEOUT)
+    frozen, examined = map(int, json.loads(out)["result"]["content"][0]["text"].split())
+    assert frozen > 10_000
+    assert examined < frozen // 2
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_signal_stops_server_after_running_call(folder: Path, number: signal.Signals, status: int) -> None:
     with running("sample_server") as server, server.post() as client:
