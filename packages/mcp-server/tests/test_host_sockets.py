@@ -19,7 +19,7 @@ import trustme
 from http_hosts import RawHttp, served
 
 from mcp_core.limits import SERVER_LIMITS, Limits
-from mcp_server.asgi import COMPANION, CONVERT_HEADERS, WRITE_NOW, Application, Message, Receive, Scope, Send, WriteNow
+from mcp_server.asgi import COMPANION, WRITE_NOW, Application, Message, Receive, Scope, Send, WriteNow
 from mcp_server.host.embedded import HttpHost
 from mcp_server.host.stream import SocketPipe, StreamPipe
 from mcp_server.host.timeouts import HostTimeouts
@@ -864,7 +864,7 @@ async def test_tls_scope_has_no_write_now() -> None:
         client = RawHttp(stream)
         await client.exchange("POST", "/", b"hello")
         await client.aclose()
-    assert offered == [COMPANION, CONVERT_HEADERS]
+    assert offered == [COMPANION]
 
 
 @pytest.mark.parametrize("size", [0, 200_000])

@@ -100,6 +100,7 @@ class Connection:
     """
 
     __slots__ = (
+        "_fields",
         "_first_request_seconds",
         "_leaving",
         "_output",
@@ -155,8 +156,8 @@ class Connection:
         self.waiting_since: float | None = None
         """The time since which the head of a request is incomplete, by trio's clock; `None` while a request runs."""
         self.repeated_head: RepeatedHead | None = None
-        """The last head, which the next request may repeat; `None` if it was of another form, is long, or is no longer
-        kept, because the connection is idle or the request is slow."""
+        """The last head, which the next request may repeat; `None` if it was of another form, is long, has another number
+        of headers than the one before, or is no longer kept, because the connection is idle or the request is slow."""
         self.expired: bool = False
         """Whether a read reached its deadline."""
         self.lost: bool = False
@@ -169,6 +170,8 @@ class Connection:
         self._leaving: Final = leaving
         self._first_request_seconds = first_request_seconds
         self._received = begun
+        # The number of headers of the last head.
+        self._fields = 0
         self.writing: bool = False
         """Whether a task waits in `write`. No other task may write at that time."""
         self._read_until = math.inf
@@ -276,10 +279,14 @@ class Connection:
         found = None if last is None else last.read(data, limit)
         if found is None:
             found = read_common(data, limit)
-            end = data.find(b"\r\n\r\n", 0, _REPEATED) + 4
-            self.repeated_head = (
-                None if found is None or end < 4 else RepeatedHead(data[:end], found[0], found[1].length)
-            )
+            self.repeated_head = None
+            fields = 0 if found is None else len(found[0].headers)
+            # A head that differs from the one before, as in a handshake, is seldom repeated by the next request.
+            if found is not None and fields == self._fields:
+                end = data.find(b"\r\n\r\n", 0, _REPEATED) + 4
+                if end >= 4:
+                    self.repeated_head = RepeatedHead(data[:end], found[0], found[1].length)
+            self._fields = fields
         return found
 
     async def _read_other_head(self, data: bytes, now: float) -> tuple[Head, BodyReader] | None:
