@@ -289,7 +289,7 @@ def test_head_with_other_content_length_recognized() -> None:
         b"",
     ],
 )
-def test_other_head_not_taken_for_a_repeated_one(other: bytes) -> None:
+def test_different_head_parsed_again(other: bytes) -> None:
     kept = repeated(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nX: y\r\n\r\n")
     assert kept.read(other, LIMIT) is None
 

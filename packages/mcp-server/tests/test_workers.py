@@ -214,7 +214,7 @@ async def test_reader_runs_calls_that_do_not_wait() -> None:
     assert len(set(source.readers)) == 1
 
 
-async def test_another_worker_reads_while_handler_of_reader_waits() -> None:
+async def test_waiting_handler_of_reader_hands_reading_over() -> None:
     source = Source()
     async with trio.open_nursery() as nursery:
         workers = Workers(nursery, SERVER_LIMITS, source.run)

@@ -157,7 +157,7 @@ class Connection:
         """The time since which the head of a request is incomplete, by trio's clock; `None` while a request runs."""
         self.repeated_head: RepeatedHead | None = None
         """The last head, which the next request may repeat; `None` if it was of another form, is long, has another number
-        of headers than the one before, or is no longer kept, because the connection is idle or the request is slow."""
+        of headers than the one before, or was dropped, because the connection is idle or the request is slow."""
         self.expired: bool = False
         """Whether a read reached its deadline."""
         self.lost: bool = False

@@ -303,7 +303,7 @@ class _Reader:
                 self.ended.set()
 
     def _decoded(self, line: bytes | LimitExceeded) -> tuple[Message | Batch | None, int]:
-        """Return the message of a line and its size in bytes; `None` if the line is none, which the channel rejects."""
+        """Return the message of a line and its size in bytes; `None` for a line without a message, which the channel rejects."""
         if isinstance(line, LimitExceeded):
             _log.warning("message skipped: %s", line)
             self._channel.reject(_too_long(line))
