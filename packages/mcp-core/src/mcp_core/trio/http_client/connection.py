@@ -49,6 +49,9 @@ _ANNOUNCED_MARGIN: Final = 1.0
 _LONGEST_IDLE: Final = 60.0
 """Maximum time that a connection stays idle, in seconds, whatever the server announces."""
 
+_RECEIVE_BYTES: Final = 64 * 1024
+"""Largest read, in bytes."""
+
 _INCOMPLETE: Final = "ended before the response was complete"
 
 _QUOTED: Final = 200
@@ -160,9 +163,6 @@ if sys.platform == "win32":
     def _readable(socket: trio.socket.SocketType) -> bool:
         return bool(select.select([socket.fileno()], [], [], 0)[0])
 
-    def _write_now(socket: trio.socket.SocketType, data: bytes) -> int:  # noqa: ARG001  a Windows socket is not a file
-        return 0
-
 else:
 
     def _readable(socket: trio.socket.SocketType) -> bool:
@@ -171,12 +171,33 @@ else:
         poll.register(socket.fileno(), select.POLLIN)
         return bool(poll.poll(0))
 
-    def _write_now(socket: trio.socket.SocketType, data: bytes) -> int:
-        """Write as much as possible without blocking, and return the number of bytes. `send_all` reports errors."""
+
+def _write_now(socket: trio.socket.SocketType, data: bytes) -> int:
+    """Write as much as possible without blocking, and return the number of bytes. `send_all` reports errors."""
+    try:
+        return os.write(socket.fileno(), data)
+    except OSError:
+        return 0
+
+
+async def _read(socket: trio.socket.SocketType) -> bytes:
+    """Wait for bytes of a socket and return them; empty at the end.
+
+    Raises:
+        trio.BrokenResourceError: The connection broke.
+        trio.ClosedResourceError: This side closed the socket.
+    """
+    while True:
+        if socket.fileno() < 0:
+            raise trio.ClosedResourceError("the socket was closed")
+        # The stream would try to read first. The response to a request that was just written has rarely arrived.
+        await trio.lowlevel.wait_readable(socket)
         try:
-            return os.write(socket.fileno(), data)
-        except OSError:
-            return 0
+            return os.read(socket.fileno(), _RECEIVE_BYTES)
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise trio.BrokenResourceError(f"the socket cannot be read: {error}") from error
 
 
 @attrs.frozen
@@ -214,6 +235,7 @@ class HttpConnection:
         "_broken",
         "_eof",
         "_h11",
+        "_is_plain",
         "_left",
         "_limit",
         "_method",
@@ -230,6 +252,8 @@ class HttpConnection:
     def __init__(self, stream: trio.abc.Stream, socket: trio.socket.SocketType, limit: int, peer: str) -> None:
         self._stream = stream
         self._socket = socket
+        # The bytes of the socket are those of the stream, and the socket is a file.
+        self._is_plain = sys.platform != "win32" and isinstance(stream, trio.SocketStream)
         self._limit = limit
         self._peer = peer
         self._h11: h11.Connection | None = None
@@ -268,7 +292,7 @@ class HttpConnection:
         try:
             # A direct write comes first, because `send_all` always yields to other tasks.
             await trio.lowlevel.checkpoint_if_cancelled()
-            written = _write_now(self._socket, request) if isinstance(self._stream, trio.SocketStream) else 0
+            written = _write_now(self._socket, request) if self._is_plain else 0
             if written < len(request):
                 await self._stream.send_all(request[written:])
         except (trio.BrokenResourceError, trio.ClosedResourceError) as broken:
@@ -375,7 +399,7 @@ class HttpConnection:
     async def _receive(self) -> bytes:
         """Return the next received bytes; empty at the end of a response that has begun. Raises `HttpConnectionEnded`."""
         try:
-            data = bytes(await self._stream.receive_some())
+            data = await _read(self._socket) if self._is_plain else bytes(await self._stream.receive_some())
         except trio.BrokenResourceError as broken:
             # A server that requires another certificate reports it only here.
             what = "broke before the response was complete"
