@@ -499,3 +499,43 @@ async def test_client_that_reads_no_responses_is_not_read(line: bytes) -> None:
             await trio.testing.wait_all_tasks_blocked()
             assert stream.reads < UnreadStream.READS
             nursery.cancel_scope.cancel()
+
+
+class BreakingStream:
+    """A stream on which the next request has arrived when the write of a response fails."""
+
+    def __init__(self, requests: list[bytes]) -> None:
+        self.requests = requests
+        self.arrived = trio.Event()
+        self.arrived.set()
+
+    async def receive_some(self) -> bytes:
+        await self.arrived.wait()
+        self.arrived = trio.Event()
+        return self.requests.pop(0)
+
+    async def send_all(self, data: bytes | memoryview) -> None:
+        self.arrived.set()
+        raise trio.BrokenResourceError
+
+
+async def test_request_that_arrived_before_failed_write_is_not_started() -> None:
+    server = Server("breaking", version="0")
+    started: list[int] = []
+
+    @server.tool
+    async def note() -> str:
+        started.append(len(started))
+        return "noted"
+
+    meta: JsonObject = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "any", "version": "1"},
+    }
+    params: JsonObject = {"name": "note", "arguments": {}, "_meta": meta}
+    requests: list[JsonObject] = [
+        {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params} for id in (1, 2)
+    ]
+    await serve_stream(server, BreakingStream([orjson.dumps(request) + b"\n" for request in requests]))
+    assert started == [0]

@@ -8,7 +8,7 @@ import trio
 import trio.testing
 
 from mcp_core.limits import SERVER_LIMITS
-from mcp_server.connection.first_wait import at_first_wait
+from mcp_server.connection.first_wait import FirstWait
 from mcp_server.connection.workers import Workers
 
 
@@ -287,7 +287,7 @@ async def test_first_wait_passes_values_and_exceptions() -> None:
     async def immediate() -> str:
         return "now"
 
-    assert await at_first_wait(immediate(), lambda: waits.append("never")) == "now"
+    assert await FirstWait(immediate(), lambda: waits.append("never")) == "now"
     with pytest.raises(LookupError, match="missing"):
-        await at_first_wait(handler(), lambda: waits.append("first wait"))
+        await FirstWait(handler(), lambda: waits.append("first wait"))
     assert waits == ["first wait", "cancelled True", "thread"]

@@ -6,41 +6,43 @@ another task that reads, is done when it waits, and not before each call.
 
 from __future__ import annotations
 
-from types import coroutine
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+from mcp_server.connection.wrapped_coroutine import WrappedCoroutine
 
-__all__ = ["at_first_wait"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+__all__ = ["FirstWait"]
 
 T = TypeVar("T")
 
 
-@coroutine
-def at_first_wait(
-    awaited: Coroutine[object, object, T], function: Callable[[], object]
-) -> Generator[object, object, T]:
-    """Run a coroutine in this task, and return its result.
+class FirstWait(WrappedCoroutine[T]):
+    """A coroutine that calls a function when it waits for the first time.
 
     Args:
-        awaited: The coroutine.
-        function: Called when the coroutine waits for the first time. It must not raise.
+        coroutine: The coroutine.
+        function: The function. It must not raise.
     """
-    try:
-        trap = awaited.send(None)
-        function()
-        while True:
-            try:
-                value = yield trap
-            except BaseException as thrown:  # noqa: BLE001  all exceptions are those of the coroutine
-                trap = awaited.throw(thrown)
-            else:
-                try:
-                    trap = awaited.send(value)
-                finally:
-                    # trio sends the outcome with an exception, whose traceback refers to this frame: a cycle.
-                    del value
-    except StopIteration as end:
-        result: T = end.value
-        return result
+
+    __slots__ = ("_function",)
+
+    def __init__(self, coroutine: Coroutine[object, object, T], function: Callable[[], object]) -> None:
+        super().__init__(coroutine)
+        self._function: Callable[[], object] | None = function
+
+    def __next__(self) -> object:
+        trap = self._coroutine.send(None)
+        if self._function is not None:
+            self._function()
+            self._function = None
+        return trap
+
+    def send(self, value: object, /) -> object:
+        """Run the next step."""
+        try:
+            return self._coroutine.send(value)
+        finally:
+            # trio sends the outcome with an exception, whose traceback refers to this frame: a cycle.
+            del value

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import trio
 
-from mcp_server.connection.first_wait import at_first_wait
+from mcp_server.connection.first_wait import FirstWait
 from mcp_server.connection.request_queue import excess
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Workers(Generic[C]):
         before = self._times_handed_over
         self._running += 1
         try:
-            await at_first_wait(self._run(call), self._hand_over)
+            await FirstWait(self._run(call), self._hand_over)
         finally:
             self._running -= 1
         if self._times_handed_over == before and not self._unchanged():

@@ -8,18 +8,18 @@ it ends; a function that never ends its step is found by `mcp-server run --log-l
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
 from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
+from mcp_server.connection.wrapped_coroutine import WrappedCoroutine
 from mcp_server.schema.signature import label
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-    from types import FrameType, TracebackType
+    from types import TracebackType
 
     from mcp_core.schema.annotations import Function
 
@@ -85,7 +85,7 @@ class StepTimer:
         )
 
 
-class _TimedSteps(Generator[object, object, T]):
+class _TimedSteps(WrappedCoroutine[T]):
     """A coroutine whose steps are timed.
 
     Args:
@@ -93,14 +93,11 @@ class _TimedSteps(Generator[object, object, T]):
         timer: The timer of its function.
     """
 
-    __slots__ = ("_coroutine", "_timer")
+    __slots__ = ("_timer",)
 
     def __init__(self, coroutine: CoroutineType[object, object, T], timer: StepTimer) -> None:
-        self._coroutine: Final = coroutine
+        super().__init__(coroutine)
         self._timer: Final = timer
-
-    def __await__(self) -> Generator[object, object, T]:
-        return self
 
     # The first step is often the only one. To call other methods here would double its cost.
     def __next__(self) -> object:
@@ -129,31 +126,12 @@ class _TimedSteps(Generator[object, object, T]):
         traceback: TracebackType | None = None,
         /,
     ) -> object:
-        """Raise an exception in the coroutine, for example its cancellation, and run the next step."""
+        """Raise an exception in the coroutine, and run the next step."""
         began = perf_counter()
         try:
-            # An exception with a value and a traceback is the older form, which warns.
-            if value is None and traceback is None and isinstance(kind, BaseException):
-                return self._coroutine.throw(kind)
-            return self._coroutine.throw(kind, value, traceback)  # type: ignore[arg-type]  # as received
+            return super().throw(kind, value, traceback)
         finally:
             # The traceback of the exception refers to this frame: a reference back would be a cycle.
             del kind, value, traceback
             if perf_counter() - began > _LIMIT:
                 self._timer.warn(perf_counter() - began)
-
-    def close(self) -> None:
-        """Close the coroutine."""
-        self._coroutine.close()
-
-    # Debuggers, and `trio.lowlevel.Task.iter_await_frames`, follow these attributes from a task to its innermost frame.
-
-    @property
-    def cr_frame(self) -> FrameType | None:
-        """The frame of the coroutine."""
-        return self._coroutine.cr_frame
-
-    @property
-    def cr_await(self) -> object:
-        """What the coroutine awaits."""
-        return self._coroutine.cr_await
