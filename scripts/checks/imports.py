@@ -52,34 +52,37 @@ SUBPACKAGES: Final[Mapping[str, frozenset[str]]] = {
     "": _names(),
     # The base. An error quotes its message.
     "excerpts": _names(),
-    "jsonrpc": _names(),
-    "errors": _names("excerpts jsonrpc"),
-    "limits": _names("errors excerpts"),
-    "revisions": _names("errors excerpts"),
-    "file_signatures": _names("errors excerpts"),
+    "field_methods": _names(),
+    "jsonrpc": _names("field_methods"),
+    "errors": _names("excerpts field_methods jsonrpc"),
+    "limits": _names("errors excerpts field_methods"),
+    "revisions": _names("errors excerpts field_methods"),
+    "file_signatures": _names("errors excerpts field_methods"),
     # Bytes and messages.
-    "json_text": _names("errors excerpts limits jsonrpc"),
-    "codec": _names("errors excerpts limits jsonrpc json_text"),
-    "framing": _names("errors excerpts limits revisions"),
-    "types": _names("errors excerpts revisions file_signatures jsonrpc"),
+    "json_text": _names("errors excerpts field_methods limits jsonrpc"),
+    "codec": _names("errors excerpts field_methods limits jsonrpc json_text"),
+    "framing": _names("errors excerpts field_methods limits revisions"),
+    "types": _names("errors excerpts field_methods revisions file_signatures jsonrpc"),
     # The table of methods, and the conversion between JSON and the types.
-    "methods": _names("errors excerpts revisions jsonrpc types"),
-    "conversion": _names("errors excerpts limits revisions jsonrpc types methods"),
-    "json_schema": _names("errors excerpts revisions jsonrpc types methods conversion"),
+    "methods": _names("errors excerpts field_methods revisions jsonrpc types"),
+    "conversion": _names("errors excerpts field_methods limits revisions jsonrpc types methods"),
+    "json_schema": _names("errors excerpts field_methods revisions jsonrpc types methods conversion"),
     # Types of the application, which describe arguments, results and forms.
-    "schema": _names("errors excerpts jsonrpc types"),
+    "schema": _names("errors excerpts field_methods jsonrpc types"),
     # Observation of messages by both sides.
-    "middleware": _names("errors excerpts revisions jsonrpc"),
-    "telemetry": _names("errors excerpts revisions jsonrpc types methods middleware"),
+    "middleware": _names("errors excerpts field_methods revisions jsonrpc"),
+    "telemetry": _names("errors excerpts field_methods revisions jsonrpc types methods middleware"),
     # Rules of features of both sides.
-    "features": _names("errors excerpts revisions jsonrpc types methods conversion"),
+    "features": _names("errors excerpts field_methods revisions jsonrpc types methods conversion"),
     # HTTP and the engine do not know each other: the I/O layer connects them.
-    "http": _names("errors excerpts limits revisions jsonrpc json_text codec framing types methods"),
-    "engine": _names("errors excerpts limits revisions jsonrpc json_text codec types methods conversion"),
+    "http": _names("errors excerpts field_methods limits revisions jsonrpc json_text codec framing types methods"),
+    "engine": _names("errors excerpts field_methods limits revisions jsonrpc json_text codec types methods conversion"),
     # Independent. Its documents are JSON.
-    "oauth": _names("errors excerpts limits jsonrpc"),
+    "oauth": _names("errors excerpts field_methods limits jsonrpc"),
     # Code on trio for client and server. No other sub-package imports it.
-    "trio": _names("errors excerpts limits revisions jsonrpc types methods middleware telemetry features http oauth"),
+    "trio": _names(
+        "errors excerpts field_methods limits revisions jsonrpc types methods middleware telemetry features http oauth"
+    ),
 }
 """The other sub-packages of mcp_core that each sub-package may import, without a cycle."""
 
@@ -172,7 +175,7 @@ IMPURE: Final = _names("trio")
 
 PURE_STANDARD: Final = _names(
     "__future__ abc base64 binascii bisect codecs collections collections.abc contextlib copy decimal enum functools gc",
-    "hashlib heapq hmac inspect ipaddress itertools json keyword math operator re string struct sys types typing unicodedata",
+    "hashlib heapq hmac inspect ipaddress itertools json keyword math operator re reprlib string struct sys types typing unicodedata",
     "urllib.parse weakref",
 )
 """Modules of the standard library that mcp_core may import, without their submodules.

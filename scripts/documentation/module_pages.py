@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from sphinx.pycode import ModuleAnalyzer
 
 from checks.exports import PUBLIC
+from mcp_core.field_methods import FieldRepr, FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["definition", "descriptions", "exported", "module_page", "public_modules"]
 
 
+_COMMON_BASES: Final = frozenset({object, FieldRepr, FieldValue})
+"""Bases that say nothing about a class."""
 _LONGEST_VALUE: Final = 60
 """The greatest length of the value of a constant that is shown, in characters."""
 
@@ -138,6 +141,6 @@ def _directive(module: str, name: str) -> list[str]:
         return [f".. autodata:: {module}.{name}", *hidden, "", *(f"   {line}" for line in text)]
     if inspect.isclass(value):
         kind = "autoexception" if issubclass(value, BaseException) else "autoclass"
-        inherits = [] if value.__bases__ == (object,) else ["   :show-inheritance:"]
+        inherits = ["   :show-inheritance:"] if set(value.__bases__) - _COMMON_BASES else []
         return [f".. {kind}:: {module}.{name}", *inherits]
     return [f".. autofunction:: {module}.{name}"]

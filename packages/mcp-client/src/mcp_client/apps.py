@@ -30,6 +30,7 @@ from mcp_core.features.apps import (
     read_resource_meta,
     read_tool_meta,
 )
+from mcp_core.field_methods import FieldValue
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.types import TextResourceContents
 from mcp_core.types.apps import APP_MIME_TYPE, UI_EXTENSION, AppResourceMeta
@@ -69,8 +70,8 @@ class AppRefused(McpError):
     """A page is rejected: it is not a page, is too large, or has invalid metadata. The message has the reason."""
 
 
-@attrs.frozen(kw_only=True)
-class AppPage:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AppPage(FieldValue):
     """A page and its declared needs. All members are untrusted content of the server."""
 
     uri: str

@@ -23,6 +23,7 @@ import orjson
 
 from mcp_client.worker_threads import check_plain
 from mcp_core.errors import McpError
+from mcp_core.field_methods import FieldValue
 from mcp_core.revisions import REVISIONS, Revision
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ def _masked(values: Mapping[str, str]) -> str:
     return repr(dict.fromkeys(values, "***"))
 
 
-@attrs.frozen(kw_only=True)
-class AuthConfig:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AuthConfig(FieldValue):
     """The configured authorization of one server."""
 
     client_id: str | None = None
@@ -106,8 +107,8 @@ class AuthConfig:
     """The scopes to request if the server does not specify them."""
 
 
-@attrs.frozen(kw_only=True)
-class ConfigInput:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ConfigInput(FieldValue):
     """A value that the user enters for `${input:ID}`: an entry of `inputs` in the files of VS Code."""
 
     id: str
@@ -122,8 +123,8 @@ class ConfigInput:
     """The values to choose from; empty for any text."""
 
 
-@attrs.frozen(kw_only=True)
-class ServerConfig:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ServerConfig(FieldValue):
     """The configuration of one server. Either `command` or `url` is set, unless the server is disabled."""
 
     name: str
@@ -214,8 +215,8 @@ def read_server(
     return file.server(name, _Variables(os.environ, workspace_folder, inputs, file.inputs))
 
 
-@attrs.frozen
-class _File:
+@attrs.frozen(eq=False, repr=False)
+class _File(FieldValue):
     """A file with servers."""
 
     where: str

@@ -7,11 +7,13 @@ from typing import Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 __all__ = ["DEFAULT_DEADLINES", "Deadlines"]
 
 
-@attrs.frozen(kw_only=True)
-class Deadlines:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Deadlines(FieldValue):
     """Deadlines, in seconds. `math.inf` disables a deadline.
 
     Raises:

@@ -20,6 +20,7 @@ from mcp_core.engine.connection import Extensions
 from mcp_core.errors import LocalProtocolError
 from mcp_core.features.elicitation import ElicitationAccepted, ElicitationCancelled, ElicitationDeclined
 from mcp_core.features.meta import IDENTIFIER
+from mcp_core.field_methods import FieldValue
 from mcp_core.methods import METHODS, NOTIFICATIONS
 from mcp_core.types import (
     ClientCapabilities,
@@ -187,8 +188,8 @@ else:
         return unquote_to_bytes(path)
 
 
-@attrs.frozen(kw_only=True)
-class Handlers:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Handlers(FieldValue):
     """The handlers of client requests and notifications. The client declares capabilities only for the given handlers.
 
     The handlers of requests are coroutine functions, or plain functions, which run in worker threads. If the server

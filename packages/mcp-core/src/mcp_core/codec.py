@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 import attrs
 
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, MalformedMessage
+from mcp_core.field_methods import FieldValue
 from mcp_core.json_text import depth_exceeded, read, without_numbers, write
 from mcp_core.jsonrpc.messages import (
     ErrorObject,
@@ -62,8 +63,8 @@ _TAIL_OF_ANSWER: Final = re.compile(rb"\}\s*,\s*" + _VERSION + _ID + rb"\}\s*$")
 _BEGINS_AS_ANSWER: Final = re.compile(rb"\s*\{\s*" + _VERSION + rb'"(?:result|error)"\s*:\s*\{')
 
 
-@attrs.frozen
-class Batch:
+@attrs.frozen(eq=False, repr=False)
+class Batch(FieldValue):
     """Several messages in one JSON array. Spec: basic#batching (2025-03-26 only)
 
     A received batch may have invalid members. Each is the `MalformedMessage` that describes the error.

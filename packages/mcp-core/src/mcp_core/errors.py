@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import attrs
 
 from mcp_core.excerpts import EXCERPT_CHARS, quoted, shown
+from mcp_core.field_methods import FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -139,8 +140,8 @@ class Phase(enum.Enum):
     CLOSE = "close"
 
 
-@attrs.frozen(kw_only=True)
-class ErrorContext:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ErrorContext(FieldValue):
     """The context of an error. All attributes are optional."""
 
     method: str | None = None
@@ -462,8 +463,8 @@ class ProcessFailed(TransportError):
         """The exit status, negative for a signal as in `subprocess`; `None` if the process never ran."""
 
 
-@attrs.frozen
-class Attempt:
+@attrs.frozen(eq=False, repr=False)
+class Attempt(FieldValue):
     """One URL that was tried to obtain a token."""
 
     url: str

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast, get_
 import attrs
 
 from mcp_core import types as t
+from mcp_core.field_methods import FieldValue
 from mcp_core.revisions import R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28, Revision, between
 from mcp_core.types import skills as s
 from mcp_core.types.meta import TASKS_EXTENSION
@@ -195,8 +196,8 @@ def _unchanged(params: JsonObject) -> JsonObject:
     return params
 
 
-@attrs.frozen(kw_only=True)
-class Alias:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Alias(FieldValue):
     """A name of a notification from before the specification."""
 
     definition: NotificationMethod[object]

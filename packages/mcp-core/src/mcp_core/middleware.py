@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, RequestId
     from mcp_core.revisions import Revision
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Middleware", "MiddlewareMessage", "Proceed", "around", "passed"]
 
 
-@attrs.frozen(kw_only=True)
-class MiddlewareMessage:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class MiddlewareMessage(FieldValue):
     """A request or a notification that passes through middleware."""
 
     method: str

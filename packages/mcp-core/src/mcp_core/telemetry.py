@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.field_methods import FieldValue
 from mcp_core.types import (
     CallToolRequestParams,
     GetPromptRequestParams,
@@ -54,8 +55,8 @@ _SERVER_FAULTS: Final = range(-32_099, -31_999)
 """The range of JSON-RPC error codes for server errors."""
 
 
-@attrs.frozen
-class SpanDescription:
+@attrs.frozen(eq=False, repr=False)
+class SpanDescription(FieldValue):
     """The telemetry of a request before its response."""
 
     span_name: str
@@ -68,8 +69,8 @@ class SpanDescription:
     """The name of a tool or a prompt. The histogram has it only if it exists, see `Outcome.known`."""
 
 
-@attrs.frozen
-class Outcome:
+@attrs.frozen(eq=False, repr=False)
+class Outcome(FieldValue):
     """The telemetry of the end of a request."""
 
     attributes: Mapping[str, str]

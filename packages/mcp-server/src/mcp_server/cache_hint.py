@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.types import CacheableResult
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ __all__ = ["CacheHint", "hinted"]
 C = TypeVar("C", bound=CacheableResult)
 
 
-@attrs.frozen
-class CacheHint:
+@attrs.frozen(eq=False, repr=False)
+class CacheHint(FieldValue):
     """A cache hint for clients of revision 2026-07-28. Clients of older revisions do not receive it.
 
     It does not guarantee that the result stays the same, and it is not access control.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.addresses import reachable
 from mcp_core.oauth.urls import networks_of, parse_url
 from mcp_core.trio.guarded_fetch import FETCH_SECONDS, GuardedFetch, resolve_addresses
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["FetchContext", "open_fetch", "surroundings"]
 
 
-@attrs.frozen(kw_only=True)
-class FetchContext:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FetchContext(FieldValue):
     """The network of the MCP server, and the networks that URLs from it may therefore refer to."""
 
     networks: frozenset[AddressClass]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import attrs
 
 from mcp_core.errors import McpError
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.jws import thumbprint
 from mcp_core.trio.extras import require
 
@@ -34,8 +35,8 @@ class UnusableKey(McpError):
     """A private key cannot be parsed or used. The message does not contain any part of the key."""
 
 
-@attrs.frozen
-class _Kind:
+@attrs.frozen(eq=False, repr=False)
+class _Kind(FieldValue):
     """The keys that an algorithm supports."""
 
     kty: Literal["EC", "OKP", "RSA"]

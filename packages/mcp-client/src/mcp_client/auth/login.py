@@ -17,6 +17,7 @@ import trio
 
 from mcp_client.auth.fetch import FetchContext, open_fetch, surroundings
 from mcp_core.errors import AuthorizationError, AuthorizationRefused, McpError
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.flow import Flow
 from mcp_core.oauth.grants import AuthorizationCode
 from mcp_core.oauth.records import Registration
@@ -79,8 +80,8 @@ _EPHEMERAL: Final = (49_152, 16_384)
 _T = TypeVar("_T")
 
 
-@attrs.frozen(kw_only=True)
-class LoginOptions:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class LoginOptions(FieldValue):
     """The settings of an `OAuth`."""
 
     client: ClientSettings
@@ -116,8 +117,8 @@ class LoginOptions:
         return self.grant is None or (not callable(self.grant) and self.grant.redirect_uri is not None)
 
 
-@attrs.frozen(kw_only=True)
-class LoginRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class LoginRequest(FieldValue):
     """The reason for a login."""
 
     challenge: Challenge | None

@@ -19,6 +19,7 @@ import trio
 
 from mcp_client.auth.login import Login, LoginRequest
 from mcp_core.errors import AuthorizationError, ConnectionEnded, ErrorContext, McpError, TokenRefused
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.token_presentation import authorization_headers
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ _TOO_SOON: Final = 60.0
 disagree, and further logins do not help."""
 
 
-@attrs.frozen(kw_only=True)
-class TokenRequirement:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TokenRequirement(FieldValue):
     """The reason for a new token."""
 
     challenge: Challenge | None = None

@@ -12,6 +12,7 @@ import trio
 from mcp_client.cli.arguments import UsageError, closest, json_object, nearest, pairs, typed
 from mcp_core.conversion.converter import converter
 from mcp_core.errors import InvalidValue, McpError, RequestFailed
+from mcp_core.field_methods import FieldValue
 from mcp_core.types import (
     ABSENT,
     AudioContent,
@@ -41,8 +42,8 @@ OK: Final = 0
 FAILED: Final = 1
 
 
-@attrs.frozen(kw_only=True)
-class Invocation:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Invocation(FieldValue):
     """One run of the command line."""
 
     client: Client

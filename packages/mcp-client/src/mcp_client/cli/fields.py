@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_client.connection.elicitation import field_problem
+from mcp_core.field_methods import FieldValue
 from mcp_core.schema.validation import compile_schema
 from mcp_core.types import (
     BooleanSchema,
@@ -54,8 +55,8 @@ class InvalidEntry(Exception):
     """The typed text is not a value of the field. The message states what to enter."""
 
 
-@attrs.frozen
-class _Choice:
+@attrs.frozen(eq=False, repr=False)
+class _Choice(FieldValue):
     """One of the values of a field, with its name for display."""
 
     value: str
@@ -65,8 +66,8 @@ class _Choice:
         return _line(self.title if self.title == self.value else f"{self.title} ({self.value})")
 
 
-@attrs.frozen
-class Field:
+@attrs.frozen(eq=False, repr=False)
+class Field(FieldValue):
     """A field of a form."""
 
     name: str

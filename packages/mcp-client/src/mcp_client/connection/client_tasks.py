@@ -19,6 +19,7 @@ from mcp_core.conversion.converter import converter
 from mcp_core.engine.capabilities import declared
 from mcp_core.errors import ErrorCode, LimitExceeded, McpError, RequestFailed
 from mcp_core.features.tasks import TaskState, as_task
+from mcp_core.field_methods import FieldRepr
 from mcp_core.methods import NOTIFICATIONS_TASKS_STATUS, TASKS_CANCEL, TASKS_GET, TASKS_LIST, TASKS_RESULT
 from mcp_core.types import (
     CancelTaskResult,
@@ -56,8 +57,8 @@ _POLL_INTERVAL: Final = 1_000
 _ID_BYTES: Final = 24
 
 
-@attrs.define(eq=False)
-class _ClientTask:
+@attrs.define(eq=False, repr=False)
+class _ClientTask(FieldRepr):
     """One task."""
 
     state: TaskState

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.types import RequestParams
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ __all__ = ["NOTHING", "RequestOptions"]
 P = TypeVar("P")
 
 
-@attrs.frozen(kw_only=True)
-class RequestOptions:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class RequestOptions(FieldValue):
     """The options of the requests of one client view; the defaults add nothing."""
 
     headers: Sequence[tuple[str, str]] = ()

@@ -24,6 +24,7 @@ import trio
 from mcp_client.connection.request_headers import Complete
 from mcp_core.conversion.converter import converter
 from mcp_core.features.meta import TRACE_KEYS
+from mcp_core.field_methods import FieldValue
 from mcp_core.json_text import write
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
@@ -78,8 +79,8 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
-@attrs.frozen
-class _Key:
+@attrs.frozen(eq=False, repr=False)
+class _Key(FieldValue):
     server: str
     who: bytes
     method: str
@@ -87,8 +88,8 @@ class _Key:
     params: bytes
 
 
-@attrs.frozen
-class _Entry:
+@attrs.frozen(eq=False, repr=False)
+class _Entry(FieldValue):
     result: object
     size: int
     expires: float

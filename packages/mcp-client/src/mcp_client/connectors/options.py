@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.limits import CLIENT_LIMITS, Limits
 from mcp_core.types import Implementation
 
@@ -26,8 +27,8 @@ DEFAULT_INFO: Final = Implementation(name="mcp-client", version="0.1.0")
 """The default name and version of a client."""
 
 
-@attrs.frozen(kw_only=True)
-class ClientOptions:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ClientOptions(FieldValue):
     """Settings of a client, for each transport."""
 
     info: Implementation = DEFAULT_INFO
@@ -49,8 +50,8 @@ class ClientOptions:
     that is not a message is passed too."""
 
 
-@attrs.frozen(kw_only=True)
-class HttpOptions:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HttpOptions(FieldValue):
     """Settings of a client over HTTP."""
 
     tls: ssl.SSLContext | Tls | None = None

@@ -25,6 +25,7 @@ from mcp_client.transports.stdio.stream import StreamTransport
 from mcp_client.worker_threads import check_plain
 from mcp_core.engine.client import ClientConnection
 from mcp_core.errors import ConnectionEnded, ErrorContext, McpError, Phase
+from mcp_core.field_methods import FieldValue
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.nursery import open_private_nursery
@@ -56,8 +57,8 @@ _commands: Final = LegacyCommands()
 """The commands of known legacy servers, without user data. All connections of the process share them."""
 
 
-@attrs.frozen(kw_only=True)
-class ProcessRestart:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ProcessRestart(FieldValue):
     """The means to restart a server process that ended on `server/discover`."""
 
     parameters: StdioParameters

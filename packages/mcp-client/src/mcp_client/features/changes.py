@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -47,8 +48,8 @@ class ChangeKind(enum.Enum):
     """The content of one resource."""
 
 
-@attrs.frozen
-class Change:
+@attrs.frozen(eq=False, repr=False)
+class Change(FieldValue):
     """One change."""
 
     kind: ChangeKind

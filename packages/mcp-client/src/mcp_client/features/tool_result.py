@@ -16,6 +16,7 @@ import attrs
 
 from mcp_client.features.output_schema import InvalidToolOutput
 from mcp_core.errors import LimitExceeded, McpError, Phase
+from mcp_core.field_methods import FieldValue
 from mcp_core.methods import TOOLS_CALL
 from mcp_core.types import ABSENT, CallToolResult, TextContent
 
@@ -43,8 +44,8 @@ is the name that the official SDKs and this project use."""
 _PROBLEMS: Final = 20
 
 
-@attrs.frozen
-class ToolResult(Generic[T_co]):
+@attrs.frozen(eq=False, repr=False)
+class ToolResult(FieldValue, Generic[T_co]):
     """The result of a tool call. Spec: server/tools#tool-result"""
 
     result: CallToolResult

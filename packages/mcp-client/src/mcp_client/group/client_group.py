@@ -23,6 +23,7 @@ from mcp_client.group.names import exposed_names
 from mcp_client.handlers import Handlers
 from mcp_client.worker_threads import check_plain
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, McpError
+from mcp_core.field_methods import FieldValue
 from mcp_core.revisions import REVISIONS
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.nursery import open_private_nursery
@@ -52,8 +53,8 @@ T = TypeVar("T")
 L = TypeVar("L")
 
 
-@attrs.frozen
-class ServerItem(Generic[T]):
+@attrs.frozen(eq=False, repr=False)
+class ServerItem(FieldValue, Generic[T]):
     """A tool, prompt, resource or resource template of one of the servers."""
 
     name: str
@@ -64,8 +65,8 @@ class ServerItem(Generic[T]):
     """The item as the server sent it. Untrusted text."""
 
 
-@attrs.frozen
-class GroupListing(Generic[T]):
+@attrs.frozen(eq=False, repr=False)
+class GroupListing(FieldValue, Generic[T]):
     """The items of all servers."""
 
     items: tuple[ServerItem[T], ...]

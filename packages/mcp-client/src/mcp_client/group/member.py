@@ -12,6 +12,7 @@ import trio
 
 from mcp_client.client import Client
 from mcp_core.errors import ConnectionEnded, McpError
+from mcp_core.field_methods import FieldValue
 from mcp_core.trio.async_library import allow_asyncio
 
 __all__ = ["DEFAULT_RESTART", "MakeConnector", "Member", "Restart"]
@@ -22,8 +23,8 @@ MakeConnector: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
 """A function that returns a new connector of one server: `lambda: open_stdio(["weather-server"])`, or any other."""
 
 
-@attrs.frozen(kw_only=True)
-class Restart:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Restart(FieldValue):
     """The policy for reopening a lost connection.
 
     A connection whose first attempt failed is not retried automatically: see `Member.reconnect`.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import attrs
 
 from mcp_core.errors import LimitExceeded
+from mcp_core.field_methods import FieldValue
 from mcp_core.framing.lines import LineFramer
 from mcp_core.limits import Limits
 
@@ -48,8 +49,8 @@ class InvalidRecording(ValueError):
     """A file is not a recording that can be replayed. The message names the file and the line."""
 
 
-@attrs.frozen
-class RecordedMessage:
+@attrs.frozen(eq=False, repr=False)
+class RecordedMessage(FieldValue):
     """A message of a recording."""
 
     line: int
@@ -62,8 +63,8 @@ class RecordedMessage:
     """Whether the message is an array."""
 
 
-@attrs.frozen
-class Recording:
+@attrs.frozen(eq=False, repr=False)
+class Recording(FieldValue):
     """A recording in memory, created by `read_recording`."""
 
     name: str

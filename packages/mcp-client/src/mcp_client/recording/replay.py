@@ -24,6 +24,7 @@ import trio
 
 from mcp_client.recording.format import MESSAGE_BYTES, dump, redact
 from mcp_core.errors import ErrorCode, LimitExceeded
+from mcp_core.field_methods import FieldRepr, FieldValue
 from mcp_core.framing.lines import LineFramer
 from mcp_core.limits import Limits
 from mcp_core.methods import INITIALIZE, NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS, SUBSCRIPTIONS_LISTEN
@@ -43,15 +44,15 @@ _EXCERPT: Final = 200
 """Characters of parameters that a message about an unrecorded request shows."""
 
 
-@attrs.frozen
-class _Send:
+@attrs.frozen(eq=False, repr=False)
+class _Send(FieldValue):
     """A step that sends a message, or a batch."""
 
     message: RecordedMessage
 
 
-@attrs.frozen
-class _Await:
+@attrs.frozen(eq=False, repr=False)
+class _Await(FieldValue):
     """A step that waits for the response of the client to a request of the server."""
 
     key: str
@@ -59,8 +60,8 @@ class _Await:
     response: JsonValue
 
 
-@attrs.define(eq=False)
-class _Script:
+@attrs.define(eq=False, repr=False)
+class _Script(FieldRepr):
     """The messages of the server that follow from one message of the client."""
 
     line: int

@@ -24,6 +24,7 @@ from mcp_client.handlers import Handlers
 from mcp_client.testing.memory import Serve, open_in_memory
 from mcp_client.transports.stdio.command import describe_command
 from mcp_core.errors import ConnectionEnded, LocalProtocolError, RequestFailed
+from mcp_core.field_methods import FieldRepr
 from mcp_core.revisions import REVISIONS
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.nursery import is_cancellation
@@ -105,8 +106,8 @@ class ConnectFixture(Protocol):
         """
 
 
-@attrs.define(eq=False)
-class ServerStderr:
+@attrs.define(eq=False, repr=False)
+class ServerStderr(FieldRepr):
     """The end of what one server wrote to stderr."""
 
     name: str

@@ -19,6 +19,7 @@ import trio.testing
 
 from mcp_client.connectors.stdio import open_stream
 from mcp_core.errors import ConnectionEnded
+from mcp_core.field_methods import FieldRepr, FieldValue
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.trio.owner_task import enterable_from_asyncio
@@ -71,8 +72,8 @@ class Options(TypedDict, total=False):
     options: ClientOptions
 
 
-@attrs.frozen(kw_only=True)
-class Faults:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Faults(FieldValue):
     """Faults to inject into the bytes of one direction."""
 
     cut_after: int | None = None
@@ -88,8 +89,8 @@ class Faults:
 _NO_FAULTS: Final = Faults()
 
 
-@attrs.define(eq=False)
-class Transcript:
+@attrs.define(eq=False, repr=False)
+class Transcript(FieldRepr):
     """A recording of lines in both directions, in order."""
 
     lines: list[tuple[str, bytes]] = attrs.field(factory=list)

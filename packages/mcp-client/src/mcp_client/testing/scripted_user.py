@@ -8,6 +8,7 @@ import attrs
 
 from mcp_client.handlers import Handlers
 from mcp_core.features.elicitation import ElicitationAccepted
+from mcp_core.field_methods import FieldValue
 from mcp_core.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -30,8 +31,8 @@ _MODEL: Final = "scripted"
 _ACCEPTED: Final[ElicitAnswer] = ElicitationAccepted(value=None)
 
 
-@attrs.frozen
-class _ExpectedRequest:
+@attrs.frozen(eq=False, repr=False)
+class _ExpectedRequest(FieldValue):
     """An expected request, with its answer."""
 
     kind: str

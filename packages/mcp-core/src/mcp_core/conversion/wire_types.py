@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAli
 
 import attrs
 
+from mcp_core.field_methods import FieldRepr
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 from mcp_core.types.base import SchemaRoot
 from mcp_core.types.wire_object import ABSENT, REQUIRED, Absent, Field, FieldInfo, WireObject
@@ -54,61 +55,61 @@ class ScalarKind(enum.Enum):
     """True or false."""
 
 
-@attrs.frozen(eq=False)
-class Scalar:
+@attrs.frozen(eq=False, repr=False)
+class Scalar(FieldRepr):
     """A scalar: string, number or boolean."""
 
     kind: ScalarKind
     """The kind of the scalar."""
 
 
-@attrs.frozen(eq=False)
-class Enumeration:
+@attrs.frozen(eq=False, repr=False)
+class Enumeration(FieldRepr):
     """A string from a fixed set."""
 
     values: tuple[str, ...]
     """The allowed strings."""
 
 
-@attrs.frozen(eq=False)
-class AnyJson:
+@attrs.frozen(eq=False, repr=False)
+class AnyJson(FieldRepr):
     """Any JSON value, including `null`."""
 
 
-@attrs.frozen(eq=False)
-class ObjectJson:
+@attrs.frozen(eq=False, repr=False)
+class ObjectJson(FieldRepr):
     """A JSON object that is not converted."""
 
     root: str | None = None
     """For a JSON Schema: the required type of its root."""
 
 
-@attrs.frozen(eq=False)
-class Array:
+@attrs.frozen(eq=False, repr=False)
+class Array(FieldRepr):
     """An array of items of one form."""
 
     item: Form
     """The form of the items."""
 
 
-@attrs.frozen(eq=False)
-class Dictionary:
+@attrs.frozen(eq=False, repr=False)
+class Dictionary(FieldRepr):
     """An object with arbitrary names."""
 
     value: Form
     """The form of the values."""
 
 
-@attrs.frozen(eq=False)
-class Ref:
+@attrs.frozen(eq=False, repr=False)
+class Ref(FieldRepr):
     """An object of a wire class."""
 
     cls: type[WireObject]
     """The wire class."""
 
 
-@attrs.frozen(eq=False)
-class Choice:
+@attrs.frozen(eq=False, repr=False)
+class Choice(FieldRepr):
     """A union of forms."""
 
     forms: tuple[Form, ...]

@@ -11,6 +11,7 @@ import attrs
 
 from mcp_core.codec import Batch, stand_in
 from mcp_core.errors import ErrorCode, LocalProtocolError, MalformedMessage
+from mcp_core.field_methods import FieldRepr
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Request
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ _Key: TypeAlias = "tuple[type, RequestId]"
 """An id with its type: `True` and 1 are equal in Python."""
 
 
-@attrs.define(init=False, eq=False)
-class BatchReply:
+@attrs.define(init=False, eq=False, repr=False)
+class BatchReply(FieldRepr):
     """A collector of the responses to one received batch.
 
     Send `immediate` if it is not `None`. Otherwise pass each of `messages` to the engine, and call `add` or `drop` for

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.types import (
     CreateMessageRequestParams,
     ElicitationCapability,
@@ -39,8 +40,8 @@ __all__ = [
 ]
 
 
-@attrs.frozen
-class CapabilityRequirement:
+@attrs.frozen(eq=False, repr=False)
+class CapabilityRequirement(FieldValue):
     """A rule that parameters of the class `params` require the client capability `path` if `when` returns true."""
 
     params: type

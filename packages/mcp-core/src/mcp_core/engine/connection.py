@@ -56,6 +56,7 @@ from mcp_core.errors import (
     request_failed,
 )
 from mcp_core.excerpts import quoted, shown
+from mcp_core.field_methods import FieldRepr
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, Request, ResultResponse
 from mcp_core.methods import (
     INITIALIZE,
@@ -103,8 +104,8 @@ _CANCELLED_REMEMBERED: Final = 256
 """The number of remembered cancelled ids: a late response is expected, a response with an unknown id is a deviation."""
 
 
-@attrs.define(eq=False)
-class OutboundRequest:
+@attrs.define(eq=False, repr=False)
+class OutboundRequest(FieldRepr):
     """An outbound request without a response."""
 
     id: RequestId
@@ -120,8 +121,8 @@ class OutboundRequest:
     """The last progress value received."""
 
 
-@attrs.define(eq=False)
-class InboundRequest:
+@attrs.define(eq=False, repr=False)
+class InboundRequest(FieldRepr):
     """An inbound request without a response."""
 
     id: RequestId
@@ -140,8 +141,8 @@ class InboundRequest:
     """Whether the session of the request has ended. The id of an abandoned request may be reused."""
 
 
-@attrs.define(eq=False)
-class OutboundRequests:
+@attrs.define(eq=False, repr=False)
+class OutboundRequests(FieldRepr):
     """The outbound requests of a connection."""
 
     open: dict[RequestId, OutboundRequest] = attrs.field(factory=dict)
@@ -228,8 +229,8 @@ class OutboundRequests:
         return None, None
 
 
-@attrs.define(eq=False)
-class InboundRequests:
+@attrs.define(eq=False, repr=False)
+class InboundRequests(FieldRepr):
     """The inbound requests of a connection."""
 
     open: dict[RequestId, InboundRequest] = attrs.field(factory=dict)
@@ -300,8 +301,8 @@ _PEER: Final = {Side.CLIENT: Side.SERVER, Side.SERVER: Side.CLIENT}
 _OVER: Final = "the connection has closed"
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class Extensions:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Extensions(FieldRepr):
     """Methods and notifications beyond the specification, with definitions of the same classes."""
 
     methods: Mapping[str, RequestMethod[object, object]] = attrs.field(factory=dict)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from mcp_core.field_methods import FieldRepr
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -48,8 +50,8 @@ __all__ = [
 ]
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class ClientPeer:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ClientPeer(FieldRepr):
     """A client, as described by the handshake or by the metadata of the request."""
 
     revision: Revision
@@ -62,8 +64,8 @@ class ClientPeer:
     """The minimum level of log messages that the client requested; `None` if it requested no level."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class ServerPeer:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ServerPeer(FieldRepr):
     """A server, as described by the handshake or by `server/discover`."""
 
     revision: Revision
@@ -80,15 +82,15 @@ Peer: TypeAlias = ClientPeer | ServerPeer
 """The peer of a connection, as described by its handshake or request."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class Event:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Event(FieldRepr):
     """The effect of an inbound message: the base class of all events that `receive` returns."""
 
     notes: tuple[str, ...] = ()
     """Deviations from the specification that were tolerated."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class RequestReceived(Event):
     """A request from the peer. Respond once with `respond` or `fail`, unless the peer cancels the request."""
 
@@ -106,7 +108,7 @@ class RequestReceived(Event):
     """The sender of the request, with its revision and capabilities."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class NotificationReceived(Event):
     """A notification from the peer."""
 
@@ -122,7 +124,7 @@ class NotificationReceived(Event):
     """The id of the `subscriptions/listen` request that the notification belongs to; `None` if it names none."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class CancelReceived(Event):
     """The cancellation of an inbound request. Nothing may be sent for the request after this event."""
 
@@ -132,7 +134,7 @@ class CancelReceived(Event):
     """The reason that the peer states, for the log."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ProgressReceived(Event):
     """Progress of an outbound request, as reported by the peer."""
 
@@ -142,7 +144,7 @@ class ProgressReceived(Event):
     """The parameters of the notification: progress, total and message."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ResultReceived(Event):
     """The result of an outbound request."""
 
@@ -156,7 +158,7 @@ class ResultReceived(Event):
     """The result as received, with all unknown members."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ErrorReceived(Event):
     """The failure of an outbound request: an error response, or an invalid result."""
 
@@ -168,7 +170,7 @@ class ErrorReceived(Event):
     """`RequestFailed` for an error response, `RemoteProtocolError` for an invalid result."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class ConnectionOpened(Event):
     """The agreement on an era and a revision, by the handshake or by `server/discover` (client)."""
 
@@ -176,7 +178,7 @@ class ConnectionOpened(Event):
     """The peer, with the negotiated revision."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class Negotiating(Event):
     """A negotiation that continues; `ReceiveResult.reply` holds the next request (client)."""
 
@@ -184,7 +186,7 @@ class Negotiating(Event):
     """The method of the next request: `server/discover` or `initialize`."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class NegotiationEnded(Event):
     """The failure of the negotiation; the caller should close the connection (client)."""
 
@@ -192,7 +194,7 @@ class NegotiationEnded(Event):
     """The cause of the failure."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class RequestHandled(Event):
     """A request that the engine handled: `initialize`, `ping`, `server/discover`."""
 
@@ -202,7 +204,7 @@ class RequestHandled(Event):
     """The name of the method."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class LogLevelSet(Event):
     """A new minimum level of log messages for the session; the response is in `ReceiveResult.reply`."""
 
@@ -210,7 +212,7 @@ class LogLevelSet(Event):
     """The minimum level."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class MessageIgnored(Event):
     """A message without effect: it was harmless, or `ReceiveResult.reply` holds the error response."""
 
@@ -220,8 +222,8 @@ class MessageIgnored(Event):
     """The message."""
 
 
-@attrs.frozen(eq=False)
-class Outgoing:
+@attrs.frozen(eq=False, repr=False)
+class Outgoing(FieldRepr):
     """A message to send."""
 
     message: Message
@@ -230,8 +232,8 @@ class Outgoing:
     """The id of the inbound request whose stream carries the message; `None` for no request. Pipes ignore it."""
 
 
-@attrs.frozen(eq=False)
-class ReceiveResult:
+@attrs.frozen(eq=False, repr=False)
+class ReceiveResult(FieldRepr):
     """The result of receiving one message: an event for the application, and a reply to send."""
 
     event: Event
@@ -240,8 +242,8 @@ class ReceiveResult:
     """The message to send: a ping response, an error response, the next message of the handshake; `None` if none."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class AbandonedRequests:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AbandonedRequests(FieldRepr):
     """The requests that were pending when the connection closed or the session ended."""
 
     outbound: Mapping[RequestId, str]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import ErrorCode, LocalProtocolError
+from mcp_core.field_methods import FieldRepr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,8 +71,8 @@ class Strength(enum.Enum):
     SHOULD_NOT = "should not"
 
 
-@attrs.frozen(eq=False)
-class Rule:
+@attrs.frozen(eq=False, repr=False)
+class Rule(FieldRepr):
     """The effect of a kind of message in a state. A kind without a rule must not be sent in that state."""
 
     then: State
@@ -132,8 +133,8 @@ class Violation(Exception):
         return LocalProtocolError(self.message, code=self.code, anchor=self.anchor)
 
 
-@attrs.define(eq=False)
-class Lifecycle:
+@attrs.define(eq=False, repr=False)
+class Lifecycle(FieldRepr):
     """The state of one legacy session."""
 
     state: State = State.AWAITING

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import attrs
 
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RemoteProtocolError, RequestFailed
+from mcp_core.field_methods import FieldRepr
 from mcp_core.types import CallToolRequestParams, GetPromptRequestParams, ReadResourceRequestParams
 
 if TYPE_CHECKING:
@@ -140,8 +141,8 @@ def _not_valid() -> RequestFailed:
     )
 
 
-@attrs.define(eq=False)
-class AnsweredInputs:
+@attrs.define(eq=False, repr=False)
+class AnsweredInputs(FieldRepr):
     """The input requests of one run of a handler, and the input responses of its round trips (server)."""
 
     state: RequestState = attrs.field(factory=RequestState)
@@ -207,8 +208,8 @@ class AnsweredInputs:
         return self.state
 
 
-@attrs.define(eq=False)
-class InputRequiredRetries:
+@attrs.define(eq=False, repr=False)
+class InputRequiredRetries(FieldRepr):
     """A counter of the input-required retries of one request (client)."""
 
     limit: int

@@ -32,6 +32,7 @@ from mcp_core.errors import (
     UnsupportedProtocolVersion,
 )
 from mcp_core.excerpts import quoted, shown
+from mcp_core.field_methods import FieldRepr, FieldValue
 from mcp_core.revisions import REVISIONS, Era, Revision, known, preferred
 
 if TYPE_CHECKING:
@@ -65,29 +66,29 @@ _NAMED: Final = 10
 """The maximum number of server revisions that an error lists; there are fewer revisions than this."""
 
 
-@attrs.frozen
-class SendDiscover:
+@attrs.frozen(eq=False, repr=False)
+class SendDiscover(FieldValue):
     """A step that sends `server/discover` with this modern revision."""
 
     revision: Revision
 
 
-@attrs.frozen
-class SendInitialize:
+@attrs.frozen(eq=False, repr=False)
+class SendInitialize(FieldValue):
     """A step that sends `initialize` with a proposal of this legacy revision."""
 
     revision: Revision
 
 
-@attrs.frozen
-class NegotiatedRevision:
+@attrs.frozen(eq=False, repr=False)
+class NegotiatedRevision(FieldValue):
     """The final step of a successful negotiation: the common revision."""
 
     revision: Revision
 
 
-@attrs.frozen
-class NegotiationFailure:
+@attrs.frozen(eq=False, repr=False)
+class NegotiationFailure(FieldValue):
     """The final step of a failed negotiation. The caller should close the connection."""
 
     error: McpError
@@ -109,8 +110,8 @@ class Progress(enum.Enum):
     DONE = "done"
 
 
-@attrs.define(eq=False)
-class Negotiation:
+@attrs.define(eq=False, repr=False)
+class Negotiation(FieldRepr):
     """The negotiation of a common revision (client)."""
 
     own_revisions: tuple[Revision, ...]

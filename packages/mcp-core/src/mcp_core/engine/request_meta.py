@@ -13,6 +13,7 @@ from mcp_core.conversion.converter import converter
 from mcp_core.engine.events import ClientPeer
 from mcp_core.errors import ErrorCode, InvalidValue, RequestFailed, UnsupportedProtocolVersion
 from mcp_core.excerpts import quoted
+from mcp_core.field_methods import FieldRepr
 from mcp_core.revisions import REVISIONS
 from mcp_core.types import ClientCapabilities, Implementation
 from mcp_core.types.logging import LOGGING_LEVELS
@@ -30,8 +31,8 @@ W = TypeVar("W", bound="WireObject")
 _MEMBERS: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL)
 
 
-@attrs.define(eq=False)
-class EnvelopeReader:
+@attrs.define(eq=False, repr=False)
+class EnvelopeReader(FieldRepr):
     """A reader of request metadata, for a server."""
 
     revisions: frozenset[Revision]

@@ -117,7 +117,7 @@ _CODES: Final = {"Limits.uri_chars": ErrorCode.INVALID_PARAMS}
 """The error codes of limits on a single parameter. The other limits depend on earlier requests."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.frozen(kw_only=True, eq=False, repr=False)
 class SessionReplaced(Event):
     """The replacement of the legacy session by a second `initialize`; the response is in `ReceiveResult.reply`.
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 import attrs
 
 from mcp_core.engine.subscriptions import IN_SESSION, NAMED, covering_in
+from mcp_core.field_methods import FieldRepr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -106,8 +107,8 @@ def _merged(groups: Iterable[dict[S, int]]) -> tuple[S, ...]:
     return tuple({subscriber: None for group in several for subscriber in group})
 
 
-@attrs.define(eq=False)
-class _Entry(Generic[S]):
+@attrs.define(eq=False, repr=False)
+class _Entry(FieldRepr, Generic[S]):
     """The observer of one subscriber's registry."""
 
     _subscriber: S

@@ -14,6 +14,7 @@ import attrs
 
 from mcp_core.engine.capabilities import undeclared
 from mcp_core.errors import LimitExceeded
+from mcp_core.field_methods import FieldRepr
 from mcp_core.methods import notifications
 from mcp_core.types import ResourceUpdatedNotificationParams, SubscriptionFilter
 
@@ -110,8 +111,8 @@ class SubscriptionObserver(Protocol):
         """Note the end of a subscription. The arguments are those of its start."""
 
 
-@attrs.define(eq=False)
-class SubscriptionRegistry:
+@attrs.define(eq=False, repr=False)
+class SubscriptionRegistry(FieldRepr):
     """The subscriptions of one connection: `resources/subscribe` and `subscriptions/listen`."""
 
     limits: Limits

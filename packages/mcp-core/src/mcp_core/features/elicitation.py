@@ -9,24 +9,26 @@ from typing import Generic, TypeVar
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 __all__ = ["ElicitationAccepted", "ElicitationCancelled", "ElicitationDeclined"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-@attrs.frozen
-class ElicitationAccepted(Generic[T_co]):
+@attrs.frozen(eq=False, repr=False)
+class ElicitationAccepted(FieldValue, Generic[T_co]):
     """The user submitted the form, or agreed to visit the page."""
 
     value: T_co
     """The content of the form; `None` for a page."""
 
 
-@attrs.frozen
-class ElicitationDeclined:
+@attrs.frozen(eq=False, repr=False)
+class ElicitationDeclined(FieldValue):
     """The user declined."""
 
 
-@attrs.frozen
-class ElicitationCancelled:
+@attrs.frozen(eq=False, repr=False)
+class ElicitationCancelled(FieldValue):
     """The user closed the form or page without a decision (elicitation action `cancel`)."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 import attrs
 
 from mcp_core.errors import LocalProtocolError
+from mcp_core.field_methods import FieldValue
 from mcp_core.types import ABSENT, TERMINAL_STATUSES, TaskError
 from mcp_core.types.meta import RELATED_TASK
 
@@ -53,8 +54,8 @@ _EPOCH: Final = 719_468
 _TOOL_FAILED: Final = "the tool reported an error; see the result"
 
 
-@attrs.frozen(kw_only=True)
-class TaskState:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TaskState(FieldValue):
     """The state of a task."""
 
     id: str

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.field_methods import FieldRepr
 
 if TYPE_CHECKING:
     from mcp_core.limits import Limits
@@ -28,8 +29,8 @@ _BLANKS: Final = b" \t\r"
 _BLANK_LINES: Final = re.compile(rb"\n{3,}")
 
 
-@attrs.define(init=False, eq=False)
-class LineFramer:
+@attrs.define(init=False, eq=False, repr=False)
+class LineFramer(FieldRepr):
     """A parser from a byte stream to lines. The result does not depend on how the bytes are divided into chunks."""
 
     _allowed: int

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.field_methods import FieldRepr, FieldValue
 
 if TYPE_CHECKING:
     from mcp_core.limits import Limits
@@ -43,8 +44,8 @@ _RETRY_DIGITS: Final = 15
 """The maximum number of digits of a retry time: 31,000 years in milliseconds. `int` rejects 5,000 digits."""
 
 
-@attrs.frozen(kw_only=True)
-class Event:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Event(FieldValue):
     """One event of a stream of server-sent events."""
 
     data: bytes = b""
@@ -57,8 +58,8 @@ class Event:
     """The time to wait before reconnecting, in milliseconds; `None` if the event does not set it."""
 
 
-@attrs.define(init=False, eq=False)
-class SseParser:
+@attrs.define(init=False, eq=False, repr=False)
+class SseParser(FieldRepr):
     """A parser from a byte stream to events. The result does not depend on how the bytes are divided into chunks."""
 
     last_event_id: str

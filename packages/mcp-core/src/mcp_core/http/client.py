@@ -44,6 +44,7 @@ from mcp_core.errors import (
     RemoteProtocolError,
     SessionExpired,
 )
+from mcp_core.field_methods import FieldRepr, FieldValue
 from mcp_core.framing.sse import Event, SseParser
 from mcp_core.http.failures import FAILURE_BYTES, clipped, encoding_of, failure_of, media_type_of
 from mcp_core.http.media_types import EVENT_STREAM, JSON
@@ -104,8 +105,8 @@ class Deviations(list[str]):
             self.append(sentence)
 
 
-@attrs.define(init=False, eq=False)
-class EventReader:
+@attrs.define(init=False, eq=False, repr=False)
+class EventReader(FieldRepr):
     """A reader of one stream.
 
     Args:
@@ -206,8 +207,8 @@ def read_message(data: bytes, limits: Limits, notes: Deviations) -> Received:
     return message
 
 
-@attrs.define(eq=False)
-class PendingResponses:
+@attrs.define(eq=False, repr=False)
+class PendingResponses(FieldRepr):
     """The pending requests of one exchange."""
 
     ids: set[RequestId]
@@ -477,8 +478,8 @@ _OF_SESSIONS: Final = re.compile(r"session|not initialized", re.IGNORECASE)
 """Texts of deployed servers that report an unknown session with status 400, where the specification requires 404."""
 
 
-@attrs.frozen
-class Resume:
+@attrs.frozen(eq=False, repr=False)
+class Resume(FieldValue):
     """The stream ended early: `ClientExchange.resumption` fetches the rest."""
 
     last_event_id: str
@@ -487,8 +488,8 @@ class Resume:
     """Time to wait before the request, in seconds: the latest value from the server, or 1."""
 
 
-@attrs.frozen
-class Lost:
+@attrs.frozen(eq=False, repr=False)
+class Lost(FieldValue):
     """The response is unavailable. The server may have processed the request."""
 
     error: McpError

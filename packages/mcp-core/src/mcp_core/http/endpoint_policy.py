@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.http.origin import LOOPBACK_HOSTS, check_allowed
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def _seconds(*, zero: bool = False) -> Callable[[EndpointPolicy, attrs.Attribute
     return check
 
 
-@attrs.frozen(kw_only=True)
-class EndpointPolicy:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class EndpointPolicy(FieldValue):
     """The settings of one endpoint.
 
     Raises:

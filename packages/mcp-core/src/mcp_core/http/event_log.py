@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.field_methods import FieldRepr, FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,8 +59,8 @@ def parse_event_id(text: str) -> tuple[int, int] | None:
     return None if found is None else (int(found[1]), int(found[2]))
 
 
-@attrs.frozen
-class LoggedEvent:
+@attrs.frozen(eq=False, repr=False)
+class LoggedEvent(FieldValue):
     """An event of a stream."""
 
     number: int
@@ -70,8 +71,8 @@ class LoggedEvent:
     """The id of the request to which the message is the response; `None` if the message is not a response."""
 
 
-@attrs.frozen
-class LoggedStream:
+@attrs.frozen(eq=False, repr=False)
+class LoggedStream(FieldValue):
     """The state of a stream."""
 
     stream: int
@@ -84,8 +85,8 @@ class LoggedStream:
     """The worker that began the stream."""
 
 
-@attrs.frozen
-class Replay:
+@attrs.frozen(eq=False, repr=False)
+class Replay(FieldValue):
     """The events that followed a given event on its stream."""
 
     events: tuple[LoggedEvent, ...]
@@ -98,8 +99,8 @@ _Key: TypeAlias = "tuple[type, RequestId]"
 """An id by type and value, because `True` and 1 are equal in Python."""
 
 
-@attrs.define(eq=False)
-class _Stream:
+@attrs.define(eq=False, repr=False)
+class _Stream(FieldRepr):
     pending: dict[_Key, None]
     worker: str
     last: int = 0

@@ -36,6 +36,7 @@ from mcp_core.errors import (
     RemoteProtocolError,
     RequestTimeout,
 )
+from mcp_core.field_methods import FieldValue
 from mcp_core.jsonrpc.messages import Request
 from mcp_core.methods import INITIALIZE, SERVER_DISCOVER
 
@@ -124,8 +125,8 @@ def neither(streamable: McpError, sse: McpError) -> McpError:
     return failure
 
 
-@attrs.frozen(kw_only=True)
-class NegotiatedEndpoint:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class NegotiatedEndpoint(FieldValue):
     """The revision and the transport that a server supports."""
 
     revision: Revision

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -47,8 +49,8 @@ class InvalidParamHeader(ValueError):
         super().__init__(f"{self.path}: {X_MCP_HEADER} {reason}")
 
 
-@attrs.frozen
-class ParamHeader:
+@attrs.frozen(eq=False, repr=False)
+class ParamHeader(FieldValue):
     """A header parameter. `param_headers` finds them."""
 
     header: str

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -82,8 +84,8 @@ class Headers:
         return f"<Headers {', '.join(name for name, _ in self._pairs)}>"
 
 
-@attrs.frozen(kw_only=True)
-class HttpRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HttpRequest(FieldValue):
     """A request without its body."""
 
     method: str
@@ -115,8 +117,8 @@ class HttpRequest:
         return HttpRequest(method=self.method, target=self.target, headers=kept, scheme=self.scheme, client=self.client)
 
 
-@attrs.frozen(kw_only=True)
-class HttpHead:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HttpHead(FieldValue):
     """The head of a response: status and headers."""
 
     status: int

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from mcp_core.http.messages import Headers, HttpRequest
 
@@ -67,8 +69,8 @@ _PREFLIGHT_SECONDS: Final = "600"
 """Time for which a browser may cache the response, in seconds. The default of browsers is five seconds."""
 
 
-@attrs.frozen
-class _Rules:
+@attrs.frozen(eq=False, repr=False)
+class _Rules(FieldValue):
     """The settings of an endpoint, parsed for comparison."""
 
     hosts: frozenset[_Authority] | None

@@ -37,6 +37,7 @@ import attrs
 
 from mcp_core.codec import Batch, decode, encode, stand_in
 from mcp_core.errors import ErrorCode, HeaderMismatch, LimitExceeded, MalformedMessage, UnsupportedProtocolVersion
+from mcp_core.field_methods import FieldValue
 from mcp_core.http.media_types import EVENT_STREAM, JSON, accepts, is_json
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.http.origin import cors_headers, preflight_headers, rejection
@@ -73,8 +74,8 @@ _NO_SESSION: Final = (
 )
 
 
-@attrs.frozen
-class _ServedRevisions:
+@attrs.frozen(eq=False, repr=False)
+class _ServedRevisions(FieldValue):
     """Properties of the set of revisions that a server supports."""
 
     names: tuple[str, ...]
@@ -131,8 +132,8 @@ _UNKNOWN_SESSION: Final = (
 )
 
 
-@attrs.frozen(kw_only=True)
-class Rejection:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Rejection(FieldValue):
     """The rejection of a request, with the response."""
 
     status: int
@@ -161,8 +162,8 @@ class Rejection:
         return b"" if self.error is None else encode(self.error, null_id=self.null_id)
 
 
-@attrs.frozen(kw_only=True)
-class Post:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Post(FieldValue):
     """A message that a client posted."""
 
     message: Message | Batch

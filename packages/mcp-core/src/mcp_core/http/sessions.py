@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import attrs
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.field_methods import FieldRepr, FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +43,8 @@ class EvictionReason(enum.Enum):
     """The session was evicted for a new one."""
 
 
-@attrs.frozen
-class EvictedSession(Generic[S]):
+@attrs.frozen(eq=False, repr=False)
+class EvictedSession(FieldValue, Generic[S]):
     """A session that the table removed. The caller must end it."""
 
     id: str
@@ -54,8 +55,8 @@ class EvictedSession(Generic[S]):
     """The reason for the removal."""
 
 
-@attrs.define(eq=False)
-class _Entry(Generic[S]):
+@attrs.define(eq=False, repr=False)
+class _Entry(FieldRepr, Generic[S]):
     principal: str | None
     value: S
     used: float

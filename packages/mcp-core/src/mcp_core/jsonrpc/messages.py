@@ -10,6 +10,8 @@ from typing import TypeAlias, Union
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 __all__ = [
     "ErrorObject",
     "ErrorResponse",
@@ -33,8 +35,8 @@ RequestId: TypeAlias = int | str
 """The id of a request. The response repeats it exactly, in type and value."""
 
 
-@attrs.frozen
-class Request:
+@attrs.frozen(eq=False, repr=False)
+class Request(FieldValue):
     """A message that expects a response. Spec: basic#requests"""
 
     id: RequestId
@@ -45,8 +47,8 @@ class Request:
     """The parameters; `None` if the member is absent."""
 
 
-@attrs.frozen
-class Notification:
+@attrs.frozen(eq=False, repr=False)
+class Notification(FieldValue):
     """A message that has no response. Spec: basic#notifications"""
 
     method: str
@@ -55,8 +57,8 @@ class Notification:
     """The parameters; `None` if the member is absent."""
 
 
-@attrs.frozen
-class ResultResponse:
+@attrs.frozen(eq=False, repr=False)
+class ResultResponse(FieldValue):
     """The response to a request that succeeded. Spec: basic#result-responses"""
 
     id: RequestId
@@ -65,8 +67,8 @@ class ResultResponse:
     """The result."""
 
 
-@attrs.frozen
-class ErrorObject:
+@attrs.frozen(eq=False, repr=False)
+class ErrorObject(FieldValue):
     """The error of a response. Spec: basic#error-responses"""
 
     code: int
@@ -77,8 +79,8 @@ class ErrorObject:
     """Additional data; `None` if the member is absent."""
 
 
-@attrs.frozen
-class ErrorResponse:
+@attrs.frozen(eq=False, repr=False)
+class ErrorResponse(FieldValue):
     """The response to a request that failed. Spec: basic#error-responses"""
 
     id: RequestId | None

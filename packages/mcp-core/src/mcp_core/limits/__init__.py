@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -39,8 +41,8 @@ def _bounded(least: int, most: int | None = None) -> Callable[[Limits, attrs.Att
     return check
 
 
-@attrs.frozen(kw_only=True)
-class Limits:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Limits(FieldValue):
     """The limits of one connection, or of one endpoint.
 
     Raises:

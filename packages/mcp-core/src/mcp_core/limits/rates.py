@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
@@ -21,8 +23,8 @@ def _positive(_: Rate, attribute: attrs.Attribute[float], value: float) -> None:
         raise ValueError(f"Rate.{attribute.name} must be a finite number above 0, not {value!r}")
 
 
-@attrs.frozen
-class Rate:
+@attrs.frozen(eq=False, repr=False)
+class Rate(FieldValue):
     """A rate: `Rate(60)` is 60 a minute, all of which may happen at once.
 
     Raises:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import McpError, UnsafeUrl
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.principal import Principal
 from mcp_core.oauth.urls import parse_url
 
@@ -45,8 +46,8 @@ class InvalidToken(McpError):
     """An access token was rejected. The message may be sent to the client; it contains no part of the token."""
 
 
-@attrs.frozen(kw_only=True)
-class AccessToken:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AccessToken(FieldValue):
     """The contents of an access token, as stated by its issuer."""
 
     issuer: str | None

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 import attrs
 
 from mcp_core.errors import AuthorizationRefused, DiscoveryFailed, IssuerMismatch
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.documents import one_line
 from mcp_core.oauth.jws import base64url
 from mcp_core.oauth.pkce import METHOD, new_pkce
@@ -36,8 +37,8 @@ _LONGEST: Final = 64 * 1024
 _OURS: Final = frozenset({"code", "state", "iss", "error", "error_description", "error_uri"})
 
 
-@attrs.frozen(kw_only=True)
-class AuthorizationRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AuthorizationRequest(FieldValue):
     """A pending authorization request with its secrets, created before the browser is opened."""
 
     url: str = attrs.field(repr=False)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -43,8 +45,8 @@ _SCOPE_TOKEN: Final = re.compile(r"[!#-\[\]-~]+")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-@attrs.frozen(kw_only=True)
-class Challenge:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Challenge(FieldValue):
     """A challenge of a server."""
 
     scheme: str

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import LocalProtocolError, RegistrationFailed, UnsafeUrl
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.jws import public_jwk
 from mcp_core.oauth.records import AuthMethod
 from mcp_core.oauth.urls import parse_url, redirect_uri_matches
@@ -66,8 +67,8 @@ def _metadata_url(_: ClientSettings, __: attrs.Attribute[str | None], text: str 
         raise LocalProtocolError(f"metadata_url {text!a} {sentence}, because it is a client id")
 
 
-@attrs.frozen(kw_only=True)
-class ClientSettings:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ClientSettings(FieldValue):
     """The client, as known to its author. The names are those of RFC 7591 section 2.
 
     Raises:

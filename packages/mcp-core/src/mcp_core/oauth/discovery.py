@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from mcp_core.errors import Attempt, DiscoveryFailed, InvalidValue, IssuerMismatch, UnsafeUrl
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.documents import one_line, read_json
 from mcp_core.oauth.metadata import (
     AuthorizationServerMetadata,
@@ -66,8 +67,8 @@ _CANDIDATES: Final = 3
 thousands."""
 
 
-@attrs.frozen(kw_only=True)
-class DiscoveryResult:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class DiscoveryResult(FieldValue):
     """The result of discovery."""
 
     resource: str

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import InvalidValue, LocalProtocolError, McpError, UnsafeUrl
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.dpop import token_hash
 from mcp_core.oauth.jws import base64url, thumbprint
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
@@ -161,8 +162,8 @@ class ReplayCache:
             self._floor = max(self._floor, second)
 
 
-@attrs.frozen(kw_only=True)
-class AcceptedProof:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AcceptedProof(FieldValue):
     """A proof that this process has accepted."""
 
     key: str

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 import attrs
 
 from mcp_core.errors import TokenRefused
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.authorization_endpoint import new_authorization, read_redirect
 from mcp_core.oauth.client_metadata import check_redirect_uri
 from mcp_core.oauth.metadata import check_pkce
@@ -118,8 +119,8 @@ def _checked_endpoint(_: EnterpriseManaged, __: attrs.Attribute[str], url: str) 
     check_browser_url(url, what="token_endpoint")
 
 
-@attrs.frozen(kw_only=True)
-class AuthorizationCode:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AuthorizationCode(FieldValue):
     """The authorization code grant: a user consents in a browser. PKCE with S256 is always used.
 
     Raises:
@@ -176,8 +177,8 @@ class _Plain:
         """Do nothing, because many authorization servers do not list the grants that they support."""
 
 
-@attrs.frozen(kw_only=True)
-class ClientCredentials(_Plain):
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ClientCredentials(FieldValue, _Plain):
     """The client credentials grant: the client acts for itself, with a registered secret or key."""
 
     ways: ClassVar[frozenset[Registration]] = frozenset({Registration.PREREGISTERED})
@@ -189,8 +190,8 @@ class ClientCredentials(_Plain):
         return client_credentials_form(scopes=context.scopes, resource=context.found.resource)
 
 
-@attrs.frozen(kw_only=True)
-class WorkloadIdentity(_Plain):
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class WorkloadIdentity(FieldValue, _Plain):
     """Workload identity: a JWT from the platform, trusted by the authorization server, authenticates the workload."""
 
     assertion: str = attrs.field(repr=False)
@@ -207,8 +208,8 @@ class WorkloadIdentity(_Plain):
         return jwt_bearer_form(self.assertion, scopes=context.scopes, resource=context.found.resource)
 
 
-@attrs.frozen(kw_only=True)
-class EnterpriseManaged(_Plain):
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class EnterpriseManaged(FieldValue, _Plain):
     """Enterprise-managed authorization: the company's identity provider decides for the employee, who is logged in.
 
     Raises:

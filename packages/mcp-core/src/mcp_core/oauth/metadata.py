@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import DiscoveryFailed, InvalidValue, IssuerMismatch, UnsafeUrl
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.documents import Members
 from mcp_core.oauth.pkce import METHOD
 from mcp_core.oauth.urls import check_peer_url, parse_url, same_origin
@@ -49,8 +50,8 @@ def _written(instance: ProtectedResourceMetadata | AuthorizationServerMetadata) 
     return document
 
 
-@attrs.frozen(kw_only=True)
-class ProtectedResourceMetadata:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ProtectedResourceMetadata(FieldValue):
     """The metadata of a protected resource. The fields are the members of RFC 9728 section 2."""
 
     resource: str
@@ -85,8 +86,8 @@ class ProtectedResourceMetadata:
         return _written(self)
 
 
-@attrs.frozen(kw_only=True)
-class AuthorizationServerMetadata:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AuthorizationServerMetadata(FieldValue):
     """The metadata of an authorization server. The fields are the members of RFC 8414 section 2 and its registry."""
 
     issuer: str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.jws import base64url
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ _VERIFIER_BYTES: Final = 32
 """RFC 7636 section 4.1 recommends 32 random octets, which are 43 characters."""
 
 
-@attrs.frozen(kw_only=True)
-class Pkce:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Pkce(FieldValue):
     """The verifier and the challenge for one authorization request."""
 
     verifier: str = attrs.field(repr=False)

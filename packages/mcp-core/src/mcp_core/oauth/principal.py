@@ -12,11 +12,13 @@ import json
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 __all__ = ["Principal"]
 
 
-@attrs.frozen(kw_only=True)
-class Principal:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Principal(FieldValue):
     """An authenticated user or program."""
 
     issuer: str | None = None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.challenge import write_challenge
 from mcp_core.oauth.discovery import protected_resource_url
 from mcp_core.oauth.dpop import DPOP
@@ -44,8 +45,8 @@ _TOKEN: Final = re.compile(r"[!-~]+")
 """More characters than in RFC 6750 section 2.1, because authorization servers issue such tokens."""
 
 
-@attrs.frozen(kw_only=True)
-class AccessDenial:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AccessDenial(FieldValue):
     """The rejection of a request that is not authorized."""
 
     status: int
@@ -56,8 +57,8 @@ class AccessDenial:
     """Further headers: challenges, a nonce."""
 
 
-@attrs.frozen(kw_only=True)
-class Credentials:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Credentials(FieldValue):
     """The contents of an Authorization header."""
 
     scheme: str

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import InvalidValue
+from mcp_core.field_methods import FieldValue
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -63,8 +64,8 @@ class Registration(enum.Enum):
     """An input of the user."""
 
 
-@attrs.frozen(kw_only=True)
-class ClientRecord:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ClientRecord(FieldValue):
     """The client at one authorization server."""
 
     client_id: str
@@ -106,8 +107,8 @@ class ClientRecord:
         }
 
 
-@attrs.frozen(kw_only=True)
-class TokenRecord:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TokenRecord(FieldValue):
     """An access token, with the data to use and to renew it."""
 
     access_token: str = attrs.field(repr=_masked)
@@ -208,8 +209,8 @@ def read_tokens(document: JsonValue) -> TokenRecord:
     )
 
 
-@attrs.frozen
-class _StoredRecord:
+@attrs.frozen(eq=False, repr=False)
+class _StoredRecord(FieldValue):
     """A stored object. The reader is strict, because only this module writes the stored form."""
 
     document: JsonObject

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from mcp_core.oauth.addresses import AddressClass
     from mcp_core.oauth.client_metadata import ClientSettings
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["FlowSettings"]
 
 
-@attrs.frozen(kw_only=True)
-class FlowSettings:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FlowSettings(FieldValue):
     """The settings that all flows for one MCP server share."""
 
     server_url: str

@@ -20,6 +20,7 @@ import attrs
 import orjson
 
 from mcp_core.errors import InvalidValue
+from mcp_core.field_methods import FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -56,8 +57,8 @@ class Verifier(Protocol):
         ...
 
 
-@attrs.frozen(kw_only=True)
-class SignedJwt:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class SignedJwt(FieldValue):
     """A parsed JWT. Do not trust its contents before the signature is verified."""
 
     algorithm: str

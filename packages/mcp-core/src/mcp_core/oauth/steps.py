@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias, TypeVar, cast
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from mcp_core.errors import AuthorizationError
     from mcp_core.jsonrpc.messages import JsonObject
@@ -49,8 +51,8 @@ def _names_only(pairs: Pairs) -> str:
     return f"<{', '.join(name for name, _ in pairs)}>"
 
 
-@attrs.frozen(kw_only=True)
-class FetchedResponse:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FetchedResponse(FieldValue):
     """An HTTP response with any status, after the allowed redirects."""
 
     status: int
@@ -65,29 +67,29 @@ class FetchedResponse:
         return next((value for given, value in self.headers if given.lower() == name.lower()), None)
 
 
-@attrs.frozen(kw_only=True)
-class Unreachable:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Unreachable(FieldValue):
     """The outcome of a request without an HTTP response."""
 
     reason: str
     """The reason, in a sentence for users: unknown host, an address that is not allowed, a timeout."""
 
 
-@attrs.frozen(kw_only=True)
-class ClientFound:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ClientFound(FieldValue):
     """The client at an authorization server, as stored or entered."""
 
     client: ClientRecord | None
     """The client; `None` if unknown, or if the user enters none."""
 
 
-@attrs.frozen(kw_only=True)
-class BrowserOpened:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class BrowserOpened(FieldValue):
     """The confirmation that the URL was given to the browser. It does not prove that the user visited the URL."""
 
 
-@attrs.frozen(kw_only=True)
-class RedirectReceived:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class RedirectReceived(FieldValue):
     """The redirect of the browser to the redirect URI."""
 
     url: str = attrs.field(repr=False)
@@ -100,8 +102,8 @@ StepResult: TypeAlias = FetchedResponse | Unreachable | ClientFound | BrowserOpe
 _HTTP: TypeAlias = FetchedResponse | Unreachable
 
 
-@attrs.frozen(kw_only=True)
-class FetchJson:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FetchJson(FieldValue):
     """GET a document. The result is an `FetchedResponse` or `Unreachable`.
 
     The URL comes from a peer. The caller must check each address to which it resolves against the allowed networks, and
@@ -118,8 +120,8 @@ class FetchJson:
     """The headers of the request."""
 
 
-@attrs.frozen(kw_only=True)
-class Register:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Register(FieldValue):
     """POST a document to register the client. The result is an `FetchedResponse` or `Unreachable`, without redirects."""
 
     answered_by: ClassVar[tuple[type, ...]] = (FetchedResponse, Unreachable)
@@ -133,8 +135,8 @@ class Register:
     """The headers of the request."""
 
 
-@attrs.frozen(kw_only=True)
-class PostForm:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class PostForm(FieldValue):
     """POST a form. The result is an `FetchedResponse` or `Unreachable`. Do not follow redirects or repeat the request."""
 
     answered_by: ClassVar[tuple[type, ...]] = (FetchedResponse, Unreachable)
@@ -151,8 +153,8 @@ class PostForm:
     """Whether the user configured the URL, so that it may lead to any network."""
 
 
-@attrs.frozen(kw_only=True)
-class FindClient:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FindClient(FieldValue):
     """Find the stored client of this authorization server, and no other. The result is a `ClientFound`."""
 
     answered_by: ClassVar[tuple[type, ...]] = (ClientFound,)
@@ -161,8 +163,8 @@ class FindClient:
     """The authorization server."""
 
 
-@attrs.frozen(kw_only=True)
-class AskClient:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AskClient(FieldValue):
     """Ask the user for a client id at this authorization server. The result is a `ClientFound`."""
 
     answered_by: ClassVar[tuple[type, ...]] = (ClientFound,)
@@ -173,8 +175,8 @@ class AskClient:
     """The reason why the other sources failed, for users."""
 
 
-@attrs.frozen(kw_only=True)
-class OpenBrowser:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class OpenBrowser(FieldValue):
     """Listen at the redirect URI, then open this URL in the user's browser. The result is `ConnectionOpened`."""
 
     answered_by: ClassVar[tuple[type, ...]] = (BrowserOpened,)
@@ -184,8 +186,8 @@ class OpenBrowser:
     shell."""
 
 
-@attrs.frozen(kw_only=True)
-class AwaitRedirect:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AwaitRedirect(FieldValue):
     """Wait for the browser's redirect. The result is `RedirectReceived`. Repeated if the redirect is for another flow."""
 
     answered_by: ClassVar[tuple[type, ...]] = (RedirectReceived,)
@@ -196,8 +198,8 @@ class AwaitRedirect:
     """The URI at which the redirect arrives."""
 
 
-@attrs.frozen(kw_only=True)
-class FlowDone:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FlowDone(FieldValue):
     """The flow is over, with a token."""
 
     answered_by: ClassVar[tuple[type, ...]] = ()
@@ -206,8 +208,8 @@ class FlowDone:
     """The tokens. Replace the stored tokens with them in one operation: an old refresh token may be void."""
 
 
-@attrs.frozen(kw_only=True)
-class FlowFailed:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FlowFailed(FieldValue):
     """The flow is over, without a token."""
 
     answered_by: ClassVar[tuple[type, ...]] = ()

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, quote_plus
 import attrs
 
 from mcp_core.errors import InvalidValue, TokenRefused
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.assertions import ASSERTION_TYPE, client_assertion
 from mcp_core.oauth.challenge import split_scope
 from mcp_core.oauth.documents import DOCUMENT_BYTES, Members, one_line, read_json
@@ -201,8 +202,8 @@ def authenticate(
     return (("Authorization", f"Basic {b64encode(credentials.encode('ascii')).decode('ascii')}"),), form
 
 
-@attrs.frozen(kw_only=True)
-class TokenResponse:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TokenResponse(FieldValue):
     """A token response."""
 
     access_token: str = attrs.field(repr=False)

@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 import attrs
 
 from mcp_core.errors import UnsafeUrl
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.addresses import AddressClass, classify, reachable
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ _ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-@attrs.frozen(kw_only=True)
-class Url:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Url(FieldValue):
     """A parsed http or https URL."""
 
     text: str

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, ForwardRef, Generic, Protocol, TypeAlias, Type
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import FrameType
@@ -26,8 +28,8 @@ class Unresolvable(Exception):
     """An annotation cannot be evaluated. Internal: it becomes an error that names the place."""
 
 
-@attrs.frozen
-class Scope:
+@attrs.frozen(eq=False, repr=False)
+class Scope(FieldValue):
     """The names that are visible to an annotation."""
 
     outer: dict[str, object]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,8 +32,8 @@ _ENTRY: Final = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?:\(
 _NUMPY_ENTRY: Final = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 
 
-@attrs.frozen
-class Docstring:
+@attrs.frozen(eq=False, repr=False)
+class Docstring(FieldValue):
     """The content of a docstring."""
 
     description: str

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final, ForwardRef, Literal, TypeAli
 import attrs
 
 from mcp_core.errors import UnsupportedType
+from mcp_core.field_methods import FieldValue
 from mcp_core.schema.annotations import Scope, Unresolvable
 from mcp_core.schema.compiler import Compiler
 from mcp_core.schema.constraints import constrain
@@ -58,8 +59,8 @@ _SEVERAL: Final = (list, set, frozenset, tuple, Sequence)
 _ADVICE: Final = "a form has fields of type str, int, float, bool, Path, date, datetime, Enum, Literal, or a list of one of the last two"
 
 
-@attrs.frozen(kw_only=True)
-class Form:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Form(FieldValue):
     """A form that the user fills in."""
 
     schema: RequestedSchema
@@ -86,8 +87,8 @@ class Form:
             raise InvalidArguments(mismatch.problems()) from None
 
 
-@attrs.frozen
-class _Field:
+@attrs.frozen(eq=False, repr=False)
+class _Field(FieldValue):
     """A compiled field."""
 
     spec: TypeSpec

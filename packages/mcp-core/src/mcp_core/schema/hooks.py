@@ -19,6 +19,8 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 __all__ = ["ClassHooks", "Hook", "HookConverter", "class_hooks"]
 
 Hook: TypeAlias = Callable[..., object]  # type: ignore[explicit-any]  # the parameters depend on the kind of hook
@@ -35,8 +37,8 @@ class HookConverter(Protocol):
         """Return the function that dumps values of a class."""
 
 
-@attrs.frozen
-class ClassHooks:
+@attrs.frozen(eq=False, repr=False)
+class ClassHooks(FieldValue):
     """The hooks of one class, with the JSON form that their annotations declare."""
 
     load: Hook | None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.schema.type_spec import Param
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ class NotUnderstood(Exception):
     """Metadata that has no meaning here. Internal: it becomes an error that names the place."""
 
 
-@attrs.frozen(kw_only=True)
-class FieldSettings:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FieldSettings(FieldValue):
     """The content of a `pydantic.Field`: the settings of a `Param`, a name and a default."""
 
     param: Param

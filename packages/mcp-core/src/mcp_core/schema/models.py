@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.schema.metadata import field_settings
 from mcp_core.schema.references import Ref
 from mcp_core.schema.type_spec import Fault, Mismatch, TypeSpec, describe, describe_object
@@ -208,8 +209,8 @@ def _struct_fault(text: str, value: JsonValue, expected: str) -> Fault:
     return path, f"{expected}: {problem}", describe(got)
 
 
-@attrs.frozen(kw_only=True)
-class ModelField:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ModelField(FieldValue):
     """A field of a model."""
 
     name: str

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, ForwardRef, NotRequired, Required, get_
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.schema.annotations import Scope, annotations_of
 from mcp_core.schema.docstring import parse_docstring
 from mcp_core.schema.models import is_model, model_fields
@@ -39,8 +40,8 @@ _SIMPLE: Final = (list, dict, set, tuple, frozenset)
 """Factories that always return the same value, which can be listed as the default."""
 
 
-@attrs.frozen(kw_only=True)
-class Member:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Member(FieldValue):
     """A field of a record, or a parameter."""
 
     name: str
@@ -59,8 +60,8 @@ class Member:
     """Whether a value can lack it, as with `NotRequired`. A member with a default is always present."""
 
 
-@attrs.frozen(kw_only=True)
-class Record:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Record(FieldValue):
     """A class with named members."""
 
     members: tuple[Member, ...]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from mcp_core.errors import McpError
+from mcp_core.field_methods import FieldRepr, FieldValue
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ _SUGGESTIONS: Final = 5
 _EXACT_DIGITS: Final = 10**20
 
 
-@attrs.frozen(kw_only=True)
-class Param:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Param(FieldValue):
     """Settings of a parameter, a field or a result in addition to its type: `Annotated[int, Param(minimum=1)]`.
 
     A plain string, as in `Annotated[int, "how many"]`, is the same as `Param(description="how many")`. The metadata of
@@ -110,8 +111,8 @@ class Param:
     """The `x-mcp-header`: clients repeat the argument in the HTTP header `Mcp-Param-` with this name."""
 
 
-@attrs.frozen
-class Problem:
+@attrs.frozen(eq=False, repr=False)
+class Problem(FieldValue):
     """A problem with the arguments of a call."""
 
     path: str
@@ -146,8 +147,8 @@ class InvalidArguments(McpError):
         """The message on one line, for the error of a request."""
 
 
-@attrs.frozen
-class UnknownName:
+@attrs.frozen(eq=False, repr=False)
+class UnknownName(FieldValue):
     """The expectation in place of an unknown name in an object.
 
     Similar names are searched only when the problem is shown, because a peer can send 100,000 names.
@@ -166,8 +167,8 @@ class UnknownName:
         return f"one of the names {', '.join(self.known)}" if self.known else "no members at all"
 
 
-@attrs.frozen(eq=False)
-class ValidatorFailure:
+@attrs.frozen(eq=False, repr=False)
+class ValidatorFailure(FieldRepr):
     """The expectation of a constructor or a validator that raised an exception whose message is not for the peer."""
 
     expected: str
@@ -231,8 +232,8 @@ def _path(steps: tuple[str | int, ...]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
-@attrs.define(eq=False, kw_only=True)
-class TypeSpec:
+@attrs.define(kw_only=True, eq=False, repr=False)
+class TypeSpec(FieldRepr):
     """A compiled type."""
 
     schema: JsonObject

@@ -18,6 +18,7 @@ import attrs
 
 from mcp_core.errors import LimitExceeded, McpError
 from mcp_core.excerpts import shown
+from mcp_core.field_methods import FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -91,8 +92,8 @@ class NonLocalReference(InvalidSchema):
         """The reference."""
 
 
-@attrs.frozen(kw_only=True)
-class SchemaLimits:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class SchemaLimits(FieldValue):
     """The limits on schemas, and on the number of reported problems."""
 
     depth: int = 64
@@ -103,8 +104,8 @@ class SchemaLimits:
     """Largest number of problems that are reported for one value."""
 
 
-@attrs.frozen
-class SchemaProblem:
+@attrs.frozen(eq=False, repr=False)
+class SchemaProblem(FieldValue):
     """A problem with a value."""
 
     path: str
@@ -116,8 +117,8 @@ class SchemaProblem:
         return f"{self.path}: {self.message}"
 
 
-@attrs.frozen
-class Validator:
+@attrs.frozen(eq=False, repr=False)
+class Validator(FieldValue):
     """A compiled schema."""
 
     schema: JsonObject

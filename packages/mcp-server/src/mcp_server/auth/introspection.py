@@ -16,6 +16,7 @@ from urllib.parse import quote_plus, urlencode
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldRepr
 from mcp_core.oauth.access_token import AccessToken, InvalidToken, read_access_token
 from mcp_core.oauth.urls import check_browser_url
 from mcp_core.trio.async_library import allow_asyncio
@@ -39,8 +40,8 @@ _SECONDS: Final = 10.0
 """Time limit of a request for its introspection, including the wait for other introspections, in seconds."""
 
 
-@attrs.define(eq=False)
-class _PendingIntrospection:
+@attrs.define(eq=False, repr=False)
+class _PendingIntrospection(FieldRepr):
     """An introspection request that is running."""
 
     done: trio.Event = attrs.field(factory=trio.Event)

@@ -13,6 +13,7 @@ import attrs
 import orjson
 
 from mcp_core.errors import LocalProtocolError
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.jws import public_jwk
 from mcp_core.trio.extras import extra
 
@@ -47,8 +48,8 @@ _MOST_KEYS: Final = 100
 """The maximum number of keys read from one set. Providers with many tenants have about a dozen."""
 
 
-@attrs.frozen(kw_only=True)
-class PublicKey:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class PublicKey(FieldValue):
     """A public key for the verification of signatures."""
 
     jwk: JsonObject

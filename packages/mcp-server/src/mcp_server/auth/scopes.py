@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 
 from mcp_core.codec import Batch
+from mcp_core.field_methods import FieldValue
 from mcp_core.jsonrpc.messages import Notification, Request
 from mcp_core.methods import (
     COMPLETION_COMPLETE,
@@ -38,8 +39,8 @@ def _table(given: _Given) -> _Table:
     return {name: _several(scopes) for name, scopes in given.items()}
 
 
-@attrs.frozen(kw_only=True)
-class Scopes:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Scopes(FieldValue):
     """The scopes that requests need. A request needs all scopes of the entries that match it.
 
     Each value is one scope, several scopes in one string separated by spaces, or a list of scopes.

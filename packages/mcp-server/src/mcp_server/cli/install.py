@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.cli.settings_text import SettingsTextError, remove_member, set_member
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class InstallError(Exception):
     """The entry cannot be written. The message names the problem and the remedy. No file was changed."""
 
 
-@attrs.frozen(kw_only=True)
-class HostApplication:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HostApplication(FieldValue):
     """A host application: where its settings are, and the form of an entry."""
 
     title: str

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
@@ -20,8 +22,8 @@ class ConfigError(Exception):
     """A configuration file cannot be used. The message names the file, the problem and the remedy."""
 
 
-@attrs.frozen(kw_only=True)
-class CommandOption:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class CommandOption(FieldValue):
     """An option of a command."""
 
     name: str

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -34,8 +36,8 @@ class SettingsTextError(Exception):
     """The text is not an object with comments, or an edit would be ambiguous. The message has the line and column."""
 
 
-@attrs.frozen(kw_only=True)
-class _Member:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _Member(FieldValue):
     """The positions of a member in the text."""
 
     name: str
@@ -130,8 +132,8 @@ def remove_member(text: str, section: str, name: str) -> str:
 # --- the scanner -----------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class _Object:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _Object(FieldValue):
     """The positions of an object: of its braces, and its members in order."""
 
     start: int
@@ -220,8 +222,8 @@ def _error(text: str, at: int, message: str) -> SettingsTextError:
 # --- the layout ------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class _Layout:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _Layout(FieldValue):
     """The layout of the file: its line break, and the blanks of one level of indentation."""
 
     newline: str

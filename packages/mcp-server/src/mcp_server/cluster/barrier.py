@@ -25,6 +25,7 @@ from weakref import WeakSet
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldRepr
 from mcp_server.cluster.messages import BarrierReached, MessageConfirmed
 from mcp_server.stores.sessions import StoreError
 
@@ -46,8 +47,8 @@ _DELIVERY_SECONDS: Final = 4.0
 the message is lost. It must not pass otherwise: the sender reports a failure, and the client may send the message again."""
 
 
-@attrs.define(eq=False)
-class _Wait:
+@attrs.define(eq=False, repr=False)
+class _Wait(FieldRepr):
     """One call of `ClusterBarrier.wait`."""
 
     workers: set[str]

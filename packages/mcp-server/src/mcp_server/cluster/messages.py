@@ -13,6 +13,7 @@ import attrs
 
 from mcp_core.codec import Batch, decode, encode
 from mcp_core.errors import InvalidValue, MalformedMessage
+from mcp_core.field_methods import FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,24 +45,24 @@ __all__ = [
 ]
 
 
-@attrs.frozen
-class BarrierReached:
+@attrs.frozen(eq=False, repr=False)
+class BarrierReached(FieldValue):
     """The sender waits until the receiver has handled the earlier messages of the sender (`cluster.barrier`)."""
 
     number: int
     """The number of the wait, which the receiver sends back."""
 
 
-@attrs.frozen
-class MessageConfirmed:
+@attrs.frozen(eq=False, repr=False)
+class MessageConfirmed(FieldValue):
     """The sender has received a message with a number, and all that was sent in the same way before it."""
 
     number: int
     """The number of the message."""
 
 
-@attrs.frozen
-class ChangeMade:
+@attrs.frozen(eq=False, repr=False)
+class ChangeMade(FieldValue):
     """A list or a resource changed. Each worker notifies the clients that are connected to it."""
 
     method: str
@@ -70,8 +71,8 @@ class ChangeMade:
     """The URI of the resource for `notifications/resources/updated`; empty for lists."""
 
 
-@attrs.frozen
-class ClientMessageReceived:
+@attrs.frozen(eq=False, repr=False)
+class ClientMessageReceived(FieldValue):
     """A client sent a response, a cancellation or progress to a worker that does not run what it belongs to."""
 
     session: str
@@ -82,8 +83,8 @@ class ClientMessageReceived:
     """The number with which the receiver confirms the message; 0: it does not."""
 
 
-@attrs.frozen
-class ServerMessageSent:
+@attrs.frozen(eq=False, repr=False)
+class ServerMessageSent(FieldValue):
     """A message for the standalone stream of a session, to the worker that serves the stream.
 
     If the receiver does not serve the stream any more, it sends the message back.
@@ -95,24 +96,24 @@ class ServerMessageSent:
     """The JSON-RPC message."""
 
 
-@attrs.frozen
-class SessionUpdated:
+@attrs.frozen(eq=False, repr=False)
+class SessionUpdated(FieldValue):
     """The record or the subscriptions of a session changed in the store."""
 
     session: str
     """The session id."""
 
 
-@attrs.frozen
-class SessionEnded:
+@attrs.frozen(eq=False, repr=False)
+class SessionEnded(FieldValue):
     """A session was deleted from the store: closed by the client, expired or evicted."""
 
     session: str
     """The session id."""
 
 
-@attrs.frozen
-class StandaloneStreamOpened:
+@attrs.frozen(eq=False, repr=False)
+class StandaloneStreamOpened(FieldValue):
     """The sender serves the standalone stream of a session. An earlier one, at another worker, ends."""
 
     session: str
@@ -121,8 +122,8 @@ class StandaloneStreamOpened:
     """The number of the stream; 0 if its events are not stored."""
 
 
-@attrs.frozen
-class StreamFollowed:
+@attrs.frozen(eq=False, repr=False)
+class StreamFollowed(FieldValue):
     """The sender begins or stops to serve a resumed stream whose requests the receiver runs."""
 
     session: str
@@ -133,8 +134,8 @@ class StreamFollowed:
     """Whether the client is connected to the sender."""
 
 
-@attrs.frozen
-class StreamAppended:
+@attrs.frozen(eq=False, repr=False)
+class StreamAppended(FieldValue):
     """The store has new events of a stream, or its end, for the worker that follows the stream."""
 
     session: str
@@ -145,24 +146,24 @@ class StreamAppended:
     """Whether no event follows."""
 
 
-@attrs.frozen
-class TaskUpdated:
+@attrs.frozen(eq=False, repr=False)
+class TaskUpdated(FieldValue):
     """The record of a task changed in the store."""
 
     task: str
     """The task id."""
 
 
-@attrs.frozen
-class TaskCancelRequested:
+@attrs.frozen(eq=False, repr=False)
+class TaskCancelRequested(FieldValue):
     """The client cancelled a task that the receiver runs."""
 
     task: str
     """The task id."""
 
 
-@attrs.frozen
-class TaskInputReceived:
+@attrs.frozen(eq=False, repr=False)
+class TaskInputReceived(FieldValue):
     """The client responded to input requests of a task that the receiver runs."""
 
     task: str
@@ -171,8 +172,8 @@ class TaskInputReceived:
     """The input responses, by the key of the input request."""
 
 
-@attrs.frozen
-class TaskInputFailed:
+@attrs.frozen(eq=False, repr=False)
+class TaskInputFailed(FieldValue):
     """The client responded to an input request of a task that the receiver runs with an error (2025-11-25)."""
 
     task: str

@@ -17,6 +17,7 @@ import attrs
 
 from mcp_core.errors import AccessDenied, ErrorCode
 from mcp_core.excerpts import shown
+from mcp_core.field_methods import FieldValue
 from mcp_core.http.server import Rejection, Responses, id_of
 from mcp_core.oauth.principal import Principal
 from mcp_core.oauth.protected_resource import AccessDenial
@@ -49,8 +50,8 @@ INTERNAL: Final = AccessDenial(status=500, message="Internal error")
 """Response when the author's function failed. The log contains the failure."""
 
 
-@attrs.frozen(kw_only=True)
-class Identity:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Identity(FieldValue):
     """The principal of one request, with its scopes and authentication scheme."""
 
     principal: Principal | None = None

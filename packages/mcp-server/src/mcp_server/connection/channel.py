@@ -19,6 +19,7 @@ import trio
 from mcp_core.codec import encode
 from mcp_core.engine.events import ErrorReceived, RequestReceived, ResultReceived
 from mcp_core.errors import ConnectionEnded, ErrorCode, LocalProtocolError, McpError, RequestFailed
+from mcp_core.field_methods import FieldRepr
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Request
 from mcp_server.stores.sessions import StoreError
 
@@ -168,8 +169,8 @@ class Throttle(Protocol):
         """Send delayed messages, before the response."""
 
 
-@attrs.define(eq=False)
-class RequestContext:
+@attrs.define(eq=False, repr=False)
+class RequestContext(FieldRepr):
     """The context of one inbound request."""
 
     request: RequestReceived
@@ -365,8 +366,8 @@ def log_failure(what: str, call: RequestContext, error: BaseException) -> None:
         _log.error("%s failed: request=%r", what, call.request.id, exc_info=error)
 
 
-@attrs.define(eq=False)
-class _Waiter:
+@attrs.define(eq=False, repr=False)
+class _Waiter(FieldRepr):
     """A task that waits for the response to a client request."""
 
     done: trio.Event = attrs.field(factory=trio.Event)

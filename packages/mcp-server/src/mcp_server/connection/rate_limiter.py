@@ -7,14 +7,16 @@ from typing import Final
 
 import attrs
 
+from mcp_core.field_methods import FieldRepr
+
 __all__ = ["RateLimiter"]
 
 _SLACK: Final = 1e-6
 """Tolerance for rounding errors of floating point arithmetic."""
 
 
-@attrs.define(eq=False)
-class RateLimiter:
+@attrs.define(eq=False, repr=False)
+class RateLimiter(FieldRepr):
     """A rate limit per second. It saves the unused capacity of one second, so that short bursts are allowed."""
 
     per_second: int

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import ErrorCode, LimitExceeded, RequestFailed
+from mcp_core.field_methods import FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +57,8 @@ def _positive(_: InputPolicy, attribute: attrs.Attribute[int], value: int) -> No
         raise ValueError(f"InputPolicy.{attribute.name} must be greater than 0, not {value}")
 
 
-@attrs.frozen(kw_only=True)
-class InputPolicy:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class InputPolicy(FieldValue):
     """The settings of multi round-trip requests, in revision 2026-07-28.
 
     Raises:

@@ -31,6 +31,7 @@ from mcp_core.engine.events import (
 from mcp_core.engine.server import SessionReplaced
 from mcp_core.errors import ErrorCode, LimitExceeded, LocalProtocolError, RequestFailed
 from mcp_core.excerpts import shown
+from mcp_core.field_methods import FieldRepr, FieldValue
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, ResultResponse
 from mcp_core.methods import SUBSCRIPTIONS_LISTEN
 from mcp_core.revisions import Era
@@ -70,8 +71,8 @@ class MessageSink(Protocol):
         """Send a message that must not wait: an error response, or the response to a ping or handshake."""
 
 
-@attrs.frozen
-class CallMemory:
+@attrs.frozen(eq=False, repr=False)
+class CallMemory(FieldValue):
     """The memory account of a connection that cannot apply backpressure."""
 
     budget: MemoryBudget
@@ -461,8 +462,8 @@ class StreamChannel(Channel):
                 call.charge.release()
 
 
-@attrs.define(eq=False)
-class _SessionTarget:
+@attrs.define(eq=False, repr=False)
+class _SessionTarget(FieldRepr):
     """The `NotificationTarget` of one legacy session of a link, until the session ends."""
 
     channel: StreamChannel | None

@@ -8,6 +8,7 @@ import attrs
 
 from mcp_core.errors import ErrorCode, RequestFailed
 from mcp_core.excerpts import quoted
+from mcp_core.field_methods import FieldRepr
 from mcp_core.methods import COMPLETION_COMPLETE
 from mcp_core.types import (
     MAX_COMPLETION_VALUES,
@@ -38,8 +39,8 @@ _ARGUMENTS: Final = "arguments"
 """The parameter that receives the values of the other arguments."""
 
 
-@attrs.define(eq=False)
-class _Entry:
+@attrs.define(eq=False, repr=False)
+class _Entry(FieldRepr):
     function: Runner
     value: str
     """The name of the parameter that receives the text entered so far."""

@@ -25,6 +25,7 @@ import orjson
 from mcp_core.conversion.converter import converter
 from mcp_core.engine.mrtr import binding
 from mcp_core.errors import ErrorCode, LimitExceeded, RequestFailed
+from mcp_core.field_methods import FieldValue
 from mcp_core.json_text import write
 from mcp_core.types import PaginatedRequestParams
 
@@ -50,8 +51,8 @@ _REGISTERED: Final = ""
 """The name for the registered items in a cursor. A source must not have this name."""
 
 
-@attrs.frozen
-class Item:
+@attrs.frozen(eq=False, repr=False)
+class Item(FieldValue):
     """One item of a list."""
 
     name: str
@@ -69,8 +70,8 @@ class Source(Protocol):
         """Return up to `count` items that follow `place`, in a stable order. `None` means the first items."""
 
 
-@attrs.frozen
-class _Entry:
+@attrs.frozen(eq=False, repr=False)
+class _Entry(FieldValue):
     value: WireObject
     number: int
     """The number of its registration. Later registrations have greater numbers, and a number is not reused."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Unpack, cast
 import attrs
 
 from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.field_methods import FieldRepr
 from mcp_core.methods import PROMPTS_GET, PROMPTS_LIST
 from mcp_core.schema.type_spec import describe_object
 from mcp_core.types import (
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Prompts"]
 
 
-@attrs.define(eq=False)
-class _Entry:
+@attrs.define(eq=False, repr=False)
+class _Entry(FieldRepr):
     prompt: Prompt
     function: Runner
     parameters: PromptParameters

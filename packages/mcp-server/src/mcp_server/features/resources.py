@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Unpack, cast
 import attrs
 
 from mcp_core.errors import ResourceNotFound
+from mcp_core.field_methods import FieldRepr, FieldValue
 from mcp_core.json_text import write
 from mcp_core.methods import (
     RESOURCES_LIST,
@@ -66,8 +67,8 @@ _MEDIA: Final = (Image, Audio, File)
 _PARTS: Final = (str, bytes, *_CONTENTS, *_MEDIA)
 
 
-@attrs.define(eq=False)
-class _Entry:
+@attrs.define(eq=False, repr=False)
+class _Entry(FieldRepr):
     listed: Resource | ResourceTemplate
     function: Runner
     parameters: Parameters
@@ -89,8 +90,8 @@ class _Entry:
         return "" if self.template is None else self.template.expand(values)
 
 
-@attrs.frozen
-class _Said:
+@attrs.frozen(eq=False, repr=False)
+class _Said(FieldValue):
     """The listed properties of a resource."""
 
     name: str

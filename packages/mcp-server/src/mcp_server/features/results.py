@@ -38,6 +38,7 @@ from urllib.parse import quote
 import attrs
 import orjson
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.schema.annotations import Function, Scope, Unresolvable, function_scope
 from mcp_core.schema.compiler import Compiler
 from mcp_core.schema.records import MISSING
@@ -188,8 +189,8 @@ _MEDIA: Final = (Image, Audio, File)
 _LISTS: Final = (list, tuple, Sequence, Iterable)
 
 
-@attrs.frozen(kw_only=True)
-class Results:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Results(FieldValue):
     """The conversion of the return values of a function."""
 
     output_schema: JsonObject | None

@@ -28,6 +28,7 @@ from mcp_core.features.skills import (
     front_matter_problem,
     reserved_metadata,
 )
+from mcp_core.field_methods import FieldValue
 from mcp_core.trio.front_matter import read_front_matter
 from mcp_core.types import Resource
 from mcp_core.types.skills import Skill, SkillResource
@@ -49,8 +50,8 @@ TEMPLATE: Final = UriTemplate("skill://{+path}")
 """The template of the URIs of all skill files."""
 
 
-@attrs.frozen
-class Folder:
+@attrs.frozen(eq=False, repr=False)
+class Folder(FieldValue):
     """A folder of skills."""
 
     path: str
@@ -59,8 +60,8 @@ class Folder:
     """The prefix of the skill paths in URIs; empty, or ends in a slash."""
 
 
-@attrs.frozen
-class SkillFile:
+@attrs.frozen(eq=False, repr=False)
+class SkillFile(FieldValue):
     """A file in memory."""
 
     contents: ResourceContents
@@ -78,8 +79,8 @@ class SkillFile:
         )
 
 
-@attrs.frozen
-class Tree:
+@attrs.frozen(eq=False, repr=False)
+class Tree(FieldValue):
     """The files and skills of some folders. Paths are the part of a URI after `skill://`, decoded."""
 
     files: Mapping[str, SkillFile]

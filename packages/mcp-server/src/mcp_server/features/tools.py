@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Unpack, get_args
 import attrs
 
 from mcp_core.errors import ErrorCode, RequestFailed
+from mcp_core.field_methods import FieldRepr
 from mcp_core.http.routing_headers import param_mismatch
 from mcp_core.methods import TOOLS_CALL, TOOLS_LIST
 from mcp_core.schema.validation import compile_schema
@@ -50,8 +51,8 @@ _SUPPORT: Final[tuple[TaskSupport, ...]] = get_args(TaskSupport)
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
-@attrs.define(eq=False)
-class _Entry:
+@attrs.define(eq=False, repr=False)
+class _Entry(FieldRepr):
     tool: Tool
     function: Runner
     parameters: Parameters | GivenParameters

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.principal import Principal
 from mcp_core.trio.async_library import call_in
 
@@ -23,8 +24,8 @@ AccessKind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
 """The kinds of features that access is decided for."""
 
 
-@attrs.frozen(kw_only=True)
-class AccessRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AccessRequest(FieldValue):
     """A client's attempt to list or use a feature."""
 
     kind: AccessKind

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, Unpack
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldRepr
 from mcp_core.types import CacheableResult
 from mcp_server.cache_hint import hinted
 
@@ -85,8 +86,8 @@ def _limiter() -> trio.CapacityLimiter:
     return trio.CapacityLimiter(_THREADS)
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class HandlerEnvironment:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HandlerEnvironment(FieldRepr):
     """The settings and shared objects of one server, for its handlers."""
 
     server: HandlerServer

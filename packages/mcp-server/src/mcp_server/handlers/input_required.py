@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 from mcp_core.types import (
     CreateMessageRequestParams,
@@ -55,8 +56,8 @@ def definition_of(request: object) -> RequestMethod[object, object]:
     return definition
 
 
-@attrs.frozen
-class InputRequired:
+@attrs.frozen(eq=False, repr=False)
+class InputRequired(FieldValue):
     """The result of a tool, prompt or resource function that needs input responses of the client to continue.
 
         @server.tool

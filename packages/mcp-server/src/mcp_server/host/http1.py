@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import h11
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.http.header_lines import TOKEN, content_length, read_fields
 from mcp_core.http.messages import Headers
 
@@ -72,8 +73,8 @@ class RequestHeadRejected(Exception):
         self.status: Final = status
 
 
-@attrs.frozen
-class Head:
+@attrs.frozen(eq=False, repr=False)
+class Head(FieldValue):
     """The start line and the headers of a request."""
 
     method: bytes

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
@@ -65,8 +67,8 @@ def take_sockets(environment: MutableMapping[str, str] = os.environ) -> list[tup
     return sockets
 
 
-@attrs.frozen
-class ServiceManager:
+@attrs.frozen(eq=False, repr=False)
+class ServiceManager(FieldValue):
     """The service manager that started this process, or a null object if there is no service manager."""
 
     address: str | None = None

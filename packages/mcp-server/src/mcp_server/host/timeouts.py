@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,8 +32,8 @@ def _seconds(_: HostTimeouts, attribute: attrs.Attribute[float], value: float) -
         raise ValueError(f"HostTimeouts.{attribute.name} must be more than 0 seconds, not {value!r}")
 
 
-@attrs.frozen(kw_only=True)
-class HostTimeouts:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HostTimeouts(FieldValue):
     """Times that the host waits for a client, in seconds; `math.inf` for no limit.
 
     These settings do not limit the time that the application takes to respond.

@@ -10,6 +10,7 @@ import attrs
 import orjson
 
 from mcp_core.errors import ErrorCode, RequestFailed, ResourceNotFound
+from mcp_core.field_methods import FieldValue
 from mcp_core.types import BlobResourceContents, CallToolResult, TextContent, TextResourceContents
 from mcp_server.errors import ToolError
 from mcp_server.features.results import Audio, File, Image
@@ -65,8 +66,8 @@ class HttpClient(Protocol):
         """Send a request. The block receives the response."""
 
 
-@attrs.frozen
-class _ApiResponse:
+@attrs.frozen(eq=False, repr=False)
+class _ApiResponse(FieldValue):
     status: int
     media_type: str
     charset: str
@@ -93,8 +94,8 @@ class _ApiResponse:
         return value if isinstance(value, dict) else None
 
 
-@attrs.frozen
-class OperationCall:
+@attrs.frozen(eq=False, repr=False)
+class OperationCall(FieldValue):
     """An operation that can be called."""
 
     _client: HttpClient

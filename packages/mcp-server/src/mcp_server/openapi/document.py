@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.errors import RegistrationError
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class UnsupportedOperation(Exception):  # not an error: the operation is left ou
     """An operation cannot be called by this package. The message contains the reason."""
 
 
-@attrs.frozen(kw_only=True)
-class Operation:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Operation(FieldValue):
     """An operation of an OpenAPI document."""
 
     method: str

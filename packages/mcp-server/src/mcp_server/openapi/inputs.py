@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.json_text import write
 from mcp_server.errors import ToolError
 from mcp_server.openapi.document import UnsupportedOperation, first_free
@@ -53,8 +54,8 @@ def argument_name(name: str) -> str:
     return _ILLEGAL.sub("_", name).strip("_")[:_NAME_CHARS] or "value"
 
 
-@attrs.frozen(kw_only=True)
-class Parameter:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Parameter(FieldValue):
     """A parameter of an operation."""
 
     name: str
@@ -80,8 +81,8 @@ class Parameter:
         return self.schema.get("type")
 
 
-@attrs.frozen(kw_only=True)
-class _Body:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _Body(FieldValue):
     argument: str
     media_type: str
     is_required: bool
@@ -89,8 +90,8 @@ class _Body:
     write: Callable[[JsonValue], bytes]
 
 
-@attrs.frozen(kw_only=True)
-class HttpRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HttpRequest(FieldValue):
     """An HTTP request of an operation."""
 
     target: str
@@ -101,8 +102,8 @@ class HttpRequest:
     """The body, if there is one."""
 
 
-@attrs.frozen(kw_only=True)
-class OperationInput:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class OperationInput(FieldValue):
     """The parameters and the body of an operation."""
 
     operation: Operation

@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["QUERY_STYLES", "SEGMENT_STYLES", "bracketed", "plain_text", "query_pairs", "segment"]
 
 
-@attrs.frozen(kw_only=True)
-class _SegmentStyle:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _SegmentStyle(FieldValue):
     prefix: str
     separator: str
     """Separates the items of an exploded value."""

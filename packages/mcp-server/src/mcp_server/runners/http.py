@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_server.host.connection_counts import ConnectionCounts
 from mcp_server.host.listeners import are_loopback, listen, urls
@@ -156,8 +157,8 @@ async def serve_http(
         await gracefully(run, plan, host.stop, task_status, leave=host.leave)
 
 
-@attrs.frozen(kw_only=True)
-class ListenPlan:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ListenPlan(FieldValue):
     """The applications and sockets of a server, after all options were checked."""
 
     endpoint: HttpEndpoint

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from mcp_core.schema.annotations import Function
 
 __all__ = ["Depends"]
 
 
-@attrs.frozen(init=False)
-class Depends:
+@attrs.frozen(init=False, eq=False, repr=False)
+class Depends(FieldValue):
     """A marker in an annotation: a provider function, not the client, provides the value of the parameter.
 
         async def database(context: Context) -> AsyncIterator[Database]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_core.errors import LimitExceeded
+from mcp_core.field_methods import FieldValue
 from mcp_core.http.header_parameters import InvalidParamHeader, param_headers
 from mcp_core.schema.validation import InvalidSchema, SchemaLimits, compile_schema
 from mcp_server.errors import RegistrationError
@@ -28,8 +29,8 @@ _LIMITS: Final = SchemaLimits(subschemas=100_000)
 """Higher than for schemas of peers, because the author chose the schema. Those of large HTTP APIs have 12,000."""
 
 
-@attrs.frozen(kw_only=True)
-class GivenParameters:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class GivenParameters(FieldValue):
     """The parameters of a function with a given schema: a substitute for `mcp_server.schema.signature.Parameters`."""
 
     schema: JsonObject

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, get_args, get_origin
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.http.header_parameters import X_MCP_HEADER, InvalidParamHeader, param_headers
 from mcp_core.schema.annotations import Function, Scope, Unresolvable, function_scope
 from mcp_core.schema.compiler import Compiler
@@ -46,8 +47,8 @@ __all__ = [
 _log: Final = logging.getLogger("mcp_server")
 
 
-@attrs.frozen(kw_only=True)
-class FieldBinding:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FieldBinding(FieldValue):
     """The names and defaults of parameters that `pydantic.Field` sets, which Python does not know."""
 
     aliases: Mapping[str, str]
@@ -67,8 +68,8 @@ _CONTEXT_NAMES: Final = frozenset({"context", "ctx"})
 """Usual names of a `Context` parameter, which only its type identifies."""
 
 
-@attrs.frozen(kw_only=True)
-class Parameters:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Parameters(FieldValue):
     """The parameters of a function."""
 
     schema: JsonObject
@@ -130,8 +131,8 @@ def label(function: Function) -> str:
     return f"function {f'{module}.' if module else ''}{name}{where}"
 
 
-@attrs.frozen(kw_only=True)
-class Signature:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Signature(FieldValue):
     """The parameters of a function, by who provides their values."""
 
     owner: str

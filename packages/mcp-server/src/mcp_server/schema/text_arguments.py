@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.json_text import read
 from mcp_core.limits import SERVER_LIMITS
 from mcp_core.schema.compiler import Compiler
@@ -37,8 +38,8 @@ _WORDS: Final[Mapping[str, JsonValue]] = {"true": True, "false": False, "null": 
 _NESTED: Final = frozenset({"array", "object"})
 
 
-@attrs.frozen(kw_only=True)
-class PromptParameters:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class PromptParameters(FieldValue):
     """The parameters of the function of a prompt."""
 
     arguments: tuple[PromptArgument, ...]

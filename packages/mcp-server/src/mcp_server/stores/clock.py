@@ -17,6 +17,8 @@ from typing import Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 __all__ = ["StampClock"]
 
 _NOTICED: Final = 5.0
@@ -30,8 +32,8 @@ _STEPS: Final = 16
 """How many corrections forward are remembered. A clock that is set more often is not reliable in any case."""
 
 
-@attrs.frozen
-class _Step:
+@attrs.frozen(eq=False, repr=False)
+class _Step(FieldValue):
     """A correction forward."""
 
     before: float

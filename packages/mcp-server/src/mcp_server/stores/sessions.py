@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from mcp_core.errors import McpError
+from mcp_core.field_methods import FieldValue
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class StoreError(McpError):
     """A store cannot be opened, read or written. The message states which store, the cause and the remedy."""
 
 
-@attrs.frozen(kw_only=True)
-class SessionRecord:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class SessionRecord(FieldValue):
     """The data of a session, without its streams."""
 
     id: str
@@ -75,8 +76,8 @@ class SessionRecord:
     """The time of last use, in seconds since the epoch."""
 
 
-@attrs.frozen
-class PendingNotification:
+@attrs.frozen(eq=False, repr=False)
+class PendingNotification(FieldValue):
     """A change of which the client of a session has not been notified yet. It states what changed, not how often."""
 
     method: str
@@ -90,8 +91,8 @@ class PendingNotification:
         return self.method == NOTIFICATIONS_RESOURCES_UPDATED.name
 
 
-@attrs.frozen
-class StoredEvent:
+@attrs.frozen(eq=False, repr=False)
+class StoredEvent(FieldValue):
     """One event of a stream."""
 
     stream: int
@@ -106,8 +107,8 @@ class StoredEvent:
     """The change that the event notifies of. Storing the event removes the pending change. This field is not stored."""
 
 
-@attrs.frozen
-class StoredStream:
+@attrs.frozen(eq=False, repr=False)
+class StoredStream(FieldValue):
     """One stream, without its events."""
 
     stream: int

@@ -20,6 +20,7 @@ import attrs
 
 from mcp_core.errors import McpError
 from mcp_core.features.tasks import TaskState
+from mcp_core.field_methods import FieldValue
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
@@ -32,8 +33,8 @@ class TaskClaimed(McpError):
     """Another worker has claimed the task since this worker read or wrote its record. The record was not stored."""
 
 
-@attrs.frozen(kw_only=True)
-class TaskRecord:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TaskRecord(FieldValue):
     """The stored data of a task."""
 
     state: TaskState

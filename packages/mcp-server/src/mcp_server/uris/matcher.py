@@ -22,6 +22,7 @@ from urllib.parse import unquote_to_bytes
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.uris.syntax import RESERVED, AmbiguousTemplate, Expression, Variable, bound
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ _SEPARATOR: Final = re.compile(r"[/\\]")
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
 
 
-@attrs.frozen
-class _Run:
+@attrs.frozen(eq=False, repr=False)
+class _Run(FieldValue):
     """Expressions without literal text between them, and the literal text before them."""
 
     before: str

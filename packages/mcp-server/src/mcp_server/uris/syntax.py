@@ -9,6 +9,7 @@ from urllib.parse import quote
 import attrs
 
 from mcp_core.errors import LimitExceeded, McpError
+from mcp_core.field_methods import FieldValue
 
 __all__ = [
     "RESERVED",
@@ -51,8 +52,8 @@ class AmbiguousTemplate(InvalidTemplate):
     """A template can be expanded, but URIs cannot be matched with it unambiguously."""
 
 
-@attrs.frozen
-class Operator:
+@attrs.frozen(eq=False, repr=False)
+class Operator(FieldValue):
     """A row of the table in RFC 6570, appendix A."""
 
     first: str
@@ -74,8 +75,8 @@ _OPERATORS: Final = {
 }
 
 
-@attrs.frozen
-class Variable:
+@attrs.frozen(eq=False, repr=False)
+class Variable(FieldValue):
     """A variable of an expression, with its modifier."""
 
     name: str
@@ -83,8 +84,8 @@ class Variable:
     prefix: int | None
 
 
-@attrs.frozen
-class Expression:
+@attrs.frozen(eq=False, repr=False)
+class Expression(FieldValue):
     """An expression in braces."""
 
     source: str

@@ -21,6 +21,7 @@ import attrs
 import orjson
 
 from mcp_client.auth.stores.protocol import UnreadableStore
+from mcp_core.field_methods import FieldValue
 from mcp_core.trio.extras import require
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ _MEMORY_BYTES: Final = 512 * 2**20
 """Maximum memory for scrypt, in bytes: four times the memory of the default parameters."""
 
 
-@attrs.frozen(kw_only=True)
-class _Scrypt:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _Scrypt(FieldValue):
     """The derivation of a key from a passphrase. The defaults are OWASP's: 128 MiB and less than a second."""
 
     salt: bytes

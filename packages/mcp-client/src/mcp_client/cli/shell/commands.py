@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_client.cli.arguments import UsageError, closest
+from mcp_core.field_methods import FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +19,8 @@ _ANY: Final = 1000
 """Maximum number of words of a command with any number of words. Lines are typed, so the number is only a bound."""
 
 
-@attrs.frozen(kw_only=True)
-class ShellCommand:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ShellCommand(FieldValue):
     """A command of the shell."""
 
     usage: str = ""

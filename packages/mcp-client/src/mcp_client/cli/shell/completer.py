@@ -19,6 +19,7 @@ from prompt_toolkit.completion import Completer, Completion
 from mcp_client.cli.output import harmless, one_line
 from mcp_client.cli.shell.commands import SHELL_COMMANDS
 from mcp_client.cli.shell.words import Word, quote, split_words
+from mcp_core.field_methods import FieldValue
 from mcp_core.types import LOGGING_LEVELS, PromptReference, ResourceTemplateReference
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class Catalog:
     """The URIs that the shell is subscribed to."""
 
 
-@attrs.frozen
-class Candidate:
+@attrs.frozen(eq=False, repr=False)
+class Candidate(FieldValue):
     """A text that can replace the word at the cursor."""
 
     text: str
@@ -69,8 +70,8 @@ class Candidate:
     """The description in the menu."""
 
 
-@attrs.frozen(kw_only=True)
-class ValueQuery:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ValueQuery(FieldValue):
     """Values to request from the server."""
 
     ref: PromptReference | ResourceTemplateReference

@@ -12,6 +12,8 @@ from typing import Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 __all__ = ["Word", "is_complete", "quote", "split_words"]
 
 _PLAIN: Final = re.compile(r"[^\s'\"\\]+")
@@ -21,8 +23,8 @@ _JSON: Final = re.compile(r"(?:[^=]*=)?[{\[]")
 """The start of a word whose value is JSON."""
 
 
-@attrs.frozen(kw_only=True)
-class Word:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Word(FieldValue):
     """A word of a line."""
 
     text: str

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.trio.async_library import call_in, library_of
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["ApplicationAuthorizer", "Authorization", "Authorizer", "ConnectionTarget", "ObservedResponse"]
 
 
-@attrs.frozen(kw_only=True)
-class ObservedResponse:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ObservedResponse(FieldValue):
     """The head of a response, with the request that it belongs to."""
 
     method: str
@@ -121,8 +122,8 @@ class ApplicationAuthorizer:
         await call_in(library_of(self._authorizer), partial(self._authorizer.renew, answer))
 
 
-@attrs.frozen(kw_only=True)
-class ConnectionTarget:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ConnectionTarget(FieldValue):
     """A connection that is about to be opened, as an authorizer sees it."""
 
     url: str

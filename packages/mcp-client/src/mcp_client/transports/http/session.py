@@ -31,6 +31,7 @@ from mcp_core.errors import (
     SessionExpired,
     TransportError,
 )
+from mcp_core.field_methods import FieldRepr
 from mcp_core.http.client import ClientExchange, session_headers
 from mcp_core.jsonrpc.messages import ErrorResponse, Notification, ResultResponse
 from mcp_core.methods import NOTIFICATIONS_CANCELLED, NOTIFICATIONS_PROGRESS
@@ -80,8 +81,8 @@ _STANDING_SECONDS: Final = 1.0
 the stream is open would be lost; but some servers respond to the GET only when they have a message to send."""
 
 
-@attrs.frozen(eq=False)
-class Session:
+@attrs.frozen(eq=False, repr=False)
+class Session(FieldRepr):
     """The data that each request of a session contains."""
 
     id: str | None = attrs.field(repr=False)
@@ -371,8 +372,8 @@ async def end_session(wire: Wire, id: str, revision: Revision | None) -> None:
             _log.debug("ending the session failed: error=%s", error)
 
 
-@attrs.define(eq=False)
-class _Renewing:
+@attrs.define(eq=False, repr=False)
+class _Renewing(FieldRepr):
     """The renewal of a session, by one task for all."""
 
     done: trio.Event = attrs.field(factory=trio.Event)

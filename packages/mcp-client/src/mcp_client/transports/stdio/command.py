@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from mcp_core.errors import ErrorContext, Phase, ProcessFailed
+from mcp_core.field_methods import FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +62,8 @@ def _finite(_instance: Grace, attribute: attrs.Attribute[float], value: float) -
         raise ValueError(f"Grace.{attribute.name} must be a finite, non-negative number of seconds, not {value!r}")
 
 
-@attrs.frozen(kw_only=True)
-class Grace:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Grace(FieldValue):
     """Time limits for the steps of stopping a child process, in seconds.
 
     Spec: basic/lifecycle#stdio (2025-11-25), basic/transports/stdio#shutdown (2026-07-28)
@@ -105,8 +106,8 @@ def _variables(env: Mapping[str, str] | None) -> dict[str, str]:
     return variables
 
 
-@attrs.frozen(kw_only=True)
-class StdioParameters:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StdioParameters(FieldValue):
     """The command of a child process and its settings."""
 
     command: Sequence[str] = attrs.field(converter=_words)

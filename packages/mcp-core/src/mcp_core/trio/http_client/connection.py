@@ -24,6 +24,7 @@ import h11
 import trio
 
 from mcp_core.errors import LimitExceeded, LocalProtocolError
+from mcp_core.field_methods import FieldValue
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.trio.http_client.common_response import read_common_response
 from mcp_core.trio.http_client.errors import HttpConnectionEnded
@@ -200,8 +201,8 @@ async def _read(socket: trio.socket.SocketType) -> bytes:
             raise trio.BrokenResourceError(f"the socket cannot be read: {error}") from error
 
 
-@attrs.frozen
-class Route:
+@attrs.frozen(eq=False, repr=False)
+class Route(FieldValue):
     """The route to an origin."""
 
     proxy: Proxy | None

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import attrs
 
 from mcp_core.errors import LimitExceeded
+from mcp_core.field_methods import FieldRepr, FieldValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +48,8 @@ class Use(enum.Enum):
 
 
 # Compared by identity: two requests are never equal.
-@attrs.define(eq=False)
-class Ticket(Generic[C]):
+@attrs.define(eq=False, repr=False)
+class Ticket(FieldRepr, Generic[C]):
     """A request's entry in a queue or a slot."""
 
     origin: str
@@ -63,8 +64,8 @@ class Ticket(Generic[C]):
     """Sequence number of the request: a lower number was queued earlier."""
 
 
-@attrs.frozen
-class _Idle(Generic[C]):
+@attrs.frozen(eq=False, repr=False)
+class _Idle(FieldValue, Generic[C]):
     connection: C
     until: float
 

@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import attrs
 
 from mcp_core.errors import LocalProtocolError
+from mcp_core.field_methods import FieldValue
 from mcp_core.trio.http_client.url import HttpUrl, parse_url
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ __all__ = ["Proxies", "Proxy", "parse_proxy"]
 _KINDS: Final = ("http", "https", "all")
 
 
-@attrs.frozen(kw_only=True)
-class Proxy:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Proxy(FieldValue):
     """A proxy. Created by `parse_proxy`."""
 
     url: HttpUrl

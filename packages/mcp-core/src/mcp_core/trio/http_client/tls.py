@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 
 from mcp_core.errors import LocalProtocolError
+from mcp_core.field_methods import FieldValue
 
 __all__ = ["Tls", "explain", "make_context"]
 
@@ -19,8 +20,8 @@ _OWN_STORES: Final = ("darwin", "win32")
 """Platforms that do not keep the trusted authorities in files."""
 
 
-@attrs.frozen(kw_only=True)
-class Tls:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Tls(FieldValue):
     """Trusted authorities and the client certificate. By default, the system's authorities and no certificate."""
 
     ca_file: str | os.PathLike[str] | None = None

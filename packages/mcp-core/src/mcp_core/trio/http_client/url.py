@@ -14,6 +14,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import attrs
 
 from mcp_core.errors import LocalProtocolError
+from mcp_core.field_methods import FieldValue
 
 __all__ = ["HttpUrl", "parse_url"]
 
@@ -29,8 +30,8 @@ _SAFE: Final = "".join(chr(code) for code in range(0x21, 0x7F))
 _NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?")
 
 
-@attrs.frozen(kw_only=True)
-class HttpUrl:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HttpUrl(FieldValue):
     """A parsed URL. Created by `parse_url`."""
 
     scheme: str

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.cli.target import TargetError
 from mcp_server.tracebacks import format_user_error, is_library_file
 
@@ -16,8 +17,8 @@ _CHARS: Final = 16_000
 """Most characters of a message or a traceback."""
 
 
-@attrs.frozen(kw_only=True)
-class LoadFailure:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class LoadFailure(FieldValue):
     """The place and the reason of a failure."""
 
     message: str

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.trio.extras import extra
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_server.cli.dev.load_failure import LoadFailure
@@ -47,8 +48,8 @@ _SHOWN: Final = 3
 """Most changed files that a line names."""
 
 
-@attrs.frozen(kw_only=True)
-class ServerState:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ServerState(FieldValue):
     """The state of the server."""
 
     status: Literal["loading", "serving", "failed"]

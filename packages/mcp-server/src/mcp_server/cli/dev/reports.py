@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 import attrs
 import orjson
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.cli.dev.load_failure import LoadFailure
 
 __all__ = ["REPORT_BYTES", "Report", "ServerReady", "read_report", "write_report"]
@@ -15,8 +16,8 @@ REPORT_BYTES: Final = 256 * 1024
 """Most bytes of a report. The texts of a failure are shorter."""
 
 
-@attrs.frozen(kw_only=True)
-class ServerReady:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ServerReady(FieldValue):
     """The server accepts requests."""
 
     name: str

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.cli.pack.errors import PackError
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The time of all members of an archive: the first that the format has."""
 
 
-@attrs.frozen(kw_only=True)
-class FolderContent:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FolderContent(FieldValue):
     """The files of a folder that are packed, and the others."""
 
     files: Mapping[str, bytes]

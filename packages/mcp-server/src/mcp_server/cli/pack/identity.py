@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.cli.pack.errors import PackError
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ _SEMANTIC_VERSION: Final = re.compile(
 """Major, minor and patch number, with an optional prerelease and build. Source: semver.org, version 2.0.0."""
 
 
-@attrs.frozen(kw_only=True)
-class Identity:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Identity(FieldValue):
     """The metadata that each bundle must have."""
 
     name: str

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.cli.pack.errors import PackError
 
 if TYPE_CHECKING:
@@ -28,16 +29,16 @@ _OTHER_SOURCES: Final = ("sources", "index", "index-url", "extra-index-url", "fi
 """Keys of `[tool.uv]` that change where a dependency comes from. A bundle would take a package of the same name from PyPI."""
 
 
-@attrs.frozen(kw_only=True)
-class Author:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Author(FieldValue):
     """The author of a project."""
 
     name: str
     email: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class Project:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Project(FieldValue):
     """The metadata of a project. A member that no file has is `None` or empty."""
 
     file: Path

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldRepr
 from mcp_core.methods import NOTIFICATIONS_RESOURCES_UPDATED, NOTIFICATIONS_TOOLS_LIST_CHANGED
 from mcp_server.cluster.messages import (
     ChangeMade,
@@ -59,8 +60,8 @@ _MANY: Final = 500
 """A number of messages that each cluster can queue."""
 
 
-@attrs.define(eq=False)
-class _Recorder:
+@attrs.define(eq=False, repr=False)
+class _Recorder(FieldRepr):
     """A `ClusterReceiver` that records what it receives."""
 
     messages: list[tuple[str, ClusterMessage]] = attrs.field(factory=list)
@@ -99,8 +100,8 @@ class _Recorder:
         raise AssertionError(f"{what}: not within {_WAIT_SECONDS:.0f} s")
 
 
-@attrs.define(eq=False)
-class _Member:
+@attrs.define(eq=False, repr=False)
+class _Member(FieldRepr):
     """A running worker."""
 
     cluster: Cluster

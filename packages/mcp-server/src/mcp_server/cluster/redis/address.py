@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.stores.sessions import StoreError
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ class Endpoint:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@attrs.frozen
-class Credentials:
+@attrs.frozen(eq=False, repr=False)
+class Credentials(FieldValue):
     """The name and password of a user. Neither is shown in logs and errors."""
 
     user: str = attrs.field(default="", repr=False)
@@ -68,8 +69,8 @@ class Credentials:
         return (b"AUTH", (self.user or "default").encode(), self.password.encode())
 
 
-@attrs.frozen(kw_only=True)
-class RedisAddress:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class RedisAddress(FieldValue):
     """A parsed URL."""
 
     topology: Topology

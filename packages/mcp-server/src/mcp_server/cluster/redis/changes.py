@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from mcp_core.engine.subscriptions import covering
+from mcp_core.field_methods import FieldValue
 from mcp_core.methods import (
     NOTIFICATIONS_PROMPTS_LIST_CHANGED,
     NOTIFICATIONS_RESOURCES_LIST_CHANGED,
@@ -95,8 +96,8 @@ def _updated(uri: str) -> PendingNotification:
     return PendingNotification(NOTIFICATIONS_RESOURCES_UPDATED.name, uri)
 
 
-@attrs.frozen
-class Position:
+@attrs.frozen(eq=False, repr=False)
+class Position(FieldValue):
     """A position in the log: after the change with this number."""
 
     epoch: str
@@ -116,8 +117,8 @@ class Position:
         return f"{self.epoch}/{self.number}"
 
 
-@attrs.frozen
-class LogPart:
+@attrs.frozen(eq=False, repr=False)
+class LogPart(FieldValue):
     """The log after a position."""
 
     position: Position
@@ -132,8 +133,8 @@ class LogPart:
         return position.epoch == self.position.epoch and position.number >= self.first - 1
 
 
-@attrs.frozen(kw_only=True)
-class SessionChanges:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class SessionChanges(FieldValue):
     """The data of a session about changes."""
 
     position: Position

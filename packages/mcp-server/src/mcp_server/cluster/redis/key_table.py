@@ -12,6 +12,8 @@ from typing import Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 __all__ = ["KEY_TABLE", "LAYOUT", "KeyNames", "KeyRow", "acl_rules", "find_row"]
 
 LAYOUT: Final = 1
@@ -20,8 +22,8 @@ LAYOUT: Final = 1
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
 
-@attrs.frozen(kw_only=True)
-class KeyRow:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class KeyRow(FieldValue):
     """A kind of key."""
 
     name: str

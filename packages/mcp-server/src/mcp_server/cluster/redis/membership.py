@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.cluster.redis.changes import Position
 from mcp_server.cluster.redis.key_table import LAYOUT
 from mcp_server.cluster.redis.scripts import script
@@ -50,8 +51,8 @@ _STEADY: Final = 5.0
 entries are old."""
 
 
-@attrs.frozen
-class Beat:
+@attrs.frozen(eq=False, repr=False)
+class Beat(FieldValue):
     """The reply to a renewal."""
 
     epoch: str

@@ -30,6 +30,7 @@ from mcp_core.errors import (
     RequestFailed,
 )
 from mcp_core.features.tasks import as_extension_task, as_task, with_related_task
+from mcp_core.field_methods import FieldRepr
 from mcp_core.methods import NOTIFICATIONS_PROGRESS, NOTIFICATIONS_TASKS, NOTIFICATIONS_TASKS_STATUS
 from mcp_core.trio.nursery import open_private_nursery
 from mcp_core.types import ExtensionTaskNotificationParams, TaskStatusNotificationParams, WireObject
@@ -74,8 +75,8 @@ _STORE_SECONDS: Final = 0.5
 """Time after which a worker tries again to store the outcome of a task, in seconds."""
 
 
-@attrs.define(eq=False)
-class _InputRequest:
+@attrs.define(eq=False, repr=False)
+class _InputRequest(FieldRepr):
     """A client request that is waiting for its response."""
 
     definition: RequestMethod[object, object]

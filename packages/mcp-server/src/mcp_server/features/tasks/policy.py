@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from mcp_server.stores.tasks import TaskStore
 
@@ -17,8 +19,8 @@ def _positive(_: TaskPolicy, attribute: attrs.Attribute[float], value: float) ->
         raise ValueError(f"TaskPolicy.{attribute.name} must be a finite number of seconds above 0, not {value}")
 
 
-@attrs.frozen(kw_only=True)
-class TaskPolicy:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TaskPolicy(FieldValue):
     """The storage and time limits of tasks.
 
     Raises:

@@ -23,6 +23,7 @@ from mcp_core.errors import (
     RequestFailed,
 )
 from mcp_core.features.tasks import with_related_task
+from mcp_core.field_methods import FieldRepr
 from mcp_core.methods import ELICITATION_CREATE, ROOTS_LIST, SAMPLING_CREATE_MESSAGE
 from mcp_core.revisions import REVISIONS
 from mcp_core.trio.nursery import open_private_nursery
@@ -61,8 +62,8 @@ _QUEUED: Final = 10_000
 """Largest number of tasks whose update waits to be reported to the clients of this worker."""
 
 
-@attrs.define(eq=False)
-class _UpdateWaiters:
+@attrs.define(eq=False, repr=False)
+class _UpdateWaiters(FieldRepr):
     """The requests that wait for an update of one task."""
 
     changed: trio.Event = attrs.field(factory=trio.Event)

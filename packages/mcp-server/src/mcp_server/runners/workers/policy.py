@@ -33,6 +33,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from mcp_core.field_methods import FieldRepr, FieldValue
+
 __all__ = [
     "FIRST_DELAY",
     "LONGEST_DELAY",
@@ -62,16 +64,16 @@ class _State(enum.Enum):
     LEAVING = enum.auto()
 
 
-@attrs.frozen
-class StartWorker:
+@attrs.frozen(eq=False, repr=False)
+class StartWorker(FieldValue):
     """Start the process of a worker."""
 
     id: int
     """The id of the worker, never used before."""
 
 
-@attrs.frozen
-class SendSignal:
+@attrs.frozen(eq=False, repr=False)
+class SendSignal(FieldValue):
     """Send a signal to a worker."""
 
     id: int
@@ -80,24 +82,24 @@ class SendSignal:
     """The signal."""
 
 
-@attrs.frozen
-class ReportState:
+@attrs.frozen(eq=False, repr=False)
+class ReportState(FieldValue):
     """Notify the service manager."""
 
     state: str
     """The variable to set to 1: `READY`, `RELOADING` or `STOPPING`."""
 
 
-@attrs.frozen
-class WriteLog:
+@attrs.frozen(eq=False, repr=False)
+class WriteLog(FieldValue):
     """Write a warning to the log."""
 
     text: str
     """The event, then its values."""
 
 
-@attrs.frozen
-class EndRun:
+@attrs.frozen(eq=False, repr=False)
+class EndRun(FieldValue):
     """End the supervisor. No worker is left."""
 
     status: int
@@ -107,8 +109,8 @@ class EndRun:
 Action: TypeAlias = StartWorker | SendSignal | ReportState | WriteLog | EndRun
 
 
-@attrs.define(eq=False)
-class _Worker:
+@attrs.define(eq=False, repr=False)
+class _Worker(FieldRepr):
     id: int
     slot: int
     generation: int
@@ -117,8 +119,8 @@ class _Worker:
     kill_at: float = math.inf
 
 
-@attrs.define(eq=False)
-class _Slot:
+@attrs.define(eq=False, repr=False)
+class _Slot(FieldRepr):
     """A place of one worker. During a replacement it has two."""
 
     failures: int = 0

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import attrs
 import trio
 
+from mcp_core.field_methods import FieldRepr
 from mcp_core.trio.async_library import check_asyncio
 from mcp_core.trio.guest import current_guest
 from mcp_server.asgi import COMPANION, SLOW_AFTER
@@ -165,8 +166,8 @@ class _Exchange:
         self._guest.start_soon(self._companion.run)
 
 
-@attrs.define(eq=False)
-class _Waiting:
+@attrs.define(eq=False, repr=False)
+class _Waiting(FieldRepr):
     """A request that may become slow."""
 
     due: float

@@ -22,6 +22,7 @@ import trio
 
 from mcp_core.errors import ErrorCode, LimitExceeded
 from mcp_core.excerpts import shown
+from mcp_core.field_methods import FieldRepr
 from mcp_core.http.messages import Headers, HttpHead
 from mcp_core.http.routing_headers import name_params
 from mcp_core.http.server import Rejection, Responses, ServerExchange, id_of
@@ -98,8 +99,8 @@ _HOST_POLL: Final = 0.2
 """Seconds between two looks whether an asyncio host stops, while streams are open. uvicorn itself looks each 0.1 s."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class _Template:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _Template(FieldRepr):
     """The common parts of all engines of one server."""
 
     registered: int

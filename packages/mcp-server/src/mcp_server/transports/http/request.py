@@ -20,6 +20,7 @@ import attrs
 import trio
 
 from mcp_core.errors import LimitExceeded
+from mcp_core.field_methods import FieldRepr
 from mcp_core.http.messages import Headers, HttpHead, HttpRequest
 from mcp_core.http.origin import rejection
 from mcp_core.http.server import Responses
@@ -210,8 +211,8 @@ class AsgiResponse:
             self._watcher.cancel()
 
 
-@attrs.frozen(eq=False)
-class HttpContext:
+@attrs.frozen(eq=False, repr=False)
+class HttpContext(FieldRepr):
     """An HTTP request with its response, memory charge and identity."""
 
     exchange: ServerExchange

@@ -33,6 +33,7 @@ from mcp_core.engine.events import (
 from mcp_core.engine.subscriptions import subscription_bytes
 from mcp_core.errors import ConnectionEnded, ErrorCode, LimitExceeded, LocalProtocolError
 from mcp_core.excerpts import shown
+from mcp_core.field_methods import FieldRepr
 from mcp_core.json_text import write
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Notification, ResultResponse
 from mcp_core.limits.memory_budget import parsed_size
@@ -104,8 +105,8 @@ def session_bytes(connection: ServerConnection) -> int:
     return _SESSION_BYTES + parsed_size(write(connection.handshake)) + connection.watched_bytes
 
 
-@attrs.define(eq=False)
-class _Begun:
+@attrs.define(eq=False, repr=False)
+class _Begun(FieldRepr):
     """The result of reading one POST."""
 
     stream: EventStream

@@ -29,6 +29,7 @@ import trio
 from mcp_core.codec import Batch
 from mcp_core.engine.events import MessageIgnored
 from mcp_core.errors import InvalidValue, LimitExceeded
+from mcp_core.field_methods import FieldRepr
 from mcp_core.http.sessions import EvictedSession, SessionTable
 from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types.logging import LOGGING_LEVELS
@@ -87,8 +88,8 @@ _SAVED_TIMES: Final = 8
 processes know that the session has not expired."""
 
 
-@attrs.define(eq=False)
-class _Job:
+@attrs.define(eq=False, repr=False)
+class _Job(FieldRepr):
     """A task that handles messages of other workers with the same effect."""
 
     following: Callable[[], Awaitable[None]] | None = None
@@ -96,8 +97,8 @@ class _Job:
     is_over: trio.Event = attrs.field(factory=trio.Event)
 
 
-@attrs.define(eq=False)
-class _Load:
+@attrs.define(eq=False, repr=False)
+class _Load(FieldRepr):
     """A session that is being restored from the store."""
 
     is_over: trio.Event = attrs.field(factory=trio.Event)

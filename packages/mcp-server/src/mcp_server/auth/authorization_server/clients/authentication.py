@@ -13,6 +13,7 @@ from urllib.parse import unquote_plus
 import attrs
 
 from mcp_core.errors import InvalidValue
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.assertions import ASSERTION_TYPE
 from mcp_core.oauth.records import AuthMethod
 from mcp_core.oauth.signatures import VERIFIED_ALGORITHMS, read_signed_jwt
@@ -36,8 +37,8 @@ _LONGEST: Final = 3_600.0
 """The maximum lifetime of an assertion, in seconds. The id of an assertion is remembered for this time."""
 
 
-@attrs.frozen(kw_only=True)
-class Credentials:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Credentials(FieldValue):
     """The client id in a request, and the credentials that authenticate the client."""
 
     client_id: str

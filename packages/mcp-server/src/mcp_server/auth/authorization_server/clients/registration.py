@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.limits.rates import Rate
 from mcp_core.oauth.addresses import AddressClass
 from mcp_core.oauth.jws import base64url
@@ -45,8 +46,8 @@ class DynamicRegistration(enum.Enum):
     """No client may register."""
 
 
-@attrs.frozen(kw_only=True)
-class RegistrationPolicy:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class RegistrationPolicy(FieldValue):
     """The policy for clients that are not configured.
 
     Raises:

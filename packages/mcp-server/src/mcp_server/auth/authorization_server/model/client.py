@@ -8,6 +8,7 @@ import attrs
 import orjson
 from authlib.oauth2.rfc6749 import ClientMixin
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.records import AuthMethod
 from mcp_core.oauth.urls import parse_url, redirect_uri_matches, same_origin
 from mcp_server.auth.authorization_server.model.interaction import RegistrationKind
@@ -28,8 +29,8 @@ _SHOWN: Final = 200
 """The maximum length of a redirect URI in an error message, in characters."""
 
 
-@attrs.frozen(kw_only=True)
-class Client(ClientMixin):
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Client(FieldValue, ClientMixin):
     """A registered client. Create the clients of a configuration with `Client.configured`."""
 
     client_id: str

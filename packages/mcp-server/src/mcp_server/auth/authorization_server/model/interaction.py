@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -28,8 +30,8 @@ class RegistrationKind(enum.Enum):
     """The client registered itself. Its metadata is untrusted."""
 
 
-@attrs.frozen(kw_only=True)
-class RequestingClient:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class RequestingClient(FieldValue):
     """The client of an authorization request, as shown to a user."""
 
     client_id: str
@@ -46,8 +48,8 @@ class RequestingClient:
     """The https URL of a page about the client. Show it only as text."""
 
 
-@attrs.frozen(kw_only=True)
-class PendingAuthorization:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class PendingAuthorization(FieldValue):
     """An authorization request that waits for a decision of a user."""
 
     id: str

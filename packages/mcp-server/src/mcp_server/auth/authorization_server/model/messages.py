@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import attrs
 from authlib.oauth2 import OAuth2Error
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.urls import parse_url, with_query
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def described(error: str) -> str:
     return _DESCRIPTIONS.get(error, "The request was rejected.")
 
 
-@attrs.frozen(kw_only=True)
-class Answer:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Answer(FieldValue):
     """The response of an endpoint."""
 
     status: int

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.auth.authorization_server.model.secrets import digest
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ __all__ = [
 ]
 
 
-@attrs.frozen(kw_only=True)
-class Grant:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Grant(FieldValue):
     """The access that a user granted to a client, or that a client has without a user."""
 
     id: int
@@ -54,8 +55,8 @@ class Grant:
     """Whether the grant and all of its tokens are revoked."""
 
 
-@attrs.frozen(kw_only=True)
-class Code:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Code(FieldValue):
     """An authorization code. authlib reads the fields by their names."""
 
     digest: str
@@ -87,8 +88,8 @@ class Code:
         return self.grant.scope
 
 
-@attrs.frozen(kw_only=True)
-class Refresh:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Refresh(FieldValue):
     """A refresh token."""
 
     digest: str

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.urls import parse_url
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ __all__ = ["Lifetimes", "Settings"]
 _DAY: Final = 86_400.0
 
 
-@attrs.frozen(kw_only=True)
-class Lifetimes:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Lifetimes(FieldValue):
     """The lifetimes of requests, codes, tokens, keys and clients, in seconds."""
 
     pending: float = 600.0
@@ -38,8 +39,8 @@ class Lifetimes:
     """A dynamically registered client, after its last grant or refresh."""
 
 
-@attrs.frozen(kw_only=True)
-class Settings:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Settings(FieldValue):
     """The settings of an authorization server."""
 
     issuer: str

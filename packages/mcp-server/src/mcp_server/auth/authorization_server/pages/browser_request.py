@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,8 +28,8 @@ _TYPE: Final = "application/x-www-form-urlencoded"
 _REPEATED: Final = frozenset({"scope"})
 
 
-@attrs.frozen(kw_only=True)
-class BrowserRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class BrowserRequest(FieldValue):
     """A request of a browser."""
 
     cookies: str = attrs.field(default="", repr=False)
@@ -46,8 +48,8 @@ class BrowserRequest:
     """The address that the request came from."""
 
 
-@attrs.frozen
-class Form:
+@attrs.frozen(eq=False, repr=False)
+class Form(FieldValue):
     """The fields of a form or a query."""
 
     fields: Sequence[tuple[str, str]] = attrs.field(repr=False)

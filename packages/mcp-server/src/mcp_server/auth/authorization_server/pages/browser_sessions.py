@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
@@ -35,8 +37,8 @@ _NOT_NOTED: Final = 60.0
 """Time in which further use of a session is not stored, in seconds. It reduces writes to the file."""
 
 
-@attrs.frozen(kw_only=True)
-class BrowserSession:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class BrowserSession(FieldValue):
     """The session of a browser."""
 
     id: str = attrs.field(repr=False)

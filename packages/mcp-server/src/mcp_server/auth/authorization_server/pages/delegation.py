@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 import attrs
 
 from mcp_core.errors import AuthorizationError, AuthorizationRefused, InvalidValue, McpError, UnsafeUrl
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.authorization_endpoint import AuthorizationRequest
 from mcp_core.oauth.discovery import authorization_server_urls
 from mcp_core.oauth.metadata import check_issuer, check_issuer_url, read_authorization_server
@@ -55,8 +56,8 @@ class DelegationFailed(McpError):
         """The error code for the client: `access_denied` or `server_error`."""
 
 
-@attrs.frozen(kw_only=True)
-class AuthenticatedUser:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AuthenticatedUser(FieldValue):
     """A user who logged in at the other authorization server."""
 
     subject: str
@@ -67,8 +68,8 @@ class AuthenticatedUser:
     """The time of the login, in seconds since the epoch."""
 
 
-@attrs.frozen(kw_only=True)
-class _Provider:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _Provider(FieldValue):
     metadata: AuthorizationServerMetadata
     token_endpoint: str
 

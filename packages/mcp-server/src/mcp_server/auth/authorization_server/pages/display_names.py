@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from mcp_core.errors import UnsafeUrl
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.urls import parse_url
 from mcp_server.auth.authorization_server.model.interaction import RegistrationKind, RequestingClient
 
@@ -24,8 +25,8 @@ _JOINERS: Final = frozenset("\u200c\u200d")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-@attrs.frozen(kw_only=True)
-class ShownClient:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ShownClient(FieldValue):
     """A client, described for users."""
 
     name: str
@@ -42,8 +43,8 @@ class ShownClient:
     """Whether a warning about local applications is shown."""
 
 
-@attrs.frozen(kw_only=True)
-class ShownScope:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ShownScope(FieldValue):
     """A scope, described for users."""
 
     name: str

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.oauth.pkce import new_pkce
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ _LONGEST: Final = 10 * 60.0
 """Time limit of a login at the other server, in seconds."""
 
 
-@attrs.frozen(kw_only=True)
-class FlowStart:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class FlowStart(FieldValue):
     """The secrets of a redirect to the other authorization server."""
 
     state: str = attrs.field(repr=False)
@@ -43,8 +44,8 @@ class FlowStart:
     """The challenge for the authorization request, and the verifier for the token request."""
 
 
-@attrs.frozen(kw_only=True)
-class AuthorizationFlow:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AuthorizationFlow(FieldValue):
     """The stored data of a flow."""
 
     pending: str

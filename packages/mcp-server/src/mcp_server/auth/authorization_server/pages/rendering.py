@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 import attrs
 import jinja2
 
+from mcp_core.field_methods import FieldValue
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,8 +47,8 @@ _NOTHING: Final = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'"
 _PAGE: Final = f"{_NOTHING}; img-src 'none'; style-src 'self'"
 
 
-@attrs.frozen(kw_only=True)
-class PageAnswer:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class PageAnswer(FieldValue):
     """A response to a browser."""
 
     status: int
@@ -57,8 +59,8 @@ class PageAnswer:
     """The page."""
 
 
-@attrs.frozen
-class Problem:
+@attrs.frozen(eq=False, repr=False)
+class Problem(FieldValue):
     """An error in a form that the user must correct."""
 
     field: str

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 import attrs
 from authlib.oauth2 import OAuth2Error
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.auth.authorization_server.model import records
 from mcp_server.auth.authorization_server.model.interaction import PendingAuthorization, RequestingClient
 from mcp_server.auth.authorization_server.model.messages import OAuthRequestRejected, answer_url, described
@@ -41,8 +42,8 @@ _PROMPTS: Final = frozenset({"login", "consent", "select_account", "none"})
 _UNSUPPORTED: Final = {"request": "request_not_supported", "request_uri": "request_uri_not_supported"}
 
 
-@attrs.frozen(kw_only=True)
-class _Row:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class _Row(FieldValue):
     client_id: str
     redirect_uri: str
     redirect_uri_sent: bool

@@ -10,6 +10,7 @@ import attrs
 import orjson
 import trio
 
+from mcp_core.field_methods import FieldValue
 from mcp_core.limits.rates import Rates
 from mcp_core.oauth.dpop_verification import InvalidProof, NonceRequired
 from mcp_server.auth.authorization_server.clients.authentication import fits_a_key, read_credentials
@@ -56,8 +57,8 @@ _CACHED: Final[Pairs] = (("Cache-Control", "public, max-age=300"),)
 """Header fields of metadata and keys: clients see a change after at most this number of seconds."""
 
 
-@attrs.frozen(kw_only=True)
-class ClientRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ClientRequest(FieldValue):
     """A request to an endpoint for clients."""
 
     body: bytes = attrs.field(repr=False)

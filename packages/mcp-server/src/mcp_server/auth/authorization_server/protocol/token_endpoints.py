@@ -11,6 +11,7 @@ import attrs
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
 
+from mcp_core.field_methods import FieldValue
 from mcp_server.auth.authorization_server.model import records
 from mcp_server.auth.authorization_server.protocol.grants import METHODS
 from mcp_server.auth.authorization_server.protocol.keys import open_token
@@ -29,8 +30,8 @@ __all__ = ["Introspection", "Revocation"]
 _INTROSPECTED: Final = ("iss", "sub", "aud", "client_id", "iat", "exp", "jti", "scope", "auth_time", "cnf")
 
 
-@attrs.frozen(kw_only=True)
-class Token:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Token(FieldValue):
     """A valid access token or refresh token."""
 
     grant: Grant
