@@ -173,12 +173,12 @@ async def test_client_that_does_not_exit_is_stopped() -> None:
 async def test_client_that_does_not_exit_after_its_messages_is_stopped_sooner() -> None:
     client = f"sh -c '{EVERYTHING} \"$0\"; exec sleep 600'"
     evidence = await play(
-        ClientCommand(http=client), Settings(timeout=1.0), SCENARIOS["initialize"], LATEST_LEGACY, Transport.HTTP
+        ClientCommand(http=client), Settings(timeout=4.0), SCENARIOS["initialize"], LATEST_LEGACY, Transport.HTTP
     )
     assert evidence.status is None
     assert evidence.sent("notifications/initialized")
     (note,) = (each for each in evidence.transcript.lines() if "did not exit" in each)
-    assert "within 1 seconds after its last message (--timeout)" in note
+    assert "within 4 seconds after its last message (--timeout)" in note
 
 
 async def test_scenarios_are_limited_to_chosen_checks(tmp_path: Path) -> None:
