@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import math
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -170,6 +171,57 @@ def test_context_methods_awaited_from_asyncio_reach_client(run: Run, revision: R
     run(main)
     assert paid == ["default"]
     assert 1 in reports
+
+
+@pytest.mark.parametrize("in_background", [False, True])
+def test_client_request_in_nested_asyncio_tasks_ends_them(
+    run: Run, caplog: pytest.LogCaptureFixture, in_background: bool
+) -> None:
+    # The handler ends by its cancellation. It arrives through all tasks, later than the client request could end.
+    continued: list[int] = []
+
+    class Traced(Middleware):
+        async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
+            return await proceed(message)
+
+    server = Server("shop", version="1.0", middleware=[Traced()])
+
+    @server.tool(task="optional", start_as_task=False)
+    async def buy(context: Context, depth: int) -> str:
+        async def ask() -> str:
+            answer = await context.elicit(Name, "Who are you?")
+            await context.begin_task()
+            assert isinstance(answer, ElicitationAccepted)
+            return answer.value.name
+
+        async def nested(depth: int) -> str:
+            if not depth:
+                return await ask()
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(nested(depth - 1))
+            continued.append(depth)
+            return task.result()
+
+        task = asyncio.create_task(nested(depth))
+        if in_background:
+            # It does not pass a cancellation on.
+            await asyncio.wait({task})
+        return f"sold to {await task}"
+
+    async def answer(*_: object) -> ElicitationAccepted[Name]:
+        return ElicitationAccepted(Name("Ada"))
+
+    async def main() -> None:
+        async with server.running(), connected(server, REVISIONS["2026-07-28"], Handlers(elicit=answer)) as client:
+            for depth in range(12):
+                continued.clear()
+                assert (await client.call_tool("buy", {"depth": depth})).text == "sold to Ada"
+                if not in_background:
+                    # It ran three times, and returned once.
+                    assert continued == list(range(1, depth + 1))
+
+    run(main)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_begin_task_awaited_from_asyncio_continues_as_task(run: Run) -> None:

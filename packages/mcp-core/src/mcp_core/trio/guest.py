@@ -73,6 +73,9 @@ _IDLE: Final = 64
 _NO_VARIABLES: Final = contextvars.Context()
 """The context of a trio task that waits for a call: it must not keep the variables of the last one."""
 
+_ITERATIONS_OF_CANCELLATION: Final = 100
+"""Iterations of the asyncio loop in which a cancellation arrives. It needs two for each task that awaits another one."""
+
 _LAST_TICKS: Final = 1000
 """Ticks for a run that must end at once, because its loop does. A task needs one for each step of its cleanup."""
 
@@ -113,6 +116,10 @@ _current_run: Final = cast(
 )
 """trio does not document it. If it does not exist, a thread can have only one loop with a guest, and each asyncio task starts
 in a later iteration of the loop."""
+
+
+class _LateCancellation(asyncio.CancelledError):
+    """The end of a call whose caller was cancelled without it. It passes through trio tasks, too."""
 
 
 class _Thread(threading.local):
@@ -383,7 +390,14 @@ class TrioGuest(trio.abc.Instrument):
                 cancellation.pop()()
             # The end of the loop cancels the asyncio tasks and the trio run at the same time.
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise RuntimeError("the function raised asyncio.CancelledError, but its request was not cancelled")
+            try:
+                task.result()
+            except _LateCancellation:
+                raise
+            except asyncio.CancelledError:
+                raise RuntimeError(
+                    "the function raised asyncio.CancelledError, but its request was not cancelled"
+                ) from None
         return task.result()
 
     @asynccontextmanager
@@ -459,13 +473,23 @@ class TrioGuest(trio.abc.Instrument):
         finally:
             _current_run.task, sniffio.thread_local.name = task_of_trio, library
 
-    def check_cancelled(self) -> None:
-        """Raise `asyncio.CancelledError` if an asyncio task called the current trio task, by `run`.
+    async def wait_for_cancellation(self) -> None:
+        """Wait for the cancellation of a scope, if an asyncio task called the current trio task, by `run`.
 
-        For code that has cancelled a scope around the asyncio task: the current trio task is not in that scope.
+        For code that has cancelled a scope around that asyncio task: the current trio task is not in that scope. The
+        cancellation passes through each asyncio task and each trio task between them. If the current task ended earlier,
+        the first function on the way out, for example a middleware, would end as if nothing had cancelled it.
+
+        Raises:
+            trio.Cancelled: The cancellation arrived.
+            asyncio.CancelledError: It did not arrive, because an asyncio task does not pass it on, for example one that
+                calls `asyncio.wait`.
         """
-        if trio.lowlevel.current_task().parent_nursery is self._nursery:
-            raise asyncio.CancelledError
+        if trio.lowlevel.current_task().parent_nursery is not self._nursery:
+            return
+        for _ in range(_ITERATIONS_OF_CANCELLATION):
+            await self.run_asyncio(partial(asyncio.sleep, 0))
+        raise _LateCancellation
 
     def start_soon(self, function: Callable[[], Awaitable[object]]) -> None:
         """Start a trio task that is cancelled when the trio run ends. The function must not raise."""

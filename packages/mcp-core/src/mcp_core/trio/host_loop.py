@@ -27,8 +27,8 @@ class HostLoop(Protocol):
     def start_soon(self, function: Callable[[], Awaitable[object]]) -> None:
         """Start a trio task that is cancelled when the loop ends. The function must not raise."""
 
-    def check_cancelled(self) -> None:
-        """Raise `asyncio.CancelledError` if an asyncio task called the current trio task."""
+    async def wait_for_cancellation(self) -> None:
+        """Wait for the cancellation of a scope around the asyncio task that called the current trio task, if one did."""
 
 
 running_host: Final[trio.lowlevel.RunVar[HostLoop | None]] = trio.lowlevel.RunVar("host loop", None)

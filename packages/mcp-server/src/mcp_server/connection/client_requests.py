@@ -196,7 +196,7 @@ class RetryClientRequests:
         await trio.lowlevel.checkpoint()
         host = host_of_trio()
         if host is not None:
-            host.check_cancelled()
+            await host.wait_for_cancellation()
         raise RuntimeError(
             "a client request ends the handler, which runs again when the response arrives, but the task that sent it "
             "is shielded from cancellation: send client requests outside of the shielded scope"

@@ -232,7 +232,7 @@ class Tasks:
         await trio.lowlevel.checkpoint()
         host = host_of_trio()
         if host is not None:
-            host.check_cancelled()
+            await host.wait_for_cancellation()
         # The cancellation had no effect. The client does not know the task yet.
         call.start_task = None
         await self.drop(run)
