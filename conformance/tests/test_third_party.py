@@ -14,6 +14,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.model.verdict import Outcome, Run
 from mcp_conformance.runners.server import run_server
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS
 from mutants.auth.protected_server_faults import try_protected
 
@@ -50,12 +51,21 @@ def _outcomes(run: Run) -> dict[str, Outcome]:
     "elicitation.url-not-preauthenticated",
     "elicitation.verify-opener",
 )
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_pages_of_protected_server_pass_checks(revision: str) -> None:
-    async with started_protected(_PROTECTED, _AT, _SETTINGS) as (target, settings):
-        run = await run_server(target, settings, Manifest(), revisions=[REVISIONS[revision]], chosen=_PAGES)
+async def test_pages_of_protected_server_pass_checks_in_concurrent_legs() -> None:
+    # The legs use the same users, whose accounts the checks connect.
+    runs: list[Run] = []
 
-    assert _outcomes(run) == dict.fromkeys(_PAGES, Outcome.PASSED)
+    async def run_both() -> None:
+        revisions = [REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]]
+        runs.append(await run_server(target, settings, Manifest(), revisions=revisions, chosen=_PAGES))
+
+    async with started_protected(_PROTECTED, _AT, _SETTINGS) as (target, settings), open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(run_both)
+
+    verdicts = [verdict for run in runs for verdict in run.verdicts]
+    assert [verdict for verdict in verdicts if verdict.outcome is not Outcome.PASSED] == []
+    assert len(verdicts) == 4 * 2 * len(_PAGES)
 
 
 async def test_checks_of_pages_without_fixtures_are_not_testable() -> None:

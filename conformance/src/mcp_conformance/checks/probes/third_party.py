@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
@@ -94,14 +94,15 @@ async def _json(exchange: ServerExchange, status: int, document: JsonObject) -> 
 
 @asynccontextmanager
 async def open_third_party(server: ServerUnderTest) -> AsyncIterator[ThirdParty]:
-    """Serve a third party while the block runs.
+    """Serve a third party while the block runs. Other legs wait until it ends before they serve theirs.
 
     Raises:
         NotTestable: The server is on another host.
     """
     require_local(server)
+    accounts = server.target.accounts if isinstance(server.target, UrlTarget) else nullcontext()
     third_party = ThirdParty()
-    async with open_http_server(third_party.serve) as port:
+    async with accounts, open_http_server(third_party.serve) as port:
         third_party.url = f"http://localhost:{port}"
         yield third_party
 

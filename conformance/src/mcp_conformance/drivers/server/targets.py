@@ -147,6 +147,8 @@ class UrlTarget:
         """The process, if the suite started the server."""
         self.start: Callable[[], Awaitable[None]] | None = None
         """Starts the server again, and raises `NotStarted` on failure; `None` if the suite did not start it."""
+        self.accounts: Final = trio.Lock()
+        """Held by a check that changes the accounts of the users: all legs have the same users."""
 
     def __str__(self) -> str:
         return self.endpoint.url
