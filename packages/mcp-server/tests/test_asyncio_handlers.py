@@ -180,11 +180,11 @@ def test_client_request_in_nested_asyncio_tasks_ends_them(
     # The handler ends by its cancellation. It arrives through all tasks, later than the client request could end.
     continued: list[int] = []
 
-    class Traced(Middleware):
+    class AsyncioMiddleware(Middleware):
         async def request(self, message: MiddlewareMessage, proceed: Proceed) -> object:
             return await proceed(message)
 
-    server = Server("shop", version="1.0", middleware=[Traced()])
+    server = Server("shop", version="1.0", middleware=[AsyncioMiddleware()])
 
     @server.tool(task="optional", start_as_task=False)
     async def buy(context: Context, depth: int) -> str:
