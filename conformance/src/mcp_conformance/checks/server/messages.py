@@ -106,9 +106,10 @@ async def response_ids(server: ServerUnderTest) -> None:
                     used.add(id)
                     open_requests[place] += 1
                 elif not entry.sent and "method" not in each:
-                    if id not in used and not (invalid and (each.get("id") is None or id.encode() in bytes_sent)):
+                    of_invalid = invalid and (each.get("id") is None or id.encode() in bytes_sent)
+                    if id not in used and not of_invalid:
                         raise Deviation("the id of a request", brief(each))
-                    if place in open_requests and not invalid:
+                    if place in open_requests and not of_invalid:
                         open_requests[place] -= 1
                         if open_requests[place] < 0:
                             raise Deviation("one response to each request", brief(each))
