@@ -26,6 +26,7 @@ from mcp_client.skills import (
 from mcp_client.testing import open_in_memory
 from mcp_core.errors import ErrorCode, LocalProtocolError, RequestFailed, ResourceNotFound
 from mcp_core.features.skills import MAX_SKILL_BYTES, digest
+from mcp_core.limits import Limits
 from mcp_core.methods import SKILLS_GET, SKILLS_LIST
 from mcp_core.revisions import LATEST_LEGACY
 from mcp_core.types import BlobResourceContents, ReadResourceResult, ResourceContents, TextResourceContents
@@ -39,6 +40,7 @@ from mcp_core.types.skills import (
     SkillResource,
 )
 from mcp_server import Context, Server, serve_http, serve_stream
+from mcp_server import skills as skills_of_server
 from mcp_server.skills import Skills
 
 MAIN = "---\nname: tidy\ndescription: Tidies up.\nallowed-tools: Bash\n---\n# Tidy\n\nRead references/GUIDE.md.\n"
@@ -137,6 +139,13 @@ async def test_skills_listed_and_loaded(folder: Path) -> None:
         assert (await load_skill(client, nested, origin="docs-server")).instructions == ""
 
 
+@pytest.mark.spec(
+    "skills.get-uri",
+    "skills.load-by-uri",
+    "skills.no-reads-elsewhere",
+    "skills.reads-bound-to-origin",
+    "skills.relative-references",
+)
 async def test_skill_file_read_by_path_and_uri(folder: Path) -> None:
     async with connected(make_server(folder)) as client:
         loaded = await load_skill(client, await get_skill(client, URI), origin="docs-server")
@@ -149,6 +158,18 @@ async def test_skill_file_read_by_path_and_uri(folder: Path) -> None:
             assert await loaded.read(reference) == "# Güide\r\n".encode()
         assert await loaded.read("logo.png") == b"\x89PNG\x00"
         assert b"Within." in await loaded.read("nested/SKILL.md")
+
+
+@pytest.mark.spec("skills.directory-pages", "skills.list-pages")
+async def test_skills_and_directory_on_several_pages_are_complete(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skills_of_server, "_PAGE_BYTES", 1)
+    server = Server("docs", version="1", limits=Limits(page_items=1))
+    Skills(server).add(folder.parent)
+    async with connected(server) as client:
+        assert [skill.frontmatter["name"] for skill in await list_skills(client)] == ["tidy", "nested"]
+        assert len(await read_directory(client, "skill://tidy")) == 4
 
 
 async def test_directory_read(folder: Path) -> None:
@@ -175,6 +196,7 @@ async def test_skills_over_http_loaded(folder: Path, autojump_clock: trio.abc.Cl
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.spec("skills.only-declared")
 async def test_server_without_skills_extension_rejected() -> None:
     async with connected(Server("plain", version="1")) as client:
         for operation in (list_skills(client), get_skill(client, URI), read_directory(client, "skill://tidy")):
@@ -182,6 +204,7 @@ async def test_server_without_skills_extension_rejected() -> None:
                 await operation
 
 
+@pytest.mark.spec("skills.directory-only-declared")
 async def test_read_directory_undeclared_rejected() -> None:
     async with connected(InvalidServer().server) as client:
         with pytest.raises(LocalProtocolError, match="directoryRead"):
@@ -195,6 +218,7 @@ async def test_legacy_server_list_skills_rejected(folder: Path) -> None:
             await list_skills(client)
 
 
+@pytest.mark.spec("skills.no-prefetch", "skills.cached")
 async def test_skill_files_fetched_on_demand_once() -> None:
     server_with_skill = InvalidServer()
     server_with_skill.add_file("a.md", b"a")
@@ -213,6 +237,7 @@ async def test_skill_files_fetched_on_demand_once() -> None:
 # --- presentation to models and users ----------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("skills.origin-tagged", "skills.not-like-local")
 async def test_marked_text_has_origin_and_unforgeable_end() -> None:
     server_with_skill = InvalidServer()
     async with connected(server_with_skill.server) as client:
@@ -227,6 +252,13 @@ async def test_marked_text_has_origin_and_unforgeable_end() -> None:
         assert end not in MAIN
 
 
+@pytest.mark.spec(
+    "skills.approval-bound",
+    "skills.approval-revoked",
+    "skills.dynamic-unbound",
+    "skills.identity-pair",
+    "skills.identity-not-uri",
+)
 def test_approval_depends_on_server_and_files() -> None:
     server_with_skill = InvalidServer()
     before = approval("one", server_with_skill.entry)
@@ -247,6 +279,7 @@ def test_approval_depends_on_server_and_files() -> None:
 # --- invalid servers ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("skills.invalid-resources-rejected")
 @pytest.mark.spec("capability.extension-data-untrusted")
 async def test_entry_invalid_refused() -> None:
     server_with_skill = InvalidServer()
@@ -262,6 +295,7 @@ def two(uri: str) -> tuple[ResourceContents, ...]:
     return TextResourceContents(uri=uri, text=MAIN), TextResourceContents(uri=uri, text=MAIN)
 
 
+@pytest.mark.spec("skills.digest-verified", "skills.size-verified", "skills.unverified-unused")
 @pytest.mark.parametrize(
     ("served", "problem"),
     [
@@ -295,6 +329,7 @@ def with_front(front: str) -> str:
     return f"---\n{front}---\n# Tidy\n"
 
 
+@pytest.mark.spec("skills.front-matter-compared", "skills.front-matter-differs-unloaded")
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -321,6 +356,12 @@ async def test_front_matter_differing_from_entry_raises(text: str, problem: str)
             await load_skill(client, server_with_skill.entry, origin="rogue")
 
 
+@pytest.mark.spec(
+    "skills.only-listed-read",
+    "skills.unlisted-is-failure",
+    "skills.directory-file-unread",
+    "skills.directory-no-manifest",
+)
 async def test_skill_file_unlisted_or_changed_raises() -> None:
     server_with_skill = InvalidServer()
     server_with_skill.add_file("a.md", b"a")

@@ -43,6 +43,7 @@ def skill(*files: SkillResource, uri: str = "skill://acme/tidy/SKILL.md", front:
 # --- SKILL.md --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("skills.digest-format")
 def test_digest_format() -> None:
     assert digest(b"abc") == "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
@@ -174,6 +175,7 @@ def test_skill_root_and_name_read_from_uri(uri: str, root: str | None, name: str
     assert name_of(uri) == name
 
 
+@pytest.mark.spec("skills.limits-supported")
 def test_complete_entry_has_no_problem() -> None:
     files = [file("SKILL.md", MAX_SKILL_BYTES), *(file(f"f/{number}.md") for number in range(MAX_SKILL_FILES - 1))]
     assert entry_problem(skill(*files)) is None

@@ -93,6 +93,7 @@ async def read_bytes(client: RawClient, uri: str) -> bytes:
 # --- entries ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("skills.resources-declared", "skills.settings")
 async def test_server_with_skills_declares_extension_and_resources(root: Path) -> None:
     server, _ = make_server(root)
     async with connected(server, R2026_07_28) as client:
@@ -101,6 +102,19 @@ async def test_server_with_skills_declares_extension_and_resources(root: Path) -
         assert capabilities["resources"] == {"subscribe": True, "listChanged": True}
 
 
+@pytest.mark.spec(
+    "skills.list-implemented",
+    "skills.list-result-type",
+    "skills.list-cacheable",
+    "skills.entry-shape",
+    "skills.resources-present",
+    "skills.resources-complete",
+    "skills.resources-within",
+    "skills.resources-nested",
+    "skills.front-matter-identical",
+    "skills.path-ends-in-name",
+    "skills.scheme",
+)
 async def test_skills_list_is_flat_with_all_files(root: Path) -> None:
     server, skills = make_server(root)
     async with connected(server, R2026_07_28) as client:
@@ -122,6 +136,7 @@ async def test_skills_list_is_flat_with_all_files(root: Path) -> None:
         assert [each.uri for each in skills.listed] == uris_of([deploy, tidy, nested])
 
 
+@pytest.mark.spec("skills.digest-matches", "skills.size-present")
 async def test_skill_file_digests_and_sizes_match_contents(root: Path) -> None:
     server, _ = make_server(root)
     async with connected(server, R2026_07_28) as client:
@@ -132,15 +147,24 @@ async def test_skill_file_digests_and_sizes_match_contents(root: Path) -> None:
                 assert file["digest"] == "sha256:" + hashlib.sha256(data).hexdigest()
 
 
+@pytest.mark.spec(
+    "skills.get-implemented",
+    "skills.get-entry",
+    "skills.get-result-type",
+    "skills.get-cacheable",
+    "skills.get-no-cursor",
+)
 async def test_skills_get_returns_listed_entry(root: Path) -> None:
     server, _ = make_server(root)
     async with connected(server, R2026_07_28) as client:
         for skill in await list_all_skills(client):
             result = await client.call("skills/get", {"uri": skill["uri"]})
+            assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
             assert result["skill"] == skill
             assert "nextCursor" not in result
 
 
+@pytest.mark.spec("skills.error-messages", "skills.get-unknown-32602")
 @pytest.mark.parametrize(
     "uri",
     [
@@ -174,6 +198,7 @@ async def test_skills_list_is_paginated(tmp_path: Path, monkeypatch: pytest.Monk
         assert error["code"] == ErrorCode.INVALID_PARAMS
 
 
+@pytest.mark.spec("skills.entry-atomic")
 async def test_skill_larger_than_page_gets_own_page(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skills_module, "_PAGE_BYTES", 1)
     server, _ = make_server(root)
@@ -193,6 +218,7 @@ async def test_skills_methods_in_legacy_revision_not_found(root: Path, revision:
 # --- resources -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("skills.media-type", "skills.resource-name", "skills.resource-description", "skills.skill-file")
 @ALL_REVISIONS
 async def test_skill_resource_uses_front_matter(root: Path, revision: Revision) -> None:
     server, _ = make_server(root)
@@ -230,6 +256,7 @@ async def test_changed_skill_file_served_as_registered(root: Path) -> None:
         assert await read_bytes(client, "skill://tidy/logo.png") == b"\x89PNG\x00"
 
 
+@pytest.mark.spec("skills.file-unknown-32602")
 async def test_symbolic_links_are_excluded_from_skill(root: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "a.md").write_text("secret")
@@ -241,12 +268,16 @@ async def test_symbolic_links_are_excluded_from_skill(root: Path, tmp_path: Path
     ]
     async with connected(server, R2026_07_28) as client:
         for path in ("link.md", "folder/a.md"):
-            await client.fail("resources/read", {"uri": f"skill://tidy/{path}"})
+            error = await client.fail("resources/read", {"uri": f"skill://tidy/{path}"})
+            assert error["code"] == ErrorCode.INVALID_PARAMS
 
 
 # --- directories -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec(
+    "skills.directory-implemented", "skills.directory-children", "skills.directory-each", "skills.directory-result-type"
+)
 async def test_directory_read_lists_one_level(root: Path) -> None:
     server, _ = make_server(root, prefix="acme/team")
     async with connected(server, R2026_07_28) as client:
@@ -263,6 +294,8 @@ async def test_directory_read_lists_one_level(root: Path) -> None:
                     assert "size" not in child
                     queue.append(str(child["uri"]))
         assert directories["skill://acme"] == ["skill://acme/team"]
+        result = await client.call("resources/directory/read", {"uri": "skill://acme"})
+        assert result["resultType"] == "complete"
         assert directories["skill://acme/team/tidy"] == [
             f"skill://acme/team/tidy/{name}" for name in ("SKILL.md", "extra", "logo.png", "references")
         ]
@@ -278,6 +311,7 @@ async def test_directory_read_lists_one_level(root: Path) -> None:
         }
 
 
+@pytest.mark.spec("skills.directory-unknown-32602")
 @pytest.mark.parametrize("uri", ["skill://tidy/SKILL.md", "skill://tidy/", "skill://none", "skill://", "file:///", ""])
 async def test_directory_read_of_other_uri_returns_invalid_params(root: Path, uri: str) -> None:
     server, _ = make_server(root)
@@ -316,6 +350,7 @@ async def test_skill_denied_by_access_is_hidden(root: Path) -> None:
 # --- invalid skills --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.spec("skills.front-matter-required", "skills.name-rules", "skills.metadata-reserved")
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -348,6 +383,7 @@ def test_skill_not_utf8_raises(root: Path) -> None:
         make_server(root)
 
 
+@pytest.mark.spec("skills.limits-respected")
 @pytest.mark.parametrize("size", [16 * 1024 * 1024, 16 * 1024 * 1024 + 1])
 def test_skill_over_size_limit_raises(root: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with (root / "deploy" / "data").open("wb") as file:
@@ -387,6 +423,7 @@ def test_folder_without_skills_raises(root: Path, tmp_path: Path, path: str) -> 
         make_server(tmp_path / path)
 
 
+@pytest.mark.spec("skills.authority", "skills.prefix-segments")
 @pytest.mark.parametrize("prefix", ["/a", "a/", "a//b", "..", "a b", "a?", "ä"])
 def test_invalid_prefix_raises(root: Path, prefix: str) -> None:
     with pytest.raises(RegistrationError, match="the prefix"):
