@@ -11,6 +11,7 @@ from mutants.server.fixture_features import MORE_CALLS, MORE_PROMPTS, MORE_RESOU
 from mutants.server.pages import PAGE_CALLS, PAGE_TOOLS
 from mutants.server.protocol import LEGACY, REVISIONS, RpcError
 from mutants.server.schemas import SCHEMA_CALLS, SCHEMA_TOOLS
+from mutants.server.skills import SKILL_RESOURCE, read_skill_file
 from mutants.server.waiting_tools import WAITING_CALLS, WAITING_TOOLS
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ RESOURCES: Final[list[JsonObject]] = [
     {"uri": "test://static-binary", "name": "static-binary", "mimeType": "image/png"},
     {"uri": "test://watched-resource", "name": "watched-resource", "mimeType": "text/plain"},
     *MORE_RESOURCES,
+    SKILL_RESOURCE,
 ]
 
 TEMPLATES: Final[list[JsonObject]] = [
@@ -199,6 +201,9 @@ def read_resource(inbound: InboundRequest, uri: str) -> JsonObject:
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "read me"}]}
     if uri.startswith("test://template/") and uri.endswith("/data"):
         return {"contents": [{"uri": uri, "mimeType": "application/json", "text": f'{{"id": "{uri[16:-5]}"}}'}]}
+    skill_file = read_skill_file(uri)
+    if skill_file is not None:
+        return skill_file
     raise RpcError(-32602 if inbound.modern else -32002, f"unknown resource {uri!r}", {"uri": uri})
 
 

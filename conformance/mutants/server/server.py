@@ -9,6 +9,7 @@ from mutants.server.client_requests import InputRequired
 from mutants.server.fault import Fault, InboundRequest
 from mutants.server.private_features import private, with_private
 from mutants.server.protocol import LEGACY, LEVELS, META, MODERN, REVISIONS, RpcError
+from mutants.server.skills import SKILLS_EXTENSION, SKILLS_METHODS, serve_skills
 from mutants.server.subscriptions import SubscriptionRegistry, subscribe
 from mutants.server.tasks import TASK_TOOLS, Tasks
 
@@ -30,7 +31,7 @@ _LISTS: Final[Mapping[str, tuple[str, list[JsonObject]]]] = {
     "resources/templates/list": ("resourceTemplates", features.TEMPLATES),
     "prompts/list": ("prompts", features.PROMPTS),
 }
-_CACHEABLE: Final = frozenset({*_LISTS, "server/discover", "resources/read"})
+_CACHEABLE: Final = frozenset({*_LISTS, *SKILLS_METHODS, "server/discover", "resources/read"})
 
 
 class RawServer:
@@ -162,9 +163,10 @@ class RawServer:
         return self._of_era(inbound, method)
 
     def _of_era(self, inbound: InboundRequest, method: str) -> JsonObject:
-        about = self.tasks.serve(inbound, method)
-        if about is not None:
-            return about
+        for serve in (self.tasks.serve, serve_skills):
+            about = serve(inbound, method)
+            if about is not None:
+                return about
         if inbound.modern and method == "subscriptions/listen":
             self.listeners.open(inbound, self.fault.capabilities(_capabilities(inbound.revision)))
             return {}
@@ -208,7 +210,7 @@ def _capabilities(revision: str) -> JsonObject:
     if revision == LEGACY[3]:
         found["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     if revision in MODERN:
-        found["extensions"] = {f"{META}tasks": {}}
+        found["extensions"] = {f"{META}tasks": {}, SKILLS_EXTENSION: {"directoryRead": True}}
     return found
 
 

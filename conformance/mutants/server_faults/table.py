@@ -27,6 +27,7 @@ import mutants.server_faults.task_details
 import mutants.server_faults.client_tasks
 import mutants.server_faults.schemas
 import mutants.server_faults.third_party
+import mutants.server_faults.skills
 
 # isort: on
 from mutants.server.fault import FAULTS

@@ -87,6 +87,7 @@ import mcp_conformance.checks.server.schema.messages
 import mcp_conformance.checks.server.schema.validator
 import mcp_conformance.checks.server.security
 import mcp_conformance.checks.server.third_party
+import mcp_conformance.checks.server.skills
 import mcp_conformance.checks.server.http.sessions
 import mcp_conformance.checks.server.http.session_streams
 import mcp_conformance.checks.server.stdio

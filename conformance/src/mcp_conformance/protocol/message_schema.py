@@ -1,7 +1,8 @@
 """Validation of messages against the schema of their revision.
 
 The schemas are generated from the types of `mcp_core`, and the tests of `mcp_core` prove that they equal those of the
-specification. The engine plays no part: what it accepts or sends does not show what is right.
+specification. The skills extension publishes no schema; its types are those of its specification. The engine plays no
+part: what it accepts or sends does not show what is right.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, get_args
 
-from mcp_core.json_schema import schemas
+from mcp_core.json_schema import schema_of, schemas
 from mcp_core.methods import methods, notifications
+from mcp_core.types import skills
+from mcp_core.types.base import Open
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator
@@ -31,11 +34,19 @@ def _validator(name: str, revision: Revision) -> Draft202012Validator | None:
     from jsonschema_rs import Draft202012Validator  # lazy: 20 ms, and reading a catalogue needs none
 
     document = schemas(revision)
-    definitions = document["$defs"]
-    if not isinstance(definitions, dict) or name not in definitions:
+    core = document["$defs"]
+    definitions = {**(core if isinstance(core, dict) else {}), **_skills_definitions(revision)}
+    if name not in definitions:
         return None
     strict = {**document, "$defs": {**definitions, _UNKNOWN: _unknown(definitions)}, "$ref": f"#/$defs/{name}"}
     return Draft202012Validator(strict)
+
+
+def _skills_definitions(revision: Revision) -> JsonObject:
+    """Return the definitions of the skills extension that the revision has."""
+    classes = [each for each in vars(skills).values() if isinstance(each, type) and issubclass(each, Open)]
+    own = [each for each in classes if each.__name__ in skills.__all__ and revision in each.__wire__.alive]
+    return {each.__name__: schema_of(each, revision) for each in own}
 
 
 def _unknown(definitions: JsonObject) -> JsonObject:

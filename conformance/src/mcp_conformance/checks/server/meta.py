@@ -180,7 +180,16 @@ def _object(value: JsonValue) -> JsonObject:
 # -----------------------------------------------------------------------------------------------------
 
 _OPAQUE: Final = frozenset(
-    {"structuredContent", "inputSchema", "outputSchema", "requestedSchema", "data", "arguments", "experimental"}
+    {
+        "structuredContent",
+        "inputSchema",
+        "outputSchema",
+        "requestedSchema",
+        "data",
+        "arguments",
+        "experimental",
+        "frontmatter",
+    }
 )
 """Members with free content, in which the name `_meta` has no meaning for the protocol."""
 _LABEL: Final = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
@@ -192,6 +201,8 @@ _DEFINED: Final = frozenset(
     if isinstance(value, str) and value.startswith("io.modelcontextprotocol/")
 )
 """The keys that the specification and the official extensions define."""
+_SKILLS_PREFIX: Final = "io.modelcontextprotocol.skills/"
+"""The prefix of keys that the skills extension reserves for metadata of the server's choice."""
 _TOP_LEVEL: Final = frozenset({"com", "org", "net", "io", "dev", "app", "ai", "edu", "gov", "co", "me"})
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?")
 _TRACESTATE: Final = re.compile(r"\s*[a-z0-9][a-z0-9_*/@-]*=[\x20-\x2b\x2d-\x3c\x3e-\x7e]*(?:\s*,.*)?")
@@ -246,14 +257,18 @@ def _bad_name(key: str) -> bool:
     return _NAME.fullmatch(key.rpartition("/")[2]) is None
 
 
+def _is_defined(key: str) -> bool:
+    return key in _DEFINED or key.startswith(_SKILLS_PREFIX)
+
+
 def _reserved_anywhere(key: str) -> bool:
     labels = _labels(key)
-    return len(labels) >= 2 and labels[-2] in _OURS and key not in _DEFINED
+    return len(labels) >= 2 and labels[-2] in _OURS and not _is_defined(key)
 
 
 def _reserved_second(key: str) -> bool:
     labels = _labels(key)
-    return len(labels) >= 2 and labels[1] in _OURS and key not in _DEFINED
+    return len(labels) >= 2 and labels[1] in _OURS and not _is_defined(key)
 
 
 def _not_reversed(key: str) -> bool:
