@@ -26,7 +26,9 @@ _CARRIER: Final = frozenset({"jsonrpc", "http", "sse", "http-sse", "session", "h
 _OF_LISTS: Final = frozenset({"pagination", "caching", "capability"})
 _OF_RESULTS: Final = frozenset({"caching", "mrtr", "meta"})
 
-_DECLARED: Final = frozenset({"logging", "completion", "prompts", "resources", "tools", "tasks", "subscription"})
+_DECLARED: Final = frozenset(
+    {"logging", "completion", "prompts", "resources", "tools", "tasks", "skills", "subscription"}
+)
 """The areas of the features that capabilities declare."""
 
 _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
@@ -49,12 +51,14 @@ _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
     # A call may return a task, and require an elicitation.
     "tools": _MESSAGES
     | {"subscription", "tools", "tasks", "elicitation", "resources", *_OF_LISTS, *_OF_RESULTS, "header"},
-    "resources": _MESSAGES | {"header", "resources", "subscription", *_OF_LISTS, *_OF_RESULTS},
+    # The files of skills are resources.
+    "resources": _MESSAGES | {"header", "resources", "subscription", "skills", *_OF_LISTS, *_OF_RESULTS},
     "prompts": _MESSAGES | {"header", "subscription", "prompts", "resources", *_OF_LISTS, *_OF_RESULTS},
     "roots": _MESSAGES | {"roots", "capability", "mrtr"},
     "sampling": _MESSAGES | {"sampling", "capability", "mrtr", "tools", "progress", "meta", "tasks"},
     "elicitation": _MESSAGES | {"elicitation", "capability", "mrtr", "progress", "meta", "tasks"},
     "tasks": _MESSAGES | {"tasks", "meta", "mrtr", *_OF_LISTS},
+    "skills": _MESSAGES | {"skills", *_OF_LISTS, *_OF_RESULTS},
     "auth": frozenset({"auth", "client-credentials", "dpop", "ema", "http", "security", "session", "wif"}),
 }
 """By area of a target, the areas of the requirements that a fault in it can violate."""

@@ -5,7 +5,8 @@ are therefore walked together: each place of a message has a pattern, such as `t
 schema, and whether it is required. A union is resolved by the message: the variant whose constants it has.
 
 The files of the schemas are not part of this project. Their folder is `$MCP_SCHEMA_DIR`, by default
-`../shared/spec/schema` beside the checkout.
+`../shared/spec/schema` beside the checkout. The skills extension publishes no schema: `skills.schema.json` has its
+messages as its specification defines them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Place", "Schema", "is_defined", "schema_folder", "schema_of"]
 
 _TASKS: Final = "ext-tasks.schema.json"
-_WITH_TASKS_EXTENSION: Final = "2026-07-28"
+_SKILLS: Final = Path(__file__).with_name("skills.schema.json")
+_WITH_EXTENSIONS: Final = "2026-07-28"
 _DEEPEST: Final = 12
 """The depth to which places are enumerated: no definition without recursion is deeper."""
 _FREE: Final = frozenset({"JSONValue", "JSONObject", "MetaObject", "JSONArray"})
@@ -298,8 +300,8 @@ def schema_of(revision: str) -> Schema:
     if folder is None:
         raise FileNotFoundError("the official schemas are absent: set MCP_SCHEMA_DIR to their folder")
     definitions = _definitions(folder / revision / "schema.json")
-    if revision == _WITH_TASKS_EXTENSION:
-        definitions = {**_definitions(folder / _TASKS), **definitions}
+    if revision == _WITH_EXTENSIONS:
+        definitions = {**_definitions(folder / _TASKS), **_definitions(_SKILLS), **definitions}
     return Schema(definitions)
 
 
