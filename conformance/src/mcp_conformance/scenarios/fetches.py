@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["ACCESS_SCENARIOS", "FRESH", "ICON", "PAGE", "SCHEMA"]
+__all__ = ["ACCESS_SCENARIOS", "FRESH", "ICON", "PAGE", "SCHEMA", "reached_host"]
 
 PAGE: Final = "/not-to-be-fetched/page"
 """The path of a page that the user is asked to visit."""
@@ -29,11 +29,16 @@ FRESH: Final = 3_600_000
 """The `ttlMs` of a result that is valid for longer than a run."""
 
 
-def _origin(request: ScriptedRequest) -> str:
-    """Return the origin by which the client reached the server."""
+def reached_host(request: ScriptedRequest) -> str:
+    """Return the host and port by which the client reached the server."""
     sink = request.sink
     host = sink.exchange.header("host") if isinstance(sink, PostSink) else None
-    return f"http://{host or 'localhost'}"
+    return host or "localhost"
+
+
+def _origin(request: ScriptedRequest) -> str:
+    """Return the origin by which the client reached the server."""
+    return f"http://{reached_host(request)}"
 
 
 def _urls(setup: ScenarioSetup) -> None:

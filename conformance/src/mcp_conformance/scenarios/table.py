@@ -27,6 +27,7 @@ from mcp_conformance.scenarios.results import RESULT_SCENARIOS
 from mcp_conformance.scenarios.robustness import ROBUSTNESS_SCENARIOS
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_conformance.scenarios.schemas import SCHEMA_SCENARIOS
+from mcp_conformance.scenarios.skills import SKILL_SCENARIOS
 from mcp_conformance.scenarios.stale_schemas import CHANGED_SCENARIOS
 from mcp_conformance.scenarios.stdio import STDIO_SCENARIOS
 from mcp_conformance.scenarios.tasks import TASK_SCENARIOS
@@ -231,6 +232,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         *ERA_SCENARIOS,
         *FRESH_SCENARIOS,
         *SCHEMA_SCENARIOS,
+        *SKILL_SCENARIOS,
         *OAUTH_SCENARIOS,
     )
 }

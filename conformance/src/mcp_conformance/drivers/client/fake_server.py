@@ -38,7 +38,16 @@ __all__ = ["FakeServer"]
 
 _INFO: Final[JsonObject] = {"name": "mcp-conformance", "version": "0.1.0"}
 _CACHED: Final = frozenset(
-    {"server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read"}
+    {
+        "server/discover",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+        "resources/read",
+        "skills/list",
+        "skills/get",
+    }
 )
 """Methods whose results state how long they may be cached (2026-07-28)."""
 _COLLECTED: Final = 64
