@@ -12,10 +12,24 @@ from mcp_conformance.drivers.client.fake_server import FakeServer
 from mcp_conformance.drivers.client.scripted_request import ClientRequestRecord, ScriptedRequest, Session, encoded
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
-from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.scenarios.cancellation import BATCHED, WAITING
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 from mcp_conformance.scenarios.pagination import cursors
+from mcp_conformance.scenarios.skills import (
+    ALWAYS_RIGHT,
+    BY_URI,
+    CHANGED,
+    DIGEST,
+    FILE_DIFFERS,
+    FRONT_MATTER,
+    HIDDEN,
+    NAMESAKES,
+    PDF,
+    RIGHT,
+    SIZE,
+    SKILLS,
+)
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.transcript import Transcript
 from mcp_core.revisions import LATEST, LATEST_LEGACY, R2025_03_26
@@ -24,6 +38,7 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import MessageSink
     from mcp_conformance.drivers.client.stdio_host import Launch
+    from mcp_conformance.scenarios.served_skills import ServedSkill
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
@@ -288,3 +303,66 @@ async def test_invalid_progress_token_is_ignored_by_fake_server(message: JsonVal
             request, Session(revision=LATEST), cast("MessageSink", None), ids=lambda: 1, client_requests=[], timeout=0
         )
         assert request_state.token == expected
+
+
+# --- skills -----------------------------------------------------------------------------------------------------------
+
+
+def _loading(scenario: str, *uris: str, status: int | None = 0) -> Evidence:
+    reads = [_request("resources/read", uri=uri) for uri in uris]
+    return _evidence(scenario, LATEST, _request("skills/list"), *reads, status=status)
+
+
+def _links(*skills: ServedSkill) -> tuple[str, ...]:
+    return tuple(uri for each in skills for uri in (each.uri, *each.linked))
+
+
+async def test_client_without_skills_is_not_judged_by_them() -> None:
+    plain = _evidence(SKILLS, LATEST, _request("tools/list"))
+    for id in ("skills.client-pages", "skills.client-names", "skills.client-limits"):
+        with pytest.raises(NotApplicable, match="does not request skills"):
+            await _judge(id, plain)
+    with pytest.raises(NotTestable, match="requested no skills in the scenario"):
+        await _judge("skills.client-digest", _evidence(DIGEST, LATEST), _loading(SKILLS))
+
+
+async def test_client_that_loads_no_skill_is_not_testable() -> None:
+    listed = _loading(SKILLS)
+    for id in ("skills.client-names", "skills.client-reserved-metadata", "skills.client-limits"):
+        with pytest.raises(NotTestable, match="did not load"):
+            await _judge(id, listed)
+
+
+async def test_client_that_loads_one_skill_of_several_with_a_name_fails() -> None:
+    one, other = NAMESAKES
+    with pytest.raises(Deviation, match=other.uri):
+        await _judge("skills.client-names", _loading(SKILLS, *_links(*RIGHT, one)))
+    await _judge("skills.client-names", _loading(SKILLS, *_links(*RIGHT, one, other)))
+
+
+@pytest.mark.parametrize("id", ["digest", "size", "front-matter"])
+async def test_client_that_follows_no_link_shows_no_verification(id: str) -> None:
+    scenario = {"digest": DIGEST, "size": SIZE, "front-matter": FRONT_MATTER}[id]
+    skill = PDF[scenario]
+    stopped = _loading(scenario, skill.uri, status=1)
+    with pytest.raises(NotTestable, match="the control failed"):
+        await _judge(f"skills.client-{id}", stopped, _loading(SKILLS, *(each.uri for each in RIGHT)))
+    await _judge(f"skills.client-{id}", stopped, _loading(SKILLS, *_links(*RIGHT)))
+    with pytest.raises(Deviation, match=skill.linked[0]):
+        await _judge(f"skills.client-{id}", _loading(scenario, *_links(skill)), _loading(SKILLS, *_links(*RIGHT)))
+
+
+async def test_client_that_reads_all_files_does_not_show_which_text_it_used() -> None:
+    files = [each.file(path) for each in (*ALWAYS_RIGHT, FILE_DIFFERS) for path in each.texts()]
+    for id in ("skills.client-unverified-file", "skills.client-only-listed"):
+        with pytest.raises(NotTestable, match="reads all files"):
+            await _judge(id, _loading(CHANGED, *files))
+
+
+async def test_client_that_does_not_try_to_load_unlisted_skill_is_not_testable() -> None:
+    control = _loading(SKILLS, *_links(*RIGHT))
+    with pytest.raises(NotTestable, match="did not try"):
+        await _judge("skills.client-by-uri", _loading(BY_URI), control)
+    with pytest.raises(Deviation, match="no such read"):
+        await _judge("skills.client-by-uri", _loading(BY_URI, status=1), control)
+    await _judge("skills.client-by-uri", _loading(BY_URI, HIDDEN.uri), control)

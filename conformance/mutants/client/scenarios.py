@@ -1,4 +1,4 @@
-"""The raw client in scenarios with caches, failures and repeated reads."""
+"""The raw client in scenarios with caches, failures, repeated reads and skills."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mutants.client.http import ModernHttp, SessionHttp, events
 from mutants.client.messages import MODERN, ClientError, wrong
+from mutants.client.skills import SKILL_ACTS
 from mutants.client.stdio import Pipes
 
 if TYPE_CHECKING:
@@ -270,5 +271,6 @@ _ACTS: Final[Mapping[str, Callable[[Wire, JsonObject, JsonObject], None]]] = {
     "conformance_schemas": _schemas,
     "conformance_two_subscriptions": _two_subscriptions,
     "json-schema-2020-12-preservation": _preservation,
+    **SKILL_ACTS,
 }
 """The scenarios by name."""

@@ -19,6 +19,7 @@ from mutants.client_faults.param_values import PASSING_FAULTS
 from mutants.client_faults.results import RESULT_FAULTS
 from mutants.client_faults.robustness import BEARING_FAULTS
 from mutants.client_faults.schemas import SCHEMA_FAULTS
+from mutants.client_faults.skills import SKILL_FAULTS
 from mutants.client_faults.tasks import TASK_FAULTS
 
 __all__ = ["CLIENT_FAULTS", "ClientFault"]
@@ -153,6 +154,7 @@ CLIENT_FAULTS: Final = (
     *HEADER_FAULTS,
     *PASSING_FAULTS,
     *SCHEMA_FAULTS,
+    *SKILL_FAULTS,
     *CLIENT_REQUEST_FAULTS,
     *CANCEL_FAULTS,
     *MRTR_FAULTS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mutants.client_faults.fault import of, refused
+from mutants.client_faults.skills import SKILL_VARIANTS
 
 __all__ = ["CLIENT_VARIANTS"]
 
@@ -29,5 +30,6 @@ CLIENT_VARIANTS: Final = (
     of("ignores-instructions", _MODERN, "stdio"),
     of("ignores-instructions", _MODERN, "http"),
     of("requires-cache-members", _MODERN, "stdio"),
+    *SKILL_VARIANTS,
 )
 """The variants of this module. Their rows have no checks."""

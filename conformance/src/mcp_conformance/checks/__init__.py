@@ -34,6 +34,7 @@ import mcp_conformance.checks.client.param_values
 import mcp_conformance.checks.client.sampling
 import mcp_conformance.checks.client.schemas
 import mcp_conformance.checks.client.param_schemas
+import mcp_conformance.checks.client.skills
 import mcp_conformance.checks.client.stdio
 import mcp_conformance.checks.client.streams
 import mcp_conformance.checks.client.tasks.client_tasks

@@ -452,6 +452,9 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "pagination.client-session": ("pagination.client-cursor",),
     "pagination.client-lengths": ("pagination.client-cursor",),
     "pagination.client-whole": ("pagination.client-cursor", "pagination.client-empty-cursor"),
+    # Skills.
+    "skills.client-unverified-file": ("skills.client-digest",),
+    "skills.client-front-matter-fields": ("skills.client-front-matter",),
     # Tasks and progress.
     "tasks.client-keeps-polling": ("tasks.client-polls",),
     "tasks.client-both-results": ("tasks.client-polls",),
