@@ -27,7 +27,7 @@ _OF_LISTS: Final = frozenset({"pagination", "caching", "capability"})
 _OF_RESULTS: Final = frozenset({"caching", "mrtr", "meta"})
 
 _DECLARED: Final = frozenset(
-    {"logging", "completion", "prompts", "resources", "tools", "tasks", "skills", "subscription"}
+    {"logging", "completion", "prompts", "resources", "skills", "tools", "tasks", "subscription"}
 )
 """The areas of the features that capabilities declare."""
 
@@ -52,13 +52,13 @@ _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
     "tools": _MESSAGES
     | {"subscription", "tools", "tasks", "elicitation", "resources", *_OF_LISTS, *_OF_RESULTS, "header"},
     # The files of skills are resources.
-    "resources": _MESSAGES | {"header", "resources", "subscription", "skills", *_OF_LISTS, *_OF_RESULTS},
+    "resources": _MESSAGES | {"header", "resources", "skills", "subscription", *_OF_LISTS, *_OF_RESULTS},
+    "skills": _MESSAGES | {"resources", "skills", *_OF_LISTS, *_OF_RESULTS},
     "prompts": _MESSAGES | {"header", "subscription", "prompts", "resources", *_OF_LISTS, *_OF_RESULTS},
     "roots": _MESSAGES | {"roots", "capability", "mrtr"},
     "sampling": _MESSAGES | {"sampling", "capability", "mrtr", "tools", "progress", "meta", "tasks"},
     "elicitation": _MESSAGES | {"elicitation", "capability", "mrtr", "progress", "meta", "tasks"},
     "tasks": _MESSAGES | {"tasks", "meta", "mrtr", *_OF_LISTS},
-    "skills": _MESSAGES | {"skills", *_OF_LISTS, *_OF_RESULTS},
     "auth": frozenset({"auth", "client-credentials", "dpop", "ema", "http", "security", "session", "wif"}),
 }
 """By area of a target, the areas of the requirements that a fault in it can violate."""
