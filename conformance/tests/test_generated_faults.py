@@ -22,7 +22,8 @@ from mutants.generated.command import Selection, report
 from mutants.generated.fault import ANY, GeneratedFault, Leg, Recording, Target
 from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
 from mutants.generated.login_proxy import LoginRequest
-from mutants.generated.logins import LOGIN, LOGIN_OPERATORS
+from mutants.generated.logins.operator import LOGIN
+from mutants.generated.logins.table import LOGIN_OPERATORS
 from mutants.generated.operators import OPERATORS, generate
 from mutants.generated.protected import PROTECTED, PROTECTED_OPERATORS
 from mutants.generated.proxy import Conversation, Mutation, Observer, dumped

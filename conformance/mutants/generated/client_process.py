@@ -22,7 +22,7 @@ from mutants import raw_client, raw_client_auth
 from mutants.generated.fault import GeneratedFault, Leg, Target
 from mutants.generated.http_rewriter import RequestRewriter, ResponseRewriter
 from mutants.generated.login_proxy import install
-from mutants.generated.logins import LOGIN
+from mutants.generated.logins.operator import LOGIN
 from mutants.generated.operators import OPERATORS
 from mutants.generated.proxy import Conversation, Mutation, Observer
 

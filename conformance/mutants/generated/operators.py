@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from mutants.generated.fault import GeneratedFault, area_of
 from mutants.generated.framing import FRAMING_OPERATORS
-from mutants.generated.logins import LOGIN, LOGIN_OPERATORS
+from mutants.generated.logins.operator import LOGIN
+from mutants.generated.logins.table import LOGIN_OPERATORS
 from mutants.generated.members import MEMBER_OPERATORS
 from mutants.generated.messages import MESSAGE_OPERATORS
 from mutants.generated.protected import PROTECTED, PROTECTED_OPERATORS

@@ -24,7 +24,7 @@ from mcp_core.revisions import REVISIONS
 from mutants.generated.client_process import OBSERVED
 from mutants.generated.fault import Leg, Recording
 from mutants.generated.http_peer import http_target, protected_target
-from mutants.generated.logins import LOGIN
+from mutants.generated.logins.operator import LOGIN
 from mutants.generated.protected import PROTECTED
 from mutants.generated.proxy import Conversation, Mutation, Observer
 from mutants.generated.stdio_peer import StdioTarget

@@ -14,7 +14,7 @@ from mcp_conformance.model.verdict import Leg as RunLeg
 from mcp_conformance.model.verdict import Outcome, Run
 from mcp_conformance.scoring.attribution import attributed
 from mcp_conformance.suite.checks import find
-from mutants.generated.logins import LOGIN
+from mutants.generated.logins.operator import LOGIN
 from mutants.generated.protected import PROTECTED
 from mutants.generated.proxy import Observer
 from mutants.generated.recording import run_faulty_client, run_faulty_server
