@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 
 from mcp_conformance.oauth_testbed.client_jwts import NonceIssuer, ProofChecks
-from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response, single
+from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response, origin_of, single
 from mcp_conformance.oauth_testbed.metadata_documents import (
     changed,
     flaws,
@@ -20,6 +20,7 @@ from mcp_conformance.oauth_testbed.metadata_documents import (
 )
 from mcp_conformance.oauth_testbed.quirks import Part, Well
 from mcp_conformance.oauth_testbed.registered_clients import Client, Clients, is_loopback, redirect_matches
+from mcp_conformance.oauth_testbed.revocation_endpoint import RevocationEndpoint
 from mcp_conformance.oauth_testbed.token_endpoint import Code, TokenEndpoint
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class AuthorizationServer:
     """The registered clients."""
     tokens: TokenEndpoint = attrs.field(init=False)
     """The token endpoint."""
+    revocation: RevocationEndpoint = attrs.field(init=False)
+    """The revocation endpoint."""
 
     def __attrs_post_init__(self) -> None:
         self.clients = Clients(
@@ -112,10 +115,19 @@ class AuthorizationServer:
             resources=usable_resources(self.quirks, self.places),
             assertions=self.assertions,
         )
+        self.revocation = RevocationEndpoint(
+            url=self._revocation_url(), recorder=self.recorder, clients=self.clients, tokens=self.tokens
+        )
+
+    def _revocation_url(self) -> str | None:
+        """Return the URL of the revocation endpoint, if it is at this server and a client can know it."""
+        url = server_metadata(self.quirks, self.places).get("revocation_endpoint")
+        known = is_offered(self.quirks, self.places, self.configured_issuers)
+        return url if known and isinstance(url, str) and origin_of(url) == self.places.server else None
 
     def part(self, request: Request) -> Part | None:
         """Return the part that a request concerns; `None` for an unknown URL."""
-        part = _PATHS.get(request.path)
+        part = Part.REVOCATION if request.place == self.revocation.url else _PATHS.get(request.path)
         if part is None and any(request.url == well.url(self.places.issuer) for well in Well):
             return Part.SERVER_METADATA
         return part
@@ -130,6 +142,8 @@ class AuthorizationServer:
                 return self._register(request)
             case Part.AUTHORIZATION:
                 return self._authorize(request)
+            case Part.REVOCATION:
+                return self.revocation.answer(request, now)
         answer = self.tokens.answer(request, now)
         if answer.status != 200 and single(request.form).get("grant_type") == "refresh_token":
             # A login without a challenge may follow, and the client may have forgotten an older challenge.
@@ -151,7 +165,7 @@ class AuthorizationServer:
         for flaw in flaws(self.quirks, self.places, self.configured_issuers):
             if part in flaw.parts:
                 self.recorder.note(flaw.requirement, f"a request for {part.value}, although {flaw.sentence}")
-        if part is Part.TOKEN:
+        if part in (Part.TOKEN, Part.REVOCATION):
             return
         sentence = f"a request for {part.value} at the former authorization server"
         self.recorder.expect(not self.retired, "auth.as-change-reregister", sentence)

@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 _PRM = "/.well-known/oauth-protected-resource"
+_METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt")
+_ALGORITHMS = ("ES256", "RS256")
 
 
 @attrs.frozen(kw_only=True)
@@ -130,6 +132,7 @@ def server_metadata(quirks: Quirks, places: TestbedUrls) -> JsonObject:
         "issuer": places.issuer,
         "authorization_endpoint": f"{places.server}/authorize",
         "token_endpoint": f"{places.server}/token",
+        "revocation_endpoint": f"{places.server}/revoke",
         "jwks_uri": f"{places.server}/jwks",
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
@@ -139,13 +142,10 @@ def server_metadata(quirks: Quirks, places: TestbedUrls) -> JsonObject:
             "client_credentials",
             "urn:ietf:params:oauth:grant-type:jwt-bearer",
         ],
-        "token_endpoint_auth_methods_supported": [
-            "none",
-            "client_secret_basic",
-            "client_secret_post",
-            "private_key_jwt",
-        ],
-        "token_endpoint_auth_signing_alg_values_supported": ["ES256", "RS256"],
+        "token_endpoint_auth_methods_supported": [*_METHODS],
+        "token_endpoint_auth_signing_alg_values_supported": [*_ALGORITHMS],
+        "revocation_endpoint_auth_methods_supported": [*_METHODS],
+        "revocation_endpoint_auth_signing_alg_values_supported": [*_ALGORITHMS],
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
         "authorization_grant_profiles_supported": ["urn:ietf:params:oauth:grant-profile:id-jag"],

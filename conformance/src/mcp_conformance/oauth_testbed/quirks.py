@@ -53,6 +53,8 @@ class Part(enum.Enum):
     """The authorization endpoint, in the browser."""
     TOKEN = "token"
     """The token endpoint."""
+    REVOCATION = "revocation"
+    """The revocation endpoint."""
     MCP = "mcp"
     """The MCP endpoint."""
 

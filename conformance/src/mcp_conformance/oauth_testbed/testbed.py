@@ -290,7 +290,15 @@ class OAuthTestbed:
             if request.origin == away.places.server and server.places.server != away.places.server:
                 foreign = client_id in server.clients.registered
                 self.recorder.expect(not foreign, "auth.as-change-no-reuse", "a client id of another server is used")
-        shown = " ".join([request.url, *(value for _, value in request.headers), request.body.decode("latin-1")])
+        body = next(
+            (
+                each.revocation.shown_by(request)
+                for each in (self.server, self.other)
+                if request.origin == each.places.server
+            ),
+            request.body.decode("latin-1"),
+        )
+        shown = " ".join([request.url, *(value for _, value in request.headers), body])
         shown += _unbasic(request.header("authorization") or "")
         for secret, origin in self.recorder.secrets.items():
             if secret in shown and request.origin != origin:

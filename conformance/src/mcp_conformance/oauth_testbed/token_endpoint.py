@@ -115,6 +115,8 @@ class TokenEndpoint:
     """The issued codes."""
     issued: dict[str, Token] = attrs.field(factory=dict, repr=False)
     """The issued access tokens that are not revoked. They may have expired."""
+    texts: set[str] = attrs.field(factory=set, init=False, repr=False)
+    """All access tokens issued so far, also those that are revoked."""
     _refreshes: dict[str, _Refresh] = attrs.field(factory=dict, init=False, repr=False)
     _families: int = attrs.field(default=0, init=False)
     _forgotten: int = attrs.field(default=0, init=False)
@@ -255,6 +257,11 @@ class TokenEndpoint:
             family=self._families,
         )
 
+    def find(self, text: str) -> Token | None:
+        """Return the access token with this text, or the one that was issued with this refresh token."""
+        kept = self._refreshes.get(text)
+        return self.issued.get(text) if kept is None else kept.token
+
     def _answer(self, token: Token, now: float, *, refreshable: bool) -> Response:
         token.expires_at = now + self.quirks.lifetime
         document: JsonObject = {"access_token": token.text, "token_type": token.kind}
@@ -271,6 +278,7 @@ class TokenEndpoint:
         token_type = document.get("token_type")
         token.said = isinstance(token_type, str) and token_type.lower() == token.kind.lower()
         self.issued[token.text] = token
+        self.texts.add(token.text)
         headers = self.nonces.headers()
         if not self.quirks.token_as_form:
             return json_response(document, headers=headers)
