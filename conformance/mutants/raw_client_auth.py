@@ -95,6 +95,7 @@ def _visit(url: str, version: str, context: JsonObject) -> None:
                 wire.call("tools/call", {"name": tool["name"] if isinstance(tool, dict) else "", "arguments": {}})
     finally:
         wire.close()
+        login.revoke()
 
 
 def main() -> int:

@@ -70,6 +70,7 @@ CHOSEN = (
     "auth.client-metadata-both-ways",
     "auth.client-iss-exact",
     "auth.client-change-reregisters",
+    "auth.client-expired-token",
     "dpop.client-nonce",
     "ema.client-declared",
     "wif.client-refused-once",
@@ -83,6 +84,14 @@ async def test_own_and_raw_client_pass(words: str) -> None:
     run = await run_client(command, SETTINGS, revisions=[LATEST], chosen=CHOSEN)
     assert failures(run) == []
     assert len(run.verdicts) == len(CHOSEN)
+
+
+async def test_client_that_revokes_its_token_passes() -> None:
+    chosen = ("auth.client-no-cross-credentials", "auth.client-refresh-confidential", "auth.client-oauth21")
+    command = ClientCommand(http=f"{sys.executable} -m mutants.raw_client_auth --fault revokes --url {{url}}")
+    run = await run_client(command, SETTINGS, revisions=[LATEST], chosen=chosen, within=["auth/metadata-default"])
+    assert failures(run) == []
+    assert len(run.verdicts) == len(chosen)
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
@@ -125,7 +134,7 @@ async def test_client_without_authorization_is_not_applicable() -> None:
 
 
 # `nox -s mutants` runs all of them.
-CLIENT_FAULT_NAMES = ("root-first", "same-jti", "employee-undeclared")
+CLIENT_FAULT_NAMES = ("root-first", "revokes-in-query", "same-jti", "employee-undeclared")
 
 
 @pytest.mark.parametrize(

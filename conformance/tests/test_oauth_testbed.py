@@ -101,7 +101,16 @@ VIOLATIONS: list[tuple[str, Action]] = [
     ("auth.no-cross-as-credentials", lambda h: with_code(h).send("GET", f"{h.testbed.places.other}/?code={h.code}")),
     ("auth.no-cross-as-credentials", lambda h: with_token(h).send("GET", h.testbed.places.other, h.bearer())),
     ("auth.oauth21-security", lambda h: [with_token(h), old := h.refresh, h.refresh_tokens(), h.refresh_tokens(refresh_token=old)]),
-    ("auth.step-up-union", lambda h: with_token(h).refresh_tokens(scope="notes:read notes:write")),
+    ("auth.oauth21-security", lambda h: with_token(h).refresh_tokens(scope="notes:read notes:write")),
+    ("auth.oauth21-security", lambda h: with_token(h).refresh_tokens(grant_type=None)),
+    ("auth.oauth21-security", lambda h: with_token(h).refresh_tokens(grant_type="refresh")),
+    ("auth.oauth21-security", lambda h: with_token(h).refresh_tokens(refresh_token=None)),
+    ("auth.oauth21-security", lambda h: with_token(h).refresh_tokens(refresh_token=h.refresh[:-1])),
+    ("auth.oauth21-security", lambda h: with_token(h).refresh_tokens(client_id="another")),
+    ("auth.resource-in-token", lambda h: with_token(h).refresh_tokens(resource=None)),
+    ("auth.resource-identifies-server", lambda h: with_token(h).refresh_tokens(resource=f"{h.testbed.places.resource}/")),
+    ("auth.refresh-confidential", lambda h: with_token(h).send("GET", f"{h.testbed.places.server}/?x={h.refresh}")),
+    ("auth.refresh-confidential", lambda h: with_token(h).refresh_tokens(("X-Debug", h.refresh))),
     ("auth.token-not-in-query", lambda h: with_token(h).call("ping", h.bearer(), query=f"?access_token={h.access}")),
     ("auth.bearer-every-request", lambda h: with_token(h).call("ping")),
     ("auth.bearer-header", lambda h: with_token(h).call("ping", ("Authorization", f"Token {h.access}"))),
@@ -119,6 +128,64 @@ def test_violation_is_reported_for_its_requirement_only(requirement: str, action
     testbed = OAuthTestbed()
     action(RawOAuthClient(testbed))
     assert violated_requirements(testbed) == [requirement]
+
+
+@pytest.mark.parametrize("place", ["{resource}", "{other}", "{evil}"])
+def test_refresh_token_for_other_party_is_neither_confidential_nor_kept_apart(place: str) -> None:
+    testbed = OAuthTestbed()
+    client = with_token(RawOAuthClient(testbed))
+
+    client.send(
+        "GET",
+        testbed.places.fill(place),
+        client.bearer() if "resource" in place else ("X", ""),
+        ("X-Debug", client.refresh),
+    )
+
+    assert violated_requirements(testbed) == ["auth.refresh-confidential", "auth.no-cross-as-credentials"]
+
+
+def test_refresh_token_in_basic_credentials_is_not_confidential() -> None:
+    testbed = OAuthTestbed()
+    client = with_token(RawOAuthClient(testbed))
+
+    client.refresh_tokens(basic(client.client_id, client.refresh))
+
+    assert violated_requirements(testbed) == ["auth.refresh-confidential", "auth.oauth21-security"]
+
+
+@pytest.mark.parametrize(("authenticates", "status"), [(True, 200), (False, 401)])
+def test_refresh_of_confidential_client_requires_its_secret(authenticates: bool, status: int) -> None:
+    testbed = OAuthTestbed()
+    testbed.register(
+        {"client_id": "given", "client_secret": "of-given", "token_endpoint_auth_method": "client_secret_basic"}
+    )
+    client = RawOAuthClient(testbed, client_id="given")
+    client.discover()
+    client.authorize()
+    assert client.token(basic("given", "of-given")).status == 200
+
+    response = client.refresh_tokens(*([basic("given", "of-given")] if authenticates else []))
+
+    assert response.status == status
+    assert violated_requirements(testbed) == ([] if authenticates else ["auth.oauth21-security"])
+
+
+def test_refresh_for_another_resource_is_rejected() -> None:
+    testbed = OAuthTestbed()
+    client = with_token(RawOAuthClient(testbed))
+
+    assert document(client.refresh_tokens(resource=f"{testbed.places.resource}/"))["error"] == "invalid_target"
+    assert client.refresh_tokens().status == 200
+
+
+def test_refresh_by_forgotten_client_is_no_violation() -> None:
+    testbed = OAuthTestbed()
+    client = with_token(RawOAuthClient(testbed))
+    testbed.restart()
+
+    assert document(client.refresh_tokens())["error"] == "invalid_client"
+    assert testbed.violations == []
 
 
 def test_violation_names_requirement_reason_and_request() -> None:

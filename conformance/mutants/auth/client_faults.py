@@ -99,13 +99,25 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("one-client-for-all", "auth.client-change-no-reuse", "auth.client-change-reregisters"),
     _of("first-server-for-ever", "auth.client-change-reregisters"),
     _of("token-to-metadata", "auth.client-own-tokens"),
-    _of("refresh-anywhere", "auth.client-no-cross-credentials"),
+    _of("refresh-anywhere", "auth.client-no-cross-credentials", "auth.client-refresh-confidential"),
+    # It is correct: no check may fail.
+    _of("revokes"),
+    _of("revokes-in-query", "auth.client-no-cross-credentials"),
+    _of("revokes-by-header", "auth.client-no-cross-credentials"),
     # Use of the token.
     _of("token-scheme", "auth.client-bearer", revision=_LATE),
     _of("token-scheme-once", "auth.client-bearer"),
     _of("token-scheme-once", "auth.client-bearer", revision=_OWN),
     _of("token-once", "auth.client-every-request"),
     _of("token-in-query", "auth.client-no-query-token", revision=_JUNE),
+    _of("expired-token-kept", "auth.client-expired-token"),
+    _of("expired-token-kept", "auth.client-expired-token", revision=_LATE),
+    # Refresh requests.
+    _of("refresh-to-server", "auth.client-refresh-confidential", "auth.client-no-cross-credentials"),
+    _of("refresh-to-server", "auth.client-refresh-confidential", revision=_OWN),
+    _of("refresh-reused", "auth.client-oauth21"),
+    _of("refresh-reused", "auth.client-oauth21", revision=_OWN),
+    _of("refresh-wider", "auth.client-oauth21", revision=_JUNE),
     # Authorization and token requests.
     _of("no-resource", "auth.client-resource-in-authorization"),
     _of("no-token-resource", "auth.client-resource-in-token", revision=_JUNE),
@@ -235,7 +247,7 @@ async def try_login_fault(fault: ClientFault, *, own: bool = False) -> FaultResu
     words = f"{_CLIENT} --fault {fault.name} --url {{url}}"
     chosen = (
         fault.caught_by
-        if own
+        if own and fault.caught_by
         else [each.id for each in CLIENT_CHECKS if each.area in _AREAS or each.id in fault.caught_by]
     )
     run = await run_client(

@@ -54,6 +54,9 @@ class Login:
         self._challenge: Final[dict[str, str]] = {}
         self._token = ""
         self._refresh = ""
+        self._issuer = ""
+        self._client_used: JsonObject | None = None
+        self._renewed_at = 0
         self._count = 0
         self._few = 0
         self.keys: Final = Keys()
@@ -94,6 +97,10 @@ class Login:
             return not wrong("no-call-nonce")
         if self._count == _SECOND and wrong("token-scheme-once"):
             return True
+        if status == 401 and self._token and wrong("expired-token-kept") and in_scenario("auth/token-expiry"):
+            return self._count < 9
+        if self._refresh and wrong("refresh-to-server"):
+            fetch("GET", self._url, {"Authorization": f"Bearer {self._token}", "X-Debug": self._refresh})
         self._few += 1
         if self._few > (99 if wrong("asks-for-ever") else _FEW) or (status == 403 and wrong("no-step-up")):
             return False
@@ -113,7 +120,24 @@ class Login:
             if in_scenario(name):
                 way()
                 return
-        self._by_user(status)
+        if not (status == 401 and self._by_refresh_token()):
+            self._by_user(status)
+
+    def _by_refresh_token(self) -> bool:
+        """Refresh the token, unless the last refreshed one was refused at once. Return whether there is a new token."""
+        again = self._renewed_at and self._count - self._renewed_at <= 1
+        if not self._refresh or self._issuer != self._metadata["issuer"] or again or self.keys.wanted:
+            return False
+        self._renewed_at = self._count
+        more = {"refresh_token": self._refresh}
+        if wrong("refresh-wider"):
+            more["scope"] = "everything"
+        try:
+            self._ask("refresh_token", more, self._client())
+        except ClientError:
+            self._refresh = ""
+            return False
+        return True
 
     # --- discovery ---------------------------------------------------------------------------------------------------
 
@@ -340,7 +364,25 @@ class Login:
         if wrong("wants-refresh") and "refresh_token" not in found:
             raise ClientError("the refresh token is missing")
         self._token = str(found["access_token"])
-        self._refresh = str(found.get("refresh_token", ""))
+        self._issuer = str(self._metadata["issuer"])
+        self._client_used = client
+        if not (self._refresh and wrong("refresh-reused")):
+            self._refresh = str(found.get("refresh_token", self._refresh if grant == "refresh_token" else ""))
+
+    def revoke(self) -> None:
+        """Revoke the token, as a client that logs out: one that is unusual, or that shows the token in a wrong place."""
+        url = self._metadata.get("revocation_endpoint")
+        if self._client_used is None or not isinstance(url, str) or not in_scenario("auth/metadata-default"):
+            return
+        form, headers = {"token": self._token}, {"Content-Type": "application/x-www-form-urlencoded"}
+        if wrong("revokes-in-query"):
+            url, form = f"{url}?{urlencode(form)}", {}
+        elif wrong("revokes-by-header"):
+            headers["Authorization"], form = f"Bearer {self._token}", {}
+        elif not wrong("revokes"):
+            return
+        self._prove(self._client_used, form, headers)
+        fetch("POST", url, headers, urlencode(form).encode())
 
     def _prove(self, client: JsonObject, form: dict[str, str], headers: dict[str, str]) -> None:
         id, secret, key = str(client["client_id"]), client.get("client_secret"), self._context.get("private_key_pem")

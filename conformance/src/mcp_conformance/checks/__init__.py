@@ -14,6 +14,7 @@ import mcp_conformance.checks.auth.clients.documents
 import mcp_conformance.checks.auth.clients.extension_grants
 import mcp_conformance.checks.auth.clients.dpop
 import mcp_conformance.checks.auth.clients.authorization_requests
+import mcp_conformance.checks.auth.clients.token_expiry
 import mcp_conformance.checks.client.robustness
 import mcp_conformance.checks.client.cancellation
 import mcp_conformance.checks.client.stale_schemas

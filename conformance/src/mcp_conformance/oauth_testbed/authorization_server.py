@@ -132,6 +132,18 @@ class AuthorizationServer:
             return Part.SERVER_METADATA
         return part
 
+    def exposes_refresh_token(self, request: Request, head: str) -> bool:
+        """Return whether a request has a refresh token of this server elsewhere than in a body for this server.
+
+        Args:
+            request: The request.
+            head: Its URL and the values of its headers, also decoded.
+        """
+        confidential = request.method == "POST" and request.origin == self.places.server
+        confidential = confidential and self.part(request) in (Part.TOKEN, Part.REVOCATION)
+        shown = head if confidential else f"{head} {request.body.decode('latin-1')}"
+        return any(text in shown for text in self.tokens.refresh_texts)
+
     def answer(self, request: Request, part: Part, now: float) -> Response:
         """Respond to a request."""
         if part is Part.SERVER_METADATA:

@@ -290,16 +290,18 @@ class OAuthTestbed:
             if request.origin == away.places.server and server.places.server != away.places.server:
                 foreign = client_id in server.clients.registered
                 self.recorder.expect(not foreign, "auth.as-change-no-reuse", "a client id of another server is used")
-        body = next(
-            (
-                each.revocation.shown_by(request)
-                for each in (self.server, self.other)
-                if request.origin == each.places.server
-            ),
-            request.body.decode("latin-1"),
-        )
-        shown = " ".join([request.url, *(value for _, value in request.headers), body])
-        shown += _unbasic(request.header("authorization") or "")
+        head = " ".join([request.url, *(value for _, value in request.headers)])
+        head += _unbasic(request.header("authorization") or "")
+        body = request.body.decode("latin-1")
+        for server in (self.server, self.other):
+            if request.origin == server.places.server:
+                body = server.revocation.shown_by(request)
+            self.recorder.expect(
+                not server.exposes_refresh_token(request, head),
+                "auth.refresh-confidential",
+                f"a refresh token of {server.places.server} is in a request to {request.place}",
+            )
+        shown = f"{head} {body}"
         for secret, origin in self.recorder.secrets.items():
             if secret in shown and request.origin != origin:
                 sentence = f"{secret.partition('-')[0]} of {origin} is sent to {request.origin}"

@@ -117,6 +117,8 @@ class TokenEndpoint:
     """The issued access tokens that are not revoked. They may have expired."""
     texts: set[str] = attrs.field(factory=set, init=False, repr=False)
     """All access tokens issued so far, also those that are revoked."""
+    refresh_texts: set[str] = attrs.field(factory=set, init=False, repr=False)
+    """All refresh tokens issued so far, also those that are used or revoked."""
     _refreshes: dict[str, _Refresh] = attrs.field(factory=dict, init=False, repr=False)
     _families: int = attrs.field(default=0, init=False)
     _forgotten: int = attrs.field(default=0, init=False)
@@ -144,12 +146,19 @@ class TokenEndpoint:
 
     def _granted(self, request: Request, form: dict[str, str], now: float) -> Response:
         kind = form.get("grant_type")
+        self.recorder.expect(kind is not None, "auth.oauth21-security", "a token request has no grant_type")
         client, proved = self.clients.authenticate(request, now=now, needed=kind != _JWT_BEARER)
         if client is not None and self._forgotten < self.quirks.forgets:
             self._forgotten += 1
             self.clients.forget(client.client_id)
             proved = False
         if not proved:
+            # The authentication for other grants has checks that judge whether the client gets a token: with a refresh
+            # token it can start over.
+            forgotten = bool(self.clients.forgotten) or kind != "refresh_token"
+            self.recorder.expect(
+                forgotten, "auth.oauth21-security", "a refresh request does not authenticate its client"
+            )
             raise _TokenError("invalid_client", 401)
         thumbprint = self._bound(request, now)
         resource = form.get("resource", "")
@@ -167,6 +176,10 @@ class TokenEndpoint:
             case "urn:ietf:params:oauth:grant-type:jwt-bearer":
                 token = self._by_assertion(form, client, resource, requested)
             case _:
+                refreshing = kind is not None and "refresh_token" in form
+                self.recorder.expect(
+                    not refreshing, "auth.oauth21-security", f"a refresh request has the grant_type {kind!a}"
+                )
                 raise _TokenError("unsupported_grant_type")
         token.thumbprint, token.kind = thumbprint, "Bearer" if thumbprint is None else "DPoP"
         return self._answer(token, now, refreshable=kind in ("authorization_code", "refresh_token"))
@@ -220,7 +233,11 @@ class TokenEndpoint:
         return self._fresh(client, code.resource, frozenset(code.scopes))
 
     def _by_refresh(self, form: dict[str, str], client: Client | None, requested: frozenset[str]) -> Token:
-        kept = self._refreshes.get(form.get("refresh_token", ""))
+        text, expect = form.get("refresh_token", ""), self.recorder.expect
+        expect(
+            text in self.refresh_texts, "auth.oauth21-security", "a refresh request has no refresh token of the server"
+        )
+        kept = self._refreshes.get(text)
         if kept is None or client is None or kept.token.client_id != client.client_id:
             raise _TokenError("invalid_grant")
         if kept.used and self.quirks.refresh == "rotates":
@@ -228,9 +245,14 @@ class TokenEndpoint:
             self.revoke(kept.token.family)
             raise _TokenError("invalid_grant")
         wider = requested - kept.token.scopes
-        self.recorder.expect(
-            not wider, "auth.step-up-union", f"a refresh request adds scopes: {' '.join(sorted(wider))}"
-        )
+        expect(not wider, "auth.oauth21-security", f"a refresh request adds scopes: {' '.join(sorted(wider))}")
+        resource = kept.token.resource
+        if not expect(
+            not resource or form.get("resource", resource) == resource,
+            "auth.resource-identifies-server",
+            "the resource of a refresh request is not that of the authorization request",
+        ):
+            raise _TokenError("invalid_target")
         kept.used = True
         scopes = kept.token.scopes & requested if requested else kept.token.scopes
         token = self._fresh(client, kept.token.resource, scopes)
@@ -272,6 +294,7 @@ class TokenEndpoint:
         if refreshable and self.quirks.refresh != "never":
             refresh = self.recorder.new("refresh", self.places.server)
             self._refreshes[refresh] = _Refresh(token)
+            self.refresh_texts.add(refresh)
             document["refresh_token"] = refresh
         document = changed(document, self.quirks.token, self.places)
         token.scopes = _scopes(document.get("scope"), token.scopes)

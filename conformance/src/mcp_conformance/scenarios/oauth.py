@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from mcp_conformance.model.check import Transport
 from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
 from mcp_conformance.oauth_testbed.registered_clients import Client
@@ -37,6 +39,8 @@ _METHODS: Final = "code_challenge_methods_supported"
 _ADVERTISED: Final = "authorization_response_iss_parameter_supported"
 _UNNAMED: Final = ('Bearer realm="notes"',)
 _OWN: Final = Quirks(same_origin=True, resource_metadata_at="nowhere", challenge=())
+_EXPIRIES: Final = 2
+"""The number of access tokens that expire: the second time shows whether the client replaces its refresh token."""
 _WRITE: Final = {"tools/call": ("notes:write",)}
 _EVERYTHING: Final = dict.fromkeys(("initialize", "server/discover", "tools/list", "tools/call"), ("notes:admin",))
 _GIVEN: Final[JsonObject] = {
@@ -70,6 +74,26 @@ def _migrating(testbed: OAuthTestbed) -> None:
             testbed.migrate()
 
     testbed.watch = watch
+
+
+def _expiring(testbed: OAuthTestbed) -> None:
+    """Expire the access tokens as soon as one is used, twice."""
+    uses: set[int] = {0}
+
+    def watch(_request: Request, _answer: Response | None) -> None:
+        accepted = testbed.resource.accepted
+        if accepted not in uses and len(uses) <= _EXPIRIES:
+            uses.add(accepted)
+            for server in (testbed.server, testbed.other):
+                server.tokens.expire()
+
+    testbed.watch = watch
+
+
+def _preregistered_expiring(testbed: OAuthTestbed) -> JsonObject:
+    """Give the client an id and a secret, and expire its access tokens."""
+    _expiring(testbed)
+    return _preregistered(testbed)
 
 
 def _nothing(_: ScenarioSetup) -> None:
@@ -281,6 +305,29 @@ _SCOPES: Final = (
     _of("no-refresh-token", "The authorization server issues no refresh tokens.", _NOW, Quirks(refresh="never")),
 )
 
+_EXPIRY: Final = (
+    _of(
+        "token-expiry",
+        "Access tokens expire early, and refresh tokens are rotated. The metadata name two authorization servers.",
+        _RESOURCES,
+        OAuthSetup(
+            quirks=Quirks(resource_metadata={"authorization_servers": ["{issuer}", "{other}"]}), begin=_expiring
+        ),
+    ),
+    _of(
+        "token-expiry-preregistered",
+        "The client has an id and a secret; access tokens expire early, and refresh tokens are rotated.",
+        _RESOURCES,
+        OAuthSetup(quirks=Quirks(registers=False), begin=_preregistered_expiring),
+    ),
+    _of(
+        "2025-03-26-token-expiry",
+        "A server that is its own authorization server; access tokens expire early, and refresh tokens are rotated.",
+        _FIRST,
+        OAuthSetup(quirks=attrs.evolve(_OWN, scopes=()), begin=_expiring),
+    ),
+)
+
 _ANSWERS: Final = (
     _of(
         "iss-not-advertised",
@@ -364,6 +411,7 @@ OAUTH_SCENARIOS: Final = (
     *_DISCOVERY,
     *_REGISTRATION,
     *_SCOPES,
+    *_EXPIRY,
     *_ANSWERS,
     *(_of(name, title, _NOW, oauth_setup) for name, (title, oauth_setup) in GRANTS.items()),
 )

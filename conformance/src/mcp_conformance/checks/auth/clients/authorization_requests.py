@@ -287,7 +287,8 @@ add_rules(
             id="auth.client-oauth21",
             title=(
                 "Authorization and token requests are those of OAuth 2.1: each field once, a form in the body, "
-                "one authentication of the client, and each code only once."
+                "one authentication of the client, each code and each rotated refresh token only once, and no scopes in a "
+                "refresh that were not granted."
             ),
             proves=("auth.security-practices", "auth.oauth21-security"),
             notes=("auth.oauth21-security",),
