@@ -261,6 +261,11 @@ async def test_client_that_logs_in_without_mutation_passes_behind_proxy() -> Non
         ("login-shown-code", "token", "auth/metadata-default", "auth.client-no-cross-credentials"),
         ("login-proof-jti-same", "proof", "auth/dpop", "dpop.client-fresh"),
         ("login-proof-as-bearer", "proof", "auth/dpop", "dpop.client-scheme"),
+        ("login-refresh-token-new-ignored", "refresh", "auth/token-expiry", "auth.client-oauth21"),
+        ("login-refresh-unauthenticated", "refresh", "auth/token-expiry-preregistered", "auth.client-oauth21"),
+        ("login-refresh-other-issuer", "refresh", "auth/token-expiry", "auth.client-no-cross-credentials"),
+        ("login-refresh-token-as-bearer", "refresh", "auth/token-expiry", "auth.client-refresh-confidential"),
+        ("login-expired-token-kept", "refresh", "auth/token-expiry", "auth.client-expired-token"),
         (
             "login-assertion-aud-slash",
             "token",
@@ -276,6 +281,18 @@ async def test_fault_of_login_is_named(operator: str, key: str, scenario: str, c
 
     assert found.hits > 0
     assert check in {each.check for each in found.run.verdicts if each.outcome is Outcome.FAILED}
+
+
+@pytest.mark.usefixtures("_programs")
+@pytest.mark.parametrize("operator", ["login-refresh-never", "login-refresh-scope-same"])
+async def test_client_that_refreshes_in_a_permitted_way_fails_no_check(operator: str) -> None:
+    within = {"auth/metadata-default", "auth/token-expiry", "auth/token-expiry-preregistered"}
+
+    found = await run_faulty_client(LOGIN_LEG, (operator, "refresh login", ""), within=within)
+
+    assert found.hits > 0
+    assert [each.check for each in found.run.verdicts if each.outcome is Outcome.FAILED] == []
+    assert OPERATORS[operator].invisible
 
 
 @needs_schemas

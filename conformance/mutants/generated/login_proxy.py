@@ -52,10 +52,12 @@ class LoginRequest:
 
     @property
     def kind(self) -> str:
-        """What the request is for: `mcp`, an endpoint of the authorization server, or a kind of metadata."""
+        """What the request is for: `mcp`, an endpoint of the authorization server, `refresh`, or a kind of metadata."""
         if self.url == context().get("idp_token_endpoint"):
             return "exchange"
         path = urlsplit(self.url).path
+        if path == "/token" and ("grant_type", "refresh_token") in self.fields:
+            return "refresh"
         if "/.well-known/" not in path:
             return _KINDS.get(path, "other")
         return "resource-metadata" if "oauth-protected-resource" in path else "server-metadata"

@@ -161,6 +161,7 @@ def _operators() -> Iterable[Operator]:
         ("access-token", "mcp", token_of, LEGACY),
         ("code", "token", lambda request: dict(request.fields).get("code", ""), OLD),
         ("verifier", "token", lambda request: dict(request.fields).get("code_verifier", ""), OLD),
+        ("refresh-token", "refresh", lambda request: dict(request.fields).get("refresh_token", ""), ()),
     )
     for name, at, secret, without in secrets:
         yield login_operator(

@@ -9,6 +9,7 @@ from mutants.generated.logins.client_assertions import CLIENT_ASSERTION_OPERATOR
 from mutants.generated.logins.discovery import DISCOVERY_OPERATORS
 from mutants.generated.logins.parameters import PARAMETER_OPERATORS
 from mutants.generated.logins.proofs import PROOF_OPERATORS
+from mutants.generated.logins.refreshes import REFRESH_OPERATORS
 from mutants.generated.logins.registrations import REGISTRATION_OPERATORS
 from mutants.generated.logins.request_forms import REQUEST_FORM_OPERATORS
 from mutants.generated.logins.responses import RESPONSE_OPERATORS
@@ -22,6 +23,7 @@ LOGIN_OPERATORS: Final = (
     *ACCESS_TOKEN_OPERATORS,
     *DISCOVERY_OPERATORS,
     *RESPONSE_OPERATORS,
+    *REFRESH_OPERATORS,
     *PROOF_OPERATORS,
     *CLIENT_ASSERTION_OPERATORS,
 )
