@@ -29,6 +29,7 @@ from mutants.client.reported_results import report_each
 from mutants.client.scenarios import outlive, play
 from mutants.client.stdio import EventStream, Pipes
 from mutants.client.task_calls import plays_tasks, use_tasks
+from mutants.client.users import act_for_users
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -39,7 +40,7 @@ __all__ = ["main"]
 
 def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
     """List the features and use each once."""
-    if play(wire, capabilities, context):
+    if play(wire, capabilities, context) or act_for_users(wire, context):
         return
     if plays_tasks():
         tools = _list(wire, "tools/list", "tools")
@@ -78,7 +79,7 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
     if in_scenario("conformance_urls"):
         wire.fetch(tools)
     if in_scenario("conformance_results"):
-        report_each(wire, tools, _list(wire, "resources/list", "resources"))
+        report_each(wire.call, tools, _list(wire, "resources/list", "resources"))
         return False
     if in_scenario("conformance_cancel"):
         wire.abandon("tools/call", {"name": "test_waits", "arguments": {}})

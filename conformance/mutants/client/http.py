@@ -277,6 +277,8 @@ class ModernHttp(_Http):
 
     def __init__(self, url: str) -> None:
         super().__init__(url, MODERN)
+        self.token: str | None = None
+        """The access token; `None` for none."""
         self._schemas: Final[dict[str, JsonValue]] = {}
 
     def open(self) -> JsonObject:
@@ -341,6 +343,8 @@ class ModernHttp(_Http):
     def headers(self, message: JsonObject) -> dict[str, str]:
         """Return the headers of a POST, with those that repeat the body."""
         headers = super().headers(message)
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
         method = str(message.get("method"))
         if not wrong("no-version-header"):
             headers["MCP-Protocol-Version"] = "2025-11-25" if wrong("other-version-header") else MODERN

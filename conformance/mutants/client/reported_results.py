@@ -7,27 +7,30 @@ from typing import TYPE_CHECKING, Final
 from mutants.client.messages import answers, wrong
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.client.messages import Wire
+
+    Call = Callable[[str, JsonObject], JsonObject]
 
 __all__ = ["report_each"]
 
 _TEXT_LIMIT: Final = 1000
 
 
-def report_each(wire: Wire, tools: list[JsonObject], resources: list[JsonObject]) -> None:
-    """Use each feature, and report the outcome to the server."""
+def report_each(call: Call, tools: list[JsonObject], resources: list[JsonObject]) -> None:
+    """Use each feature by a function that sends requests, and report the outcome to the server."""
     for tool in tools:
         if tool["name"] != "report":
-            result = wire.call("tools/call", {"name": tool["name"], "arguments": {}})
-            _report(wire, str(tool["name"]), _made_of(result, tool.get("outputSchema")))
+            result = call("tools/call", {"name": tool["name"], "arguments": {}})
+            _report(call, str(tool["name"]), _made_of(result, tool.get("outputSchema")))
     for resource in resources:
-        result = wire.call("resources/read", {"uri": resource["uri"]})
-        _report(wire, str(resource["uri"]), _made_of(result, None))
+        result = call("resources/read", {"uri": resource["uri"]})
+        _report(call, str(resource["uri"]), _made_of(result, None))
 
 
-def _report(wire: Wire, name: str, outcome: JsonObject) -> None:
-    wire.call("tools/call", {"name": "report", "arguments": {"of": name, **outcome}})
+def _report(call: Call, name: str, outcome: JsonObject) -> None:
+    call("tools/call", {"name": "report", "arguments": {"of": name, **outcome}})
 
 
 def _made_of(result: JsonObject, schema: JsonValue) -> JsonObject:
@@ -49,7 +52,7 @@ def _made_of(result: JsonObject, schema: JsonValue) -> JsonObject:
         return {"outcome": "invalid"}
     failed = result.get("isError", wrong("failed-by-default"))
     outcome: JsonObject = {"outcome": "failed" if failed else "result"}
-    content = result.get("content")
+    content = result.get("content", result.get("contents"))
     if "resultType" not in result and wrong("type-required-for-content"):
         content = None
     if isinstance(content, list) and content and isinstance(content[0], dict):

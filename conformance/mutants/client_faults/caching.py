@@ -16,6 +16,8 @@ FRESH_FAULTS: Final = (
     of("keeps-second-page", _MODERN, "stdio", "caching.client-page-by-cursor"),
     of("keeps-first-page", _MODERN, "stdio", "caching.client-invalid-cursor"),
     of("polls", _MODERN, "stdio", "caching.client-no-polling"),
+    of("shares-private-lists", _MODERN, "http", "caching.client-private"),
+    of("shares-private-contents", _MODERN, "http", "caching.client-private"),
     of("first-schema", _MODERN, "http", "header.client-param-latest"),
     of("no-header-retry", _MODERN, "http", "header.client-param-retry"),
     of("guesses-headers", _MODERN, "http", "header.client-param-unlisted"),

@@ -37,6 +37,8 @@ _SHORT: Final = 100
 """The `ttlMs` of a result that expires soon."""
 _LONG: Final = 0.5
 """Seconds in which that result expires several times."""
+_PAUSE: Final = 0.2
+"""Seconds between a notification and a response, which take different connections over HTTP and may pass each other."""
 
 
 def _freshness(setup: ScenarioSetup) -> None:
@@ -67,6 +69,7 @@ def _changing_tools(setup: ScenarioSetup) -> None:
             setup.notes["changed"] = True
             params: JsonObject = {"_meta": {SUBSCRIPTION_ID: listener.message["id"]}}
             await listener.notify("notifications/tools/list_changed", params)
+        await trio.sleep(_PAUSE)
         return text_result("changed")
 
     async def take_long(_: ScriptedRequest) -> JsonObject:

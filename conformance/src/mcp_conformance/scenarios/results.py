@@ -19,13 +19,14 @@ from mcp_core.revisions import R2025_06_18, Era, between
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from mcp_conformance.drivers.client.features import Offers
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
     Run = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["LARGE", "RESULTS", "RESULT_SCENARIOS", "STRUCTURED", "UNICODE"]
+__all__ = ["LARGE", "RESULTS", "RESULT_SCENARIOS", "STRUCTURED", "UNICODE", "add_report"]
 
 RESULTS: Final = "conformance_results"
 """The name of the scenario."""
@@ -225,6 +226,11 @@ def _results(setup: ScenarioSetup) -> None:
         for name, run in (("gives_structured", _structured), ("gives_unfit", _unfit)):
             offers.tools.append({**tool(name, "Returns structured content"), "outputSchema": _NUMBERED})
             offers.calls[name] = run
+    add_report(offers)
+
+
+def add_report(offers: Offers) -> None:
+    """Add the tool `report`, which receives the outcome of a call."""
     offers.add_tool("report", "Receives the outcome of a call", _report, _REPORT)
 
 

@@ -12,6 +12,7 @@ from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.scripted_request import ErrorReply
 from mcp_conformance.model.check import Transport
 from mcp_conformance.protocol.odd_ids import ODD_IDS
+from mcp_conformance.scenarios.cache_scope import SCOPE_SCENARIOS
 from mcp_conformance.scenarios.caching import FRESH_SCENARIOS
 from mcp_conformance.scenarios.cancellation import CANCEL_SCENARIOS
 from mcp_conformance.scenarios.client_requests import CLIENT_REQUEST_SCENARIOS
@@ -231,6 +232,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         *COMPLETION_SCENARIOS,
         *ERA_SCENARIOS,
         *FRESH_SCENARIOS,
+        *SCOPE_SCENARIOS,
         *SCHEMA_SCENARIOS,
         *SKILL_SCENARIOS,
         *OAUTH_SCENARIOS,

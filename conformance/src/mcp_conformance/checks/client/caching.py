@@ -11,6 +11,7 @@ from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.cache_scope import TWO_USERS, USERS, own_names, own_text, user_of
 from mcp_conformance.scenarios.caching import CHANGES, CURSORS, FRESHNESS, IDLE, MRTR_RESOURCE
 from mcp_conformance.scenarios.pagination import LISTS
 
@@ -122,3 +123,26 @@ async def no_polling(client: ClientUnderTest) -> None:
             waiting = encoded(message["id"])
         elif not entry.sent and waiting is not None and message.get("method") in LISTS:
             raise Deviation(f"no request while {IDLE} is in progress", brief(message))
+
+
+@check("caching.client-private", proves=("caching.private-not-shared",), needs=(f"scenario:{TWO_USERS}",))
+async def private(client: ClientUnderTest) -> None:
+    """A private result of one user is not served to another user of the client."""
+    evidence = client.run(TWO_USERS)
+    informed: set[str] = set()
+    for exchange in evidence.exchanges:
+        user = user_of(exchange.header("authorization"))
+        if user is None or exchange.message.get("method") not in ("tools/call", "resources/read"):
+            continue
+        arguments = _param(exchange.message, "arguments")
+        reported = str(arguments.get("text")) if isinstance(arguments, dict) else ""
+        named = {_param(exchange.message, "name"), _param(exchange.message, "uri")}
+        for other in USERS.keys() - {user}:
+            # The lists of a user are known by the entries that the client uses, the contents by its reports.
+            if named & own_names(other) or reported == own_text(other):
+                raise Deviation(f"nothing that only {other} received, for {user}", brief(exchange.message))
+        if reported == own_text(user):
+            informed.add(user)
+    missing = sorted(USERS.keys() - informed)
+    if missing:
+        raise NotTestable(f"the client reported no result of {' and '.join(missing)}: {evidence.ending}")
