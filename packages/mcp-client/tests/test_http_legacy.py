@@ -31,13 +31,14 @@ from mcp_core.errors import (
     SessionExpired,
 )
 from mcp_core.jsonrpc.messages import JsonObject
-from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED
+from mcp_core.methods import NOTIFICATIONS_ROOTS_LIST_CHANGED, TOOLS_LIST
 from mcp_core.revisions import LEGACY, R2025_03_26, REVISIONS, Revision
 from mcp_core.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
     ElicitRequestFormParams,
     ElicitResult,
+    ListToolsRequestParams,
     Root,
     RootsListChangedNotificationParams,
     TextContent,
@@ -654,6 +655,66 @@ async def test_session_lost_replaced_and_request_retried(status: int) -> None:
     assert server.requests[-1].headers["mcp-session-id"] == "s2"
     ids = {str(request.message["id"]) for request in server.requests if request.body and "id" in request.message}
     assert len(ids) == len([request for request in server.requests if request.body and "id" in request.message]) - 1
+
+
+def _has_cursor(request: ReceivedRequest) -> bool:
+    params = request.message.get("params")
+    return isinstance(params, dict) and "cursor" in params
+
+
+class _PagedServer:
+    """A server with two pages of tools, which loses its session at the requests for the second page."""
+
+    def __init__(self, losses: int) -> None:
+        self.losses = losses
+        """How often it loses the session."""
+        self.losing = SessionLosingServer(self._pages)
+
+    async def answer(self, request: ReceivedRequest, reply: Reply) -> None:
+        """Answer one request."""
+        if request.rpc == "tools/list" and _has_cursor(request) and self.losses:
+            self.losses -= 1
+            self.losing.alive = False
+        await self.losing.answer(request, reply)
+
+    async def _pages(self, request: ReceivedRequest, reply: Reply) -> None:
+        cursor = f"page 2 in session {self.losing.number}"
+        name = "b" if _has_cursor(request) else "a"
+        page: JsonObject = {"tools": [{"name": name, "inputSchema": {"type": "object"}}]}
+        await reply.result(page if name == "b" else {**page, "nextCursor": cursor})
+
+
+@pytest.mark.spec("pagination.not-across-sessions")
+async def test_session_lost_between_pages_lists_again_from_start() -> None:
+    paged = _PagedServer(1)
+    async with serving(paged.answer) as server, open_http(server.url) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["a", "b"]
+    requests = server.of("tools/list")
+    assert [each.headers["mcp-session-id"] for each in requests] == ["s1", "s1", "s2", "s2"]
+    cursors = [each.params["cursor"] for each in requests if _has_cursor(each)]
+    assert cursors == ["page 2 in session 1", "page 2 in session 2"]
+
+
+async def test_session_lost_between_pages_twice_raises_session_expired() -> None:
+    async with serving(_PagedServer(2).answer) as server, open_http(server.url) as client:
+        with pytest.raises(SessionExpired):
+            await client.list_tools()
+        await client.ping()
+    assert len(server.of("tools/list")) == 4
+
+
+async def test_session_lost_before_request_with_cursor_raises_session_expired(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    losing_server = SessionLosingServer()
+    async with serving(losing_server.answer) as server, open_http(server.url) as client:
+        losing_server.alive, losing_server.refuse = False, 503
+        with pytest.raises(HttpFailure, match="status 503"):
+            await client.ping()
+        losing_server.refuse = 0
+        with pytest.raises(SessionExpired, match="a cursor is not valid in another"):
+            await client.request(TOOLS_LIST, ListToolsRequestParams(cursor="of the first session"))
+        assert server.of("tools/list") == []
 
 
 async def test_session_lost_concurrent_calls_open_one_session() -> None:

@@ -46,10 +46,12 @@ from mcp_core.errors import (
     McpError,
     Phase,
     RequestTimeout,
+    SessionExpired,
     WrongAsyncLibrary,
 )
 from mcp_core.jsonrpc.messages import ErrorObject, ErrorResponse, Message
 from mcp_core.methods import PING
+from mcp_core.types import PaginatedRequestParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -373,6 +375,8 @@ class ClientChannel:
             restore = self.transport.interrupted
             if restore is not None:
                 await restore()
+                if isinstance(params, PaginatedRequestParams) and params.cursor is not None:
+                    raise SessionExpired("the server lost the session, and a cursor is not valid in another one")
             if self._ended is not None:
                 raise self.ended or self._ended
             outgoing = self.connection.request(definition, params, progress=wanted)

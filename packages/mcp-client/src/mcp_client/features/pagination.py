@@ -9,6 +9,7 @@ from mcp_core.errors import (
     Phase,
     RemoteProtocolError,
     RequestFailed,
+    SessionExpired,
 )
 from mcp_core.revisions import Era
 from mcp_core.types import (
@@ -63,18 +64,26 @@ async def all_pages(
         params: The class of the parameters, or another function that returns them.
 
     Raises:
+        SessionExpired: The server lost the session twice between two pages.
         RemoteProtocolError: A cursor repeats, or there are more pages than `Limits.pages`.
         McpError: The exceptions of `Client.request`.
     """
     pages: list[PageT] = []
     seen: set[str] = set()
     cursor: str | None = None
+    is_restarted = False
     most = channel.connection.limits.pages
     caching = channel.caching
     try:
         while True:
             try:
                 page = await channel.request(definition, params(cursor=cursor), options)
+            except SessionExpired:
+                if cursor is None or is_restarted:
+                    raise
+                # A cursor is not valid in another session: start again in the new one.
+                pages, seen, cursor, is_restarted = [], set(), None, True
+                continue
             except RequestFailed as failure:
                 if cursor is None or failure.code != ErrorCode.INVALID_PARAMS or caching is None:
                     raise

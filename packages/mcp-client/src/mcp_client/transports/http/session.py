@@ -7,8 +7,9 @@ The client recovers from these losses:
 - The standalone stream breaks: the client opens it again, after the delay that the server demands.
 - A response to a request of the server is not delivered: the client sends it again.
 - The server loses the session, and responds to a request of the session with 404: one task opens a new session for all
-  tasks. The request that received the 404 was not processed, so the client sends it again, once. Other requests in
-  flight in the old session may have been processed, and fail with an error.
+  tasks. The request that received the 404 was not processed, so the client sends it again, once, unless it has a cursor,
+  which is valid only in the old session. Other requests in flight in the old session may have been processed, and fail
+  with an error.
 
 Spec: basic/transports#session-management, basic/transports#resumability-and-redelivery (legacy)
 """
@@ -134,6 +135,9 @@ class Sessions:
             rest = await self._wire.exchange(exchange, self._channel.deliver, call=call, extra=call.headers)
         except SessionExpired:
             await self.replace(session)
+            if "cursor" in (request.params or ()):
+                # "Don't persist cursors across sessions": the caller lists again from the start.
+                raise
             exchange = self._exchange(request, self._session)
             rest = await self._wire.exchange(exchange, self._channel.deliver, call=call, extra=call.headers)
         if rest is not None:
