@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import unicodedata
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from mutants.client.messages import (
     MODERN,
     SPOKEN,
     ClientError,
+    SessionLost,
     UnsupportedRevision,
     answers,
     in_scenario,
@@ -130,7 +132,16 @@ def _read_twice(wire: Wire) -> None:
 
 
 def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
+    """Return the entries of all pages. When the session is lost between two pages, begin again in a new session."""
+    try:
+        return _pages(wire, method, member)
+    except SessionLost:
+        return _pages(wire, method, member)
+
+
+def _pages(wire: Wire, method: str, member: str) -> list[JsonObject]:
     listed: list[JsonObject] = []
+    longest = empty = 0
     params: JsonObject = {"cursor": "page-2"} if wrong("begins-with-cursor") and in_scenario("tools_call") else {}
     if wrong("null-cursor"):
         params = {"cursor": None}
@@ -150,7 +161,15 @@ def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
             if wrong("asks-once-more") and "cursor" in params:
                 wire.call(method, params)
             return listed
-        if (not cursor and wrong("empty-cursor-ends")) or (not page and wrong("empty-page-ends")):
+        if not cursor and wrong("empty-cursor-ends"):
+            return listed
+        longest, empty = max(longest, len(page)), 0 if page else empty + 1
+        faults = {
+            "empty-page-ends": empty > 0,
+            "two-empty-pages-end": empty > 1,
+            "short-page-ends": 0 < len(page) < longest,
+        }
+        if any(ends and wrong(name) for name, ends in faults.items()):
             return listed
         params = {"cursor": _sent_back(cursor)}
 
@@ -161,6 +180,10 @@ def _sent_back(cursor: str) -> JsonValue:
         return int(cursor)
     if wrong("cursors-without-padding"):
         return cursor.rstrip("=")
+    if wrong("cuts-cursors"):
+        return cursor[:255]
+    if wrong("normalizes-cursors"):
+        return unicodedata.normalize("NFC", cursor)
     return cursor.strip() if wrong("trims-cursors") else cursor
 
 

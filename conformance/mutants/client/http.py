@@ -14,6 +14,7 @@ from mutants.client.messages import (
     SPOKEN,
     ClientError,
     MessageFactory,
+    SessionLost,
     UnsupportedRevision,
     answers,
     dumped,
@@ -215,6 +216,8 @@ class SessionHttp(_Http):
             self._session = old if wrong("old-session-id") else None
             self._agreed = None
             self.open()
+            if "cursor" in params and not wrong("cursor-of-lost-session"):
+                raise SessionLost("the cursor is not valid in another session")
             request = self.messages.request(method, params)
             response = self.post(request)
         if response.status >= 400 and wrong("session-lost"):

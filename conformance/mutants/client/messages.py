@@ -22,6 +22,7 @@ __all__ = [
     "SPOKEN",
     "ClientError",
     "MessageFactory",
+    "SessionLost",
     "UnsupportedRevision",
     "Wire",
     "answers",
@@ -61,6 +62,10 @@ class UnsupportedRevision(ClientError):
     def __init__(self, why: str, *, modern: bool) -> None:
         super().__init__(why)
         self.modern = modern
+
+
+class SessionLost(ClientError):
+    """The server lost the session to which a cursor belongs; another one is open."""
 
 
 class Wire(Protocol):

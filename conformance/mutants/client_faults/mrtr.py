@@ -56,8 +56,14 @@ MRTR_FAULTS: Final = (
     of("empty-cursor-ends", _MODERN, "stdio", "pagination.client-empty-cursor", "pagination.client-whole"),
     of("empty-page-ends", _OLD, "stdio", "pagination.client-lengths"),
     of("empty-page-ends", _MODERN, "stdio", "pagination.client-lengths"),
+    of("two-empty-pages-end", _JUNE, "stdio", "pagination.client-lengths"),
+    of("short-page-ends", _LATE, "http", "pagination.client-lengths"),
+    of("short-page-ends", _MODERN, "stdio", "pagination.client-lengths"),
+    of("cuts-cursors", _MODERN, "stdio", "pagination.client-cursor", "pagination.client-lengths"),
+    of("normalizes-cursors", _MODERN, "stdio", "pagination.client-cursor", "pagination.client-lengths"),
     of("first-page-only", _JUNE, "stdio", "pagination.client-whole"),
     of("asks-once-more", _LATE, "stdio", "pagination.client-ends"),
     of("begins-with-cursor", _FIRST, "stdio", "pagination.client-session"),
+    of("cursor-of-lost-session", _LATE, "http", "pagination.client-session"),
 )
 """The faults of this module."""

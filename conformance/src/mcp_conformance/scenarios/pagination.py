@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.scripted_request import ErrorReply
+from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
-from mcp_core.revisions import Era
+from mcp_core.revisions import LEGACY, R2025_03_26, Era, between
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["LISTS", "PAGE_SCENARIOS", "cursors"]
+__all__ = ["LISTS", "LOST_SESSION", "PAGE_SCENARIOS", "cursors"]
+
+LOST_SESSION: Final = "conformance_pages_lost_session"
+"""The scenario in which a session is lost between two pages."""
 
 LISTS: Final = {
     "tools/list": "tools",
@@ -24,9 +29,15 @@ LISTS: Final = {
     "prompts/list": "prompts",
 }
 """The paginated methods, and the member of the result that contains the entries."""
-_ODD: Final = ('{{"page": 2, "of": "{}"}}', " a b&c=d#/+%20{} ", "{}\u00fc\u2028\U0001f9ea==")
-"""Cursors with a place for the method, so that those of two lists differ."""
-_LENGTHS: Final = (1, 0, 3, 2, 1, 1)
+_ODD: Final = (
+    '{{"page": 2, "of": "{}"}}',
+    " a b&c=d#/+%20{} ",
+    "{}\u00fcu\u0308\u2028\U0001f9ea==",
+    f"{{}}{'0123456789abcdef' * 200}",
+)
+"""Cursors with a place for the method, so that those of two lists differ. The last one is long."""
+_LENGTHS: Final = (2, 0, 0, 3, 1, 1)
+"""The lengths of the pages except the last one: two are empty, and some are shorter than the first or the one before."""
 
 
 def cursors(method: str, era: Era) -> list[str]:
@@ -76,11 +87,32 @@ def _pages(setup: ScenarioSetup) -> None:
         server.handlers[method] = _in_pages(method, entries, era)
 
 
+def _lost_session(setup: ScenarioSetup) -> None:
+    """Serve all lists in pages, and forget the session at the first request with a cursor."""
+    _pages(setup)
+
+    async def forget(exchange: HttpExchange) -> bool:
+        params = exchange.message.get("params")
+        if isinstance(params, dict) and "cursor" in params and not setup.notes:
+            setup.notes["lost"] = setup.server.sessions[-1].id
+            setup.http.lose(setup.server.sessions[-1])
+        return False
+
+    setup.http.before = forget
+
+
 PAGE_SCENARIOS: Final = (
     Scenario(
         name="conformance_pages",
         title="Lists in pages of different lengths, some of them empty, with arbitrary characters in cursors.",
         prepare=_pages,
+    ),
+    Scenario(
+        name=LOST_SESSION,
+        title="Lists in pages, and a server that forgets the session at the first request with a cursor.",
+        prepare=_lost_session,
+        revisions=frozenset(LEGACY) & between(R2025_03_26),
+        transports=frozenset({Transport.HTTP}),
     ),
 )
 """The scenarios, in order."""

@@ -99,7 +99,8 @@ async def lengths(client: ClientUnderTest) -> None:
         raise NotTestable("the client follows no cursor")
     for method, requested in lists.items():
         known = cursors(method, client.revision.era)
-        # The second page is empty, and the fourth is shorter than the third. Another check covers the empty cursor.
+        # The second and the third page are empty, and the fifth is shorter than the first and than the fourth. Another
+        # check covers the empty cursor.
         if (known[0] in requested or not modern) and known[-1] not in requested:
             raise Deviation(f"{method} up to the cursor {brief(known[-1])}", brief(requested))
 

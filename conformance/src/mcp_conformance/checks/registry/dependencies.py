@@ -449,6 +449,7 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "header.client-param-base64": ("header.client-param-injection",),
     **{f"header.client-param-{each}": ("header.client-param-mirrored",) for each in ("string", "integer", "boolean")},
     # Pages.
+    "schema.client-cursor": ("pagination.client-cursor",),
     "pagination.client-session": ("pagination.client-cursor",),
     "pagination.client-lengths": ("pagination.client-cursor",),
     "pagination.client-whole": ("pagination.client-cursor", "pagination.client-empty-cursor"),
