@@ -48,6 +48,63 @@ class _AnyCursor(Fault):
         raise error
 
 
+# The cursor is for a page that is longer than the one that the server sends.
+changed("cursor-too-far", "pagination.no-gaps", method="resources/list",
+        change=lambda inbound, result: result if "cursor" in inbound.params else
+        {**result, "resources": _resources(result)[:2]})  # fmt: skip
+
+
+class _OwnCursors(Fault):
+    """A server with other cursors than the raw server, or other pages."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or message.get("method") != "resources/list":
+            return message
+        cursor = self.cursor(params["cursor"]) if isinstance(params.get("cursor"), str) else None
+        rest = {name: each for name, each in params.items() if name != "cursor"}
+        return {**message, "params": rest if cursor is None else {**rest, "cursor": cursor}}
+
+    def cursor(self, cursor: JsonValue) -> JsonValue:
+        """Return the cursor of the raw server; `None` for the first page."""
+        return cursor
+
+
+@fault("empty-cursor-at-end", "pagination.walk")
+class _EmptyCursorAtEnd(_OwnCursors):
+    def cursor(self, cursor: JsonValue) -> JsonValue:
+        return cursor or None
+
+    def result(self, _: InboundRequest, result: JsonObject) -> JsonObject:
+        return {"nextCursor": "", **result} if "resources" in result else result
+
+
+@fault("cursor-of-last-listing", "pagination.stable-cursor", transports=("stdio",))
+class _CursorOfLastListing(_OwnCursors):
+    def __init__(self) -> None:
+        self._listings = 0
+
+    def cursor(self, cursor: JsonValue) -> JsonValue:
+        return str(cursor).removeprefix(f"{self._listings} ")
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if "resources" not in result or "cursor" in inbound.params:
+            return result
+        self._listings += 1
+        return {**result, "nextCursor": f"{self._listings} {result['nextCursor']}"}
+
+
+@fault("first-cursor-empty")
+class _FirstCursorEmpty(_OwnCursors):
+    """A correct server: the empty string is a cursor."""
+
+    def cursor(self, cursor: JsonValue) -> JsonValue:
+        return "from-4" if cursor == "" else cursor
+
+    def result(self, _: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "nextCursor": ""} if "nextCursor" in result and "resources" in result else result
+
+
 changed("cursor-as-number", "pagination.cursor-is-a-string", "caching.scope-of-pages", "pagination.stable-cursor", "pagination.cursor-elsewhere", "pagination.walk", "resources.list-schema", "resources.same-everywhere", "resources.unique", "schema.paginated", method="resources/list", revisions=MODERN,
         change=lambda _, result: {**result, "nextCursor": 4} if "nextCursor" in result else result)  # fmt: skip
 

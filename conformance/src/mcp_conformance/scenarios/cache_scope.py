@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
@@ -76,7 +76,8 @@ def _two_users(setup: ScenarioSetup) -> None:
     async def resources(request: ScriptedRequest) -> JsonObject:
         user = _sender(request)
         uris = [] if user is None else [_SHARED_URI, f"{_SHARED_URI}/{user}"]
-        return _private({"resources": [*offers.resources, *({"uri": uri, "name": uri} for uri in uris)]})
+        own: list[JsonValue] = [{"uri": uri, "name": uri} for uri in uris]
+        return _private({"resources": [*offers.resources, *own]})
 
     async def read(request: ScriptedRequest) -> JsonObject:
         user, uri = _sender(request), request.text("uri")
@@ -94,7 +95,8 @@ def _two_users(setup: ScenarioSetup) -> None:
 
         server.handlers[method] = public
     public_read = server.handlers["resources/read"]
-    server.handlers |= {"tools/list": tools, "tools/call": call, "resources/list": resources, "resources/read": read}
+    own = {"tools/list": tools, "tools/call": call, "resources/list": resources, "resources/read": read}
+    server.handlers.update(own)
     add_report(offers)
 
 

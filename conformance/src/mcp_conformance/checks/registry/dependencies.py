@@ -218,9 +218,13 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "pagination.walk": ("pagination.cursor-is-a-string",),
     "pagination.stable-cursor": ("pagination.cursor-is-a-string", "pagination.walk", "resources.same-everywhere"),
     "pagination.cursor-elsewhere": ("pagination.cursor-is-a-string", "pagination.walk", "resources.same-everywhere"),
-    "caching.scope-of-pages": ("pagination.cursor-is-a-string", "caching.scope"),
-    "resources.unique": ("pagination.walk",),
-    "resources.same-everywhere": ("pagination.walk",),
+    "pagination.no-gaps": ("pagination.walk",),
+    "caching.scope-of-pages": ("pagination.cursor-is-a-string", "pagination.walk", "caching.scope"),
+    **{
+        f"{kind}.{rule}": ("pagination.walk",)
+        for kind in ("tools", "resources", "prompts")
+        for rule in ("unique", "same-everywhere")
+    },
     "tools.order": ("tools.same-everywhere",),
     "resources.listed-can-be-read": ("resources.uri-syntax", "resources.same-everywhere"),
     "schema.list-tools-result": ("caching.tools-list", *_CACHED),
@@ -235,14 +239,28 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "schema.tool-output-schema",
         "schema.tool-execution",
         "schema.paginated",
+        "pagination.walk",
         *_ENTRY,
     ),
-    "prompts.list-schema": ("schema.list-prompts-result", "schema.prompt", "schema.paginated", *_ENTRY),
-    "resources.list-schema": ("schema.list-resources-result", "schema.resource", "schema.paginated", *_ENTRY),
+    "prompts.list-schema": (
+        "schema.list-prompts-result",
+        "schema.prompt",
+        "schema.paginated",
+        "pagination.walk",
+        *_ENTRY,
+    ),
+    "resources.list-schema": (
+        "schema.list-resources-result",
+        "schema.resource",
+        "schema.paginated",
+        "pagination.walk",
+        *_ENTRY,
+    ),
     "resources.templates-list-schema": (
         "schema.list-templates-result",
         "schema.resource-template",
         "schema.paginated",
+        "pagination.walk",
         *_ENTRY,
     ),
     "schema.resource": ("resources.uri-syntax",),

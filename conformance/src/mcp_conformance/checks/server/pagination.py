@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.near_misses import near_misses
@@ -12,23 +13,43 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_conformance.checks.server.lists import List
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.model.fixtures_manifest import Fixture
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _INVALID: Final = "conformance: not a cursor of the server"
+_RETURNS: Final = 5
+"""The number of pages that are requested again."""
+_FIXTURES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tools": ("test_simple_text", "test_embedded_resource"),
+    "resources": ("test://static-text", "test://static-binary", "test://watched-resource"),
+    "prompts": ("test_simple_prompt", "test_prompt_with_image"),
+}
+"""By kind, the fixtures that can be used without effect."""
+_USES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "tools": ("tools/call", "name", "content"),
+    "resources": ("resources/read", "uri", "contents"),
+    "prompts": ("prompts/get", "name", "messages"),
+}
+"""By kind, the method that uses a feature, the parameter that names the feature, and a member of the result."""
 
 
-async def _long(server: ServerUnderTest) -> tuple[List, JsonObject]:
-    """Return a list with several pages, and its first page."""
+async def _long(server: ServerUnderTest) -> list[tuple[List, JsonObject]]:
+    """Return each list with several pages, and its first page."""
+    found: list[tuple[List, JsonObject]] = []
     for row in LISTS:
         if server.inventory.has(row.capability):
             page = (await server.peer.request(row.method)).result()
             if page.get("nextCursor") is not None:
-                return row, page
-    raise NotTestable("no list of the server has more than one page")
+                found.append((row, page))
+    if not found:
+        raise NotTestable("no list of the server has more than one page")
+    return found
 
 
 async def _page(peer: SuiteConnection, row: List, cursor: object) -> JsonObject:
@@ -44,28 +65,56 @@ def _names(row: List, *pages: JsonObject) -> list[str]:
 @check("pagination.cursor-is-a-string", proves=("pagination.cursor-string",))
 async def cursor_is_a_string(server: ServerUnderTest) -> None:
     """`nextCursor` is a string."""
-    row, page = await _long(server)
-    if not isinstance(page.get("nextCursor"), str):
-        raise Deviation(f"nextCursor of {row.method} to be a string", brief(page.get("nextCursor")))
+    for row, page in await _long(server):
+        if not isinstance(page.get("nextCursor"), str):
+            raise Deviation(f"nextCursor of {row.method} to be a string", brief(page.get("nextCursor")))
 
 
 @check("pagination.walk", proves=("pagination.operations", "pagination.next-page"))
 async def walked(server: ServerUnderTest) -> None:
     """All pages together contain each entry once, and the pages end."""
-    row, _ = await _long(server)
-    names = _names(row, *await walk(server.peer, row))
-    if len(set(names)) != len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise Deviation(f"each entry of {row.method} on one page", f"on several pages: {brief([*twice])}")
+    for row, _ in await _long(server):
+        names = _names(row, *await walk(server.peer, row))
+        if len(set(names)) != len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise Deviation(f"each entry of {row.method} on one page", f"on several pages: {brief([*twice])}")
+
+
+@check("pagination.no-gaps", proves=("pagination.operations", "pagination.next-page"))
+async def no_gaps(server: ServerUnderTest) -> None:
+    """A fixture that can be used is on one of the pages."""
+    is_known = False
+    for row, _ in await _long(server):
+        for name in _FIXTURES.get(row.kind, ()):
+            fixture = server.manifest.find(row.kind, name)
+            if server.inventory.find(row.kind, fixture.name) is not None:
+                is_known = True
+            elif await _is_usable(server, row, fixture):
+                raise Deviation(f"{fixture.name} on one of the pages of {row.method}", "it can be used, but is on none")
+    if not is_known:
+        raise NotTestable("the lists with more than one page contain no known fixture")
+
+
+async def _is_usable(server: ServerUnderTest, row: List, fixture: Fixture) -> bool:
+    """Return whether the server has a feature that it does not list."""
+    method, key, member = _USES[row.kind]
+    params: JsonObject = {key: fixture.name}
+    if key == "name":
+        params["arguments"] = fixture.arguments or {}
+    answer = await server.peer.request(method, params)
+    return not answer.is_error and bool(answer.result().get(member)) and answer.result().get("isError") is not True
 
 
 @check("pagination.stable-cursor", proves=("pagination.stable-cursors",))
 async def stable_cursor(server: ServerUnderTest) -> None:
-    """The same cursor returns the same page again."""
-    row, first = await _long(server)
-    one, two = [await _page(server.peer, row, first["nextCursor"]) for _ in range(2)]
-    if _names(row, one) != _names(row, two):
-        raise Deviation(f"the page {brief([*_names(row, one)])}", brief([*_names(row, two)]))
+    """A cursor returns the same page again, in any order, and after the list was read to its end and from the start."""
+    for row, _ in await _long(server):
+        pages = await walk(server.peer, row)
+        await server.peer.request(row.method)
+        for before, page in reversed([*pairwise(pages)][:_RETURNS]):
+            again = await _page(server.peer, row, before["nextCursor"])
+            if _names(row, again) != _names(row, page):
+                raise Deviation(f"the page {brief([*_names(row, page)])}", brief([*_names(row, again)]))
 
 
 @check(
@@ -73,12 +122,12 @@ async def stable_cursor(server: ServerUnderTest) -> None:
 )
 async def cursor_elsewhere(server: ServerUnderTest) -> None:
     """A cursor is valid on another connection too."""
-    row, first = await _long(server)
-    here = await _page(server.peer, row, first["nextCursor"])
-    async with server.open() as other:
-        there = await _page(other, row, first["nextCursor"])
-    if _names(row, here) != _names(row, there):
-        raise Deviation(f"the page {brief([*_names(row, here)])}", brief([*_names(row, there)]))
+    for row, first in await _long(server):
+        here = await _page(server.peer, row, first["nextCursor"])
+        async with server.open() as other:
+            there = await _page(other, row, first["nextCursor"])
+        if _names(row, here) != _names(row, there):
+            raise Deviation(f"the page {brief([*_names(row, here)])}", brief([*_names(row, there)]))
 
 
 @check("pagination.invalid-cursor", proves=("pagination.invalid-cursor-error", "pagination.invalid-cursor-32602"))
