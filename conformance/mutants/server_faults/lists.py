@@ -206,13 +206,21 @@ class _NoCompletions(_WithoutCapability):
     kind = "completions"
 
 
+_ICONS: Final[list[JsonValue]] = [
+    {"src": "https://example.com/a.png?size=48#icon", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"},
+    {"src": "HTTP://example.com/a.svg", "sizes": ["any"]},
+    {"src": "data:image/svg+xml;charset=utf-8;base64,PHN2Zy8%2B"},
+]
+
+
 def _titled(_: InboundRequest, result: JsonObject) -> JsonObject:
     tools = result["tools"]
     rows = tools if isinstance(tools, list) else []
-    return {**result, "tools": [{**row, "title": "a title"} if isinstance(row, dict) else row for row in rows]}
+    more: JsonObject = {"title": "a title", "icons": _ICONS}
+    return {**result, "tools": [{**row, **more} if isinstance(row, dict) else row for row in rows]}
 
 
-# Correct: titles are optional.
+# Correct: titles and icons are optional.
 changed("titled-tools", method="tools/list", change=_titled, revisions=(LEGACY[3], *MODERN))
 changed("tool-twice", "tools.unique", method="tools/list", change=_extra())
 changed("tools-vary", "tools.same-everywhere", "tools.order", method="tools/list", change=_growing("tools"))

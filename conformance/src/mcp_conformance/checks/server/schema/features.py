@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.protocol.uri_syntax import is_uri_template
+from mcp_conformance.protocol.uri_syntax import is_uri, is_uri_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _LATER: Final = ("annotations", "icons", "execution", "outputSchema")
 """Members that separate checks cover."""
 _SIZE: Final = re.compile(r"any|[1-9][0-9]*x[1-9][0-9]*")
+_ICON_SCHEME: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
+_DATA_URI: Final = re.compile(r"data:image/[^,]*;base64,(.+)", re.IGNORECASE)
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -294,9 +298,34 @@ look(
     at=_icons,
     by=lambda value, revision: (
         conforms("Icon", "sizes")(value, revision)
-        or (None if urlsplit(str(member(value, "src"))).scheme else "its src has no scheme")
+        or (None if is_uri(str(member(value, "src"))) else "its src is not a URI")
     ),
     what="icon",
+)
+
+
+def _source(value: JsonValue, _: Revision) -> str | None:
+    if _ICON_SCHEME.match(str(value)):
+        return None
+    data = _DATA_URI.fullmatch(str(value))
+    if data is None:
+        return "it is neither an HTTP or HTTPS URL nor a data: URI with an image in Base64"
+    text = unquote(data[1])
+    try:
+        # Readers accept data without padding.
+        base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except binascii.Error as error:
+        return f"its data are not Base64: {error}"
+    return None
+
+
+look(
+    "schema.icon-source",
+    "The src of each icon is an HTTP or HTTPS URL, or a data: URI with an image in Base64.",
+    "schema.icon-src-kinds",
+    at=lambda recorded: recorded.having(_icons(recorded), "src"),
+    by=_source,
+    what="icon src",
 )
 look(
     "schema.icon-sizes",
