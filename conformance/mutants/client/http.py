@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from mutants.client.header_values import as_ascii, as_value, mutated
+from mutants.client.icons import fetch_icons
 from mutants.client.messages import (
     MODERN,
     SPOKEN,
@@ -81,8 +82,9 @@ class _Http:
 
     def fetch(self, tools: list[JsonObject]) -> None:
         """Fetch what a client must not fetch: an icon, a schema, a page."""
+        fetch_icons(tools)
         # The paths are those of the scenario; only the request itself matters.
-        names = {"fetches-icons": "icon.png", "fetches-schemas": "schema.json", "fetches-pages": "page"}
+        names = {"fetches-schemas": "schema.json", "fetches-pages": "page"}
         for fault, name in names.items():
             if tools and wrong(fault):
                 connection = http.client.HTTPConnection(*self._where, timeout=30)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result, tool
-from mcp_conformance.drivers.client.http_host import PostSink
 from mcp_conformance.drivers.client.scripted_request import RawReply, encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.client_request_table import ODD_ID
+from mcp_conformance.scenarios.icons import add_icons
+from mcp_conformance.scenarios.reached_host import origin_of
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import MODERN, R2025_11_25, Era, between
 
@@ -17,40 +18,24 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["ACCESS_SCENARIOS", "FRESH", "ICON", "PAGE", "SCHEMA", "reached_host"]
+__all__ = ["ACCESS_SCENARIOS", "FRESH", "PAGE", "SCHEMA"]
 
 PAGE: Final = "/not-to-be-fetched/page"
 """The path of a page that the user is asked to visit."""
-ICON: Final = "/not-to-be-fetched/icon.png"
-"""The path of an icon, by plain HTTP."""
 SCHEMA: Final = "/not-to-be-fetched/schema.json"
 """The path of a schema that another schema refers to."""
 FRESH: Final = 3_600_000
 """The `ttlMs` of a result that is valid for longer than a run."""
 
 
-def reached_host(request: ScriptedRequest) -> str:
-    """Return the host and port by which the client reached the server."""
-    sink = request.sink
-    host = sink.exchange.header("host") if isinstance(sink, PostSink) else None
-    return host or "localhost"
-
-
-def _origin(request: ScriptedRequest) -> str:
-    """Return the origin by which the client reached the server."""
-    return f"http://{reached_host(request)}"
-
-
 def _urls(setup: ScenarioSetup) -> None:
-    """Offer icons, schemas and a page on the server itself, so that a fetch is noticed."""
+    """Offer icons, schemas and a page whose fetch is noticed."""
     offers = setup.server.offers
 
     async def listed(request: ScriptedRequest) -> JsonObject:
-        origin = _origin(request)
-        odd: JsonObject = {"type": "object", "properties": {"n": {"$ref": f"{origin}{SCHEMA}"}}}
+        odd: JsonObject = {"type": "object", "properties": {"n": {"$ref": f"{origin_of(request)}{SCHEMA}"}}}
         referring = {**tool("gives_referred", "Its schema refers to a URL"), "outputSchema": odd}
-        icons: JsonObject = {"icons": [{"src": f"{origin}{ICON}", "mimeType": "image/png"}]}
-        return {"tools": [*({**each, **icons} for each in offers.tools), referring]}
+        return {"tools": [*offers.tools, referring]}
 
     async def referred(_: ScriptedRequest) -> JsonObject:
         return {**text_result('{"n": 1}'), "structuredContent": {"n": 1}}
@@ -58,7 +43,7 @@ def _urls(setup: ScenarioSetup) -> None:
     async def visit(request: ScriptedRequest) -> JsonObject:
         if not request.session.has("elicitation.url") or "inputResponses" in request.params:
             return text_result("visited, or not")
-        params: JsonObject = {"mode": "url", "message": "Please look.", "url": f"{_origin(request)}{PAGE}"}
+        params: JsonObject = {"mode": "url", "message": "Please look.", "url": f"{origin_of(request)}{PAGE}"}
         setup.notes["visit"] = True
         if request.revision.era is Era.MODERN:
             input_request: JsonObject = {"method": "elicitation/create", "params": params}
@@ -69,6 +54,7 @@ def _urls(setup: ScenarioSetup) -> None:
     setup.server.handlers["tools/list"] = listed
     offers.calls["gives_referred"] = referred
     offers.add_tool("sends_to_page", "Requests a visit to a page", visit)
+    add_icons(setup)
 
 
 def _caching(setup: ScenarioSetup) -> None:
@@ -109,10 +95,11 @@ if TYPE_CHECKING:
 ACCESS_SCENARIOS: Final = (
     Scenario(
         name="conformance_urls",
-        title="Icons, schemas and a page on the server itself, none of which may be fetched; the user does not consent.",
+        title="Icons, schemas and a page, none of which may be fetched; the user does not consent.",
         prepare=_urls,
         revisions=between(R2025_11_25),
         transports=frozenset({Transport.HTTP}),
+        context={"access_tokens": ["access-token-for-the-server-only"]},
     ),
     Scenario(
         name="conformance_caching",

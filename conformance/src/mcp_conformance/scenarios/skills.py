@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.model.check import Transport
-from mcp_conformance.scenarios.fetches import reached_host
+from mcp_conformance.scenarios.reached_host import reached_host
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_conformance.scenarios.served_skills import SKILL_FILE, ServedSkill, SkillServer, markdown
 from mcp_core.revisions import MODERN

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
-from mcp_conformance.scenarios.fetches import ICON, PAGE, SCHEMA
+from mcp_conformance.scenarios.fetches import PAGE, SCHEMA
+from mcp_conformance.scenarios.icons import FTP, ICON, OTHER_ORIGIN, REDIRECTED, SCRIPT, SVG_SCRIPT, WEBSOCKET
 
 if TYPE_CHECKING:
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 
 _URLS: Final = "conformance_urls"
@@ -21,16 +23,35 @@ _NOT_KEPT: Final = ("resources/list", "resources/templates/list")
 """The lists that are stale immediately in that scenario, although ttlMs is not 0."""
 
 
-def _add_url(id: str, requirements: tuple[str, ...], path: str, title: str) -> None:
+_CREDENTIALS: Final = ("authorization", "cookie")
+
+
+def _listed(client: ClientUnderTest) -> Evidence:
+    """Return the recorded messages of the scenario with URLs.
+
+    Raises:
+        NotTestable: The client received none of them.
+    """
+    evidence = client.run(_URLS)
+    if not evidence.sent("tools/list"):
+        raise NotTestable("the client did not list the tools, and got no URL")
+    return evidence
+
+
+def _add_url(
+    id: str, requirements: tuple[str, ...], paths: tuple[str, ...], title: str, *, connection: str | None = None
+) -> None:
+    """Add a check that the client requests none of the paths, and opens no connection that leaves a note."""
+
     async def not_fetched(client: ClientUnderTest) -> None:
-        evidence = client.run(_URLS)
-        if not evidence.sent("tools/list"):
-            raise NotTestable("the client did not list the tools, and got no URL")
-        if path == PAGE and "visit" not in evidence.notes:
+        evidence = _listed(client)
+        if PAGE in paths and "visit" not in evidence.notes:
             raise NotApplicable("the client declares no URL mode elicitation, or did not call sends_to_page")
         for exchange in evidence.exchanges:
-            if exchange.path == path:
-                raise Deviation(f"no request for {path}", str(exchange))
+            if exchange.path in paths:
+                raise Deviation(f"no request for {exchange.path}", str(exchange))
+        if connection in evidence.notes:
+            raise Deviation("no connection for the URL", str(connection))
 
     CLIENT_CHECKS.add(
         id,
@@ -51,21 +72,72 @@ _add_url(
         "elicitation.url-no-prefetch",
         "elicitation.url-no-open-without-consent",
     ),
-    PAGE,
+    (PAGE,),
     "The URL of an elicitation is not fetched in advance.",
 )
 _add_url(
     "schema.client-no-network-ref",
     ("schema.no-network-ref", "schema.network-ref-opt-in-off"),
-    SCHEMA,
+    (SCHEMA,),
     "A remote schema that a schema refers to is not fetched.",
 )
 _add_url(
     "security.client-icon-schemes",
     ("security.icon-schemes", "schema.icon-uri-scheme"),
-    ICON,
-    "An icon at a URL that is neither https: nor data: is not fetched.",
+    (ICON, WEBSOCKET, SCRIPT),
+    "An icon at a URL that is neither https: nor data: is not fetched, and one at javascript: not executed.",
+    connection=FTP,
 )
+_add_url(
+    "security.client-icon-origin",
+    ("security.icon-same-origin", "schema.icon-same-origin"),
+    (),
+    "An icon that is not at the origin of the server is not fetched.",
+    connection=OTHER_ORIGIN,
+)
+_add_url(
+    "security.client-icon-scripts",
+    ("security.icon-precautions", "schema.icon-security-precautions"),
+    (SVG_SCRIPT,),
+    "A script in the image of an icon is not executed.",
+)
+
+
+def _fetched_icons(client: ClientUnderTest) -> list[HttpExchange]:
+    """Return the requests for the icon by plain HTTP.
+
+    Raises:
+        NotApplicable: The client fetches no icons over plain HTTP. Its requests over https are not visible.
+    """
+    found = [each for each in _listed(client).exchanges if each.path == ICON]
+    if not found:
+        raise NotApplicable("the client fetches no icons over plain HTTP, the only ones that the suite can serve")
+    return found
+
+
+@check(
+    "security.client-icon-redirects",
+    proves=("schema.icon-redirects", "security.icon-same-origin"),
+    needs=(f"scenario:{_URLS}",),
+)
+async def icon_redirects(client: ClientUnderTest) -> None:
+    """A redirect of an icon to another origin is not followed."""
+    _fetched_icons(client)
+    if REDIRECTED in client.run(_URLS).notes:
+        raise Deviation("no request to the other origin", REDIRECTED)
+
+
+@check(
+    "security.client-icon-credentials",
+    proves=("schema.icon-no-credentials", "security.icon-no-credentials"),
+    needs=(f"scenario:{_URLS}",),
+)
+async def icon_credentials(client: ClientUnderTest) -> None:
+    """An icon is fetched without cookies and without an Authorization header."""
+    for exchange in _fetched_icons(client):
+        sent = [name for name in _CREDENTIALS if exchange.header(name) is not None]
+        if sent:
+            raise Deviation(f"no credentials in the request for {ICON}", f"the header {', '.join(sent)}")
 
 
 # --- caching
