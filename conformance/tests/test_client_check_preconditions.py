@@ -13,6 +13,7 @@ from mcp_conformance.drivers.client.scripted_request import ClientRequestRecord,
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.scenarios.cache_scope import TWO_USERS, USERS, own_text
 from mcp_conformance.scenarios.cancellation import BATCHED, WAITING
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 from mcp_conformance.scenarios.pagination import cursors
@@ -36,6 +37,7 @@ from mcp_core.revisions import LATEST, LATEST_LEGACY, R2025_03_26
 from mcp_core.types.meta import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.scripted_request import MessageSink
     from mcp_conformance.drivers.client.stdio_host import Launch
     from mcp_conformance.scenarios.served_skills import ServedSkill
@@ -156,6 +158,64 @@ async def test_client_stopping_after_second_page_fails_only_lengths_check() -> N
         await _judge("pagination.client-lengths", _paging(first))
     with pytest.raises(NotTestable, match="before the end"):
         await _judge("pagination.client-whole", _paging(first), plain)
+
+
+# --- private results of two users -------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _Exchange:
+    """The parts of an HTTP exchange that the checks read."""
+
+    message: JsonObject
+    user: str = ""
+    path: str = "/mcp"
+
+    def header(self, name: str) -> str | None:
+        """Return the Authorization header."""
+        return f"Bearer {USERS[self.user]}" if self.user and name == "authorization" else None
+
+
+def _report(user: str, text: str) -> _Exchange:
+    arguments: JsonObject = {"of": "test://notes", "outcome": "result", "text": text}
+    return _Exchange(_request("tools/call", name="report", arguments=arguments), user)
+
+
+def _of_users(*exchanges: _Exchange) -> Evidence:
+    return attrs.evolve(_evidence(TWO_USERS, LATEST), exchanges=[cast("HttpExchange", each) for each in exchanges])
+
+
+async def test_client_that_reports_for_one_user_is_not_testable() -> None:
+    with pytest.raises(NotTestable, match="no result of ben"):
+        await _judge("caching.client-private", _of_users(_report("ann", own_text("ann"))))
+
+
+async def test_client_without_tokens_is_not_testable() -> None:
+    with pytest.raises(NotTestable, match="no result of ann and ben"):
+        await _judge("caching.client-private", _of_users(_Exchange(_request("tools/list"))))
+
+
+async def test_private_results_of_other_user_are_deviations() -> None:
+    own = [_report(user, own_text(user)) for user in USERS]
+    shared = _Exchange(_request("resources/read", uri="test://notes"), "ben")
+    await _judge("caching.client-private", _of_users(*own, shared))
+    for foreign in (
+        _report("ben", own_text("ann")),
+        _Exchange(_request("tools/call", name="notes_of_ann", arguments={}), "ben"),
+        _Exchange(_request("resources/read", uri="test://notes/ann"), "ben"),
+    ):
+        with pytest.raises(Deviation, match="only ann received"):
+            await _judge("caching.client-private", _of_users(*own, foreign))
+
+
+# --- icons ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", ["security.client-icon-redirects", "security.client-icon-credentials"])
+async def test_client_without_requests_for_icons_is_not_applicable(id: str) -> None:
+    evidence = _evidence("conformance_urls", LATEST, _request("tools/list"))
+    with pytest.raises(NotApplicable, match="fetches no icons"):
+        await _judge(id, evidence)
 
 
 # --- requests that belong to other checks -----------------------------------------------------------------------------

@@ -34,7 +34,7 @@ _SHARED_URI: Final = "test://notes"
 
 
 def user_of(authorization: str | None) -> str | None:
-    """Return the user whom an Authorization header identifies; `None` if it identifies nobody."""
+    """Return the user of the token in an Authorization header; `None` if it has no token of a user."""
     return next((user for user, token in USERS.items() if authorization == f"Bearer {token}"), None)
 
 
@@ -58,7 +58,7 @@ def _private(result: JsonObject) -> JsonObject:
 
 
 def _two_users(setup: ScenarioSetup) -> None:
-    """Serve tools and resources by user, and the other lists to everybody, all valid for an hour."""
+    """Serve tools and resources by user, and the same other lists to every client, all valid for an hour."""
     server = setup.server
     offers = server.offers
 

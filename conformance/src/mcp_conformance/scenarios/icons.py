@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from mcp_conformance.drivers.client.http_host import PostSink
 from mcp_conformance.scenarios.pagination import LISTS
 from mcp_conformance.scenarios.reached_host import origin_of
 from mcp_core.types.meta import SERVER_INFO
@@ -59,20 +60,20 @@ _COOKIE: Final = ("Set-Cookie", "conformance=for-the-server-only; Path=/")
 def add_icons(setup: ScenarioSetup) -> None:
     """Add the icons to the server and to the entries of all lists."""
     handlers = setup.server.handlers
-    listeners = _Listeners(setup)
+    origins = _OtherOrigins(setup)
     for method, member in LISTS.items():
-        handlers[method] = _with_icons(handlers[method], member, listeners)
+        handlers[method] = _with_icons(handlers[method], member, origins)
     right = {method: handlers[method] for method in ("initialize", "server/discover")}
 
     async def initialize(request: ScriptedRequest) -> JsonObject:
         result = await right["initialize"](request)
-        return {**result, "serverInfo": await _described(result.get("serverInfo"), request, listeners)}
+        return {**result, "serverInfo": await _described(result.get("serverInfo"), request, origins)}
 
     async def discover(request: ScriptedRequest) -> JsonObject:
         result = setup.server.complete("server/discover", await right["server/discover"](request), request.revision)
         meta = result.get("_meta")
         known = meta if isinstance(meta, dict) else {}
-        info = await _described(known.get(SERVER_INFO), request, listeners)
+        info = await _described(known.get(SERVER_INFO), request, origins)
         return {**result, "_meta": {**known, SERVER_INFO: info}}
 
     handlers.update({"initialize": initialize, "server/discover": discover})
@@ -81,35 +82,35 @@ def add_icons(setup: ScenarioSetup) -> None:
         if exchange.path != ICON:
             return False
         host = _other_host(f"http://{exchange.header('host')}")
-        await exchange.respond(302, [("Location", f"http://{host}:{await listeners.port(REDIRECTED)}/icon.png")])
+        await exchange.respond(302, [("Location", f"http://{host}:{await origins.port(REDIRECTED)}/icon.png")])
         return True
 
     setup.http.before = redirect
 
 
-def _with_icons(right: Handler, member: str, listeners: _Listeners) -> Handler:
+def _with_icons(right: Handler, member: str, origins: _OtherOrigins) -> Handler:
     async def listed(request: ScriptedRequest) -> JsonObject:
         result = await right(request)
         entries = result[member]
         rows = entries if isinstance(entries, list) else []
-        return {**result, member: [await _described(each, request, listeners) for each in rows]}
+        return {**result, member: [await _described(each, request, origins) for each in rows]}
 
     return listed
 
 
-async def _described(value: JsonValue, request: ScriptedRequest, listeners: _Listeners) -> JsonValue:
+async def _described(value: JsonValue, request: ScriptedRequest, origins: _OtherOrigins) -> JsonValue:
     """Return an object with the icons."""
-    return {**value, "icons": await _icons(request, listeners)} if isinstance(value, dict) else value
+    return {**value, "icons": await _icons(request, origins)} if isinstance(value, dict) else value
 
 
-async def _icons(request: ScriptedRequest, listeners: _Listeners) -> list[JsonValue]:
+async def _icons(request: ScriptedRequest, origins: _OtherOrigins) -> list[JsonValue]:
     origin = origin_of(request)
     sink = request.sink
     if isinstance(sink, PostSink) and _COOKIE not in sink.headers:
         sink.headers.append(_COOKIE)
     script = f"fetch('{origin}{SVG_SCRIPT}')"
     image = f'<svg xmlns="http://www.w3.org/2000/svg"><script>{script}</script></svg>'.encode()
-    ftp, other = [await listeners.port(note) for note in (FTP, OTHER_ORIGIN)]
+    ftp, other = [await origins.port(note) for note in (FTP, OTHER_ORIGIN)]
     sources = (
         (f"{origin}{ICON}", "image/png"),
         (f"ws{origin.removeprefix('http')}{WEBSOCKET}", "image/png"),
@@ -126,8 +127,8 @@ def _other_host(origin: str) -> str:
     return "127.0.0.1" if urlsplit(origin).hostname == "localhost" else "localhost"
 
 
-class _Listeners:
-    """Listeners at other ports, each opened when it is first needed.
+class _OtherOrigins:
+    """The other origins: ports of this host, each of which is opened when it is first needed.
 
     Args:
         setup: The setup of the scenario, whose notes receive the connections.
