@@ -20,6 +20,7 @@ from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_conformance.runners.server import run_server
 from mcp_conformance.scenarios.oauth import OAUTH_SCENARIOS
+from mcp_conformance.wire.timeouts import AdaptiveTimeouts
 from mcp_core.revisions import REVISIONS
 from mutants.generated.client_process import OBSERVED
 from mutants.generated.fault import Leg, Recording
@@ -136,11 +137,13 @@ async def run_faulty_server(
         chosen: The checks; `None`: all.
         show: Receives each verdict.
     """
+    # The waits in vain for one faulty server shorten none for another one.
+    settings = attrs.evolve(SETTINGS, timeouts=AdaptiveTimeouts())
     if leg.transport == PROTECTED:
-        with protected_target(Conversation(mutation, observer), SETTINGS) as (protected, settings):
+        with protected_target(Conversation(mutation, observer), settings) as (protected, with_token):
             return await run_server(
                 protected,
-                settings,
+                with_token,
                 Manifest(),
                 revisions=[REVISIONS[leg.revision]],
                 chosen=_PROTECTED_CHECKS if chosen is None else chosen,
@@ -149,12 +152,12 @@ async def run_faulty_server(
     transport = Transport(leg.transport)
     target: AbstractContextManager[ServerTarget]
     if transport is Transport.STDIO:
-        target = nullcontext(StdioTarget(lambda: Conversation(mutation, observer), SETTINGS))
+        target = nullcontext(StdioTarget(lambda: Conversation(mutation, observer), settings))
     else:
-        target = http_target(Conversation(mutation, observer), SETTINGS, _KEY, transport)
+        target = http_target(Conversation(mutation, observer), settings, _KEY, transport)
     with target as server:
         return await run_server(
-            server, SETTINGS, Manifest(), revisions=[REVISIONS[leg.revision]], chosen=chosen, show=show
+            server, settings, Manifest(), revisions=[REVISIONS[leg.revision]], chosen=chosen, show=show
         )
 
 
