@@ -6,6 +6,7 @@ Spec: basic/utilities/tasks (2025-11-25)
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.tasks.client_task_records import TASK_SCENARIO, each_kind, member, steps, task_run
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _UNANSWERED: Final = "conformance_asks_tasks_unanswered"
+_DECLINED: Final = "conformance_asks_tasks_declined"
 _UNDECLARED: Final = "conformance_asks_tasks_undeclared"
+_FURTHER: Final = (_UNANSWERED, _DECLINED)
+"""The scenarios whose tasks end in another way than with a result."""
 _NEEDS: Final = (f"scenario:{TASK_SCENARIO}",)
 _STATUS: Final = "notifications/tasks/status"
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -134,9 +138,9 @@ def _shown(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
     yield from ((method, task) for method, task in _task_objects(client) if "taskId" in task)
 
 
-def _task_objects(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
-    """Yield all task objects of the client in order, with the method of the message."""
-    evidence = task_run(client)
+def _task_objects(client: ClientUnderTest, scenario: str = TASK_SCENARIO) -> Iterator[tuple[str, JsonObject]]:
+    """Yield all task objects of the client in a scenario, in order, with the method of the message."""
+    evidence = task_run(client, scenario)
     found = 0
     names = {
         each.request["id"]: each.method
@@ -178,11 +182,16 @@ def _task_objects(client: ClientUnderTest) -> Iterator[tuple[str, JsonObject]]:
         "tasks.id-string",
         "tasks.ttl-in-get",
     ),
-    needs=_NEEDS,
+    needs=(*_NEEDS, *(f"scenario:{each}" for each in _FURTHER)),
 )
 async def fields(client: ClientUnderTest) -> None:
-    """A task has a taskId, a ttl that is an integer or null, and optionally a poll interval."""
-    for method, task in _task_objects(client):
+    """A task has a taskId, a ttl that is an integer or null, and optionally a poll interval and a status message."""
+    tasks = list(_task_objects(client))
+    for scenario in _FURTHER:
+        # Only a task that fails or is cancelled may have a status message.
+        with suppress(NotApplicable, NotTestable):
+            tasks += _task_objects(client, scenario)
+    for method, task in tasks:
         # Other checks cover the status and the timestamps.
         whole: JsonObject = {**task, "status": "working", "createdAt": "", "lastUpdatedAt": ""}
         wrong = flaw(whole, "Task", client.revision)
@@ -190,8 +199,12 @@ async def fields(client: ClientUnderTest) -> None:
             raise Deviation(f"a task in {method} according to the schema", f"{wrong}, in {brief(task)}")
     for each in task_run(client).server.client_requests:
         listed = member(each.response, "result")
-        if each.method == "tasks/list" and listed is not None and not isinstance(member(listed, "tasks"), list):
+        if each.method != "tasks/list" or not isinstance(listed, dict):
+            continue
+        if not isinstance(listed.get("tasks"), list):
             raise Deviation("an array of tasks in tasks/list", brief(listed))
+        if not isinstance(listed.get("nextCursor", ""), str):
+            raise Deviation("a nextCursor that is a string, or none", brief(listed))
 
 
 @check("tasks.client-timestamps", proves=("tasks.created-at", "tasks.last-updated-at"), needs=_NEEDS)
