@@ -225,7 +225,8 @@ class _Handler(Answering):
                 self.start_stream()
                 if session.revision == "2025-11-25":
                     self._frame(stream, None)
-            self._frame(stream, value)
+            for each in self.fault.on_stream(stream, value):
+                self._frame(stream, each)
             if session.revision is None and self.fault.overheard(value, gone=self.gone()):
                 self.server.elsewhere(value)
             unasked = isinstance(value, dict) and "id" not in value
@@ -339,11 +340,9 @@ class _Handler(Answering):
             self.respond(404, {})
             return
         self.respond(202, {})
-        sessions = self.fault.sse_targets(list(self.server.sse.values()), session)
 
         def send(value: JsonValue) -> None:
-            answer = isinstance(value, dict) and "result" in value
-            for each in sessions if answer else [session]:
+            for each in self.fault.sse_targets(list(self.server.sse.values()), session, value):
                 each.listen_streams[0].put(value)
 
         def work() -> None:

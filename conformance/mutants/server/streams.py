@@ -235,8 +235,17 @@ class HttpFault:
         """Return the events after an event, or `None` if the session has no such event."""
         return next((found for stream in session.streams if (found := stream.after(last)) is not None), None)
 
-    def sse_targets(self, every: Sequence[HttpSession], session: HttpSession) -> Sequence[HttpSession]:  # noqa: ARG002
-        """Return the sessions on whose streams a response over HTTP+SSE is sent."""
+    def on_stream(self, stream: Stream, value: JsonValue) -> Sequence[JsonValue]:  # noqa: ARG002
+        """Return the messages that are sent on the stream of a request in place of one."""
+        return [value]
+
+    def sse_targets(
+        self,
+        every: Sequence[HttpSession],  # noqa: ARG002
+        session: HttpSession,
+        value: JsonValue,  # noqa: ARG002
+    ) -> Sequence[HttpSession]:
+        """Return the sessions on whose streams a message over HTTP+SSE is sent."""
         return [session]
 
     def streams(self, listen_streams: Sequence[ListenStream]) -> Sequence[ListenStream]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import secrets
+import threading
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -20,6 +22,8 @@ _HTTP: Final = ("http",)
 _SSE: Final = ("http-sse",)
 _STREAMS: Final = LEGACY[1:]
 _OLD: Final = LEGACY[:1]
+_TO_MEET: Final = 0.5
+"""The seconds that a client request waits for one of a concurrent call."""
 
 
 @fault("progress-to-listeners", "http.listen-apart", revisions=MODERN, transports=_HTTP)
@@ -124,6 +128,50 @@ class _LastUnfinished(_NoResponse):
         return frame.removesuffix(b"\n") if self._one and b'"result"' in frame else frame
 
 
+@fault("repeats-response", "sse.own-responses", revisions=(*_STREAMS, *MODERN), transports=_HTTP)
+class _RepeatsResponse(Fault):
+    """A server that sends the response to one of two concurrent requests on the stream of the other one, too."""
+
+    def __init__(self) -> None:
+        self._before: JsonValue = None
+
+    def on_stream(self, stream: Stream, value: JsonValue) -> Sequence[JsonValue]:
+        concurrent = any(b'"related-' in frame for _, frame in stream.frames)
+        if not concurrent or (isinstance(value, dict) and "method" in value):
+            return [value]
+        before, self._before = self._before, value
+        return [value] if before is None else [before, value]
+
+
+@fault("requests-elsewhere", "sse.related-requests", revisions=_STREAMS, transports=_HTTP)
+class _RequestElsewhere(Fault):
+    """A server that sends the client request of one of two concurrent calls on the stream of the other one."""
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.Lock()
+        self._held: tuple[Stream, JsonValue, threading.Event] | None = None
+
+    def on_stream(self, stream: Stream, value: JsonValue) -> Sequence[JsonValue]:
+        if not (isinstance(value, dict) and "method" in value and "id" in value):
+            return [value]
+        with self._lock:
+            held = self._held
+            if held is not None and held[0].session is stream.session:
+                self._held = None
+                held[2].set()
+                return [held[1], value]
+            sent = threading.Event()
+            self._held = (stream, value, sent)
+        # Until another call sends a client request, if one does.
+        if sent.wait(_TO_MEET):
+            return []
+        with self._lock:
+            if sent.is_set():
+                return []
+            self._held = None
+        return [value]
+
+
 breaking("closes-early", "sse.unbroken", "response-at-once", revisions=LEGACY[2:3])
 
 
@@ -191,7 +239,23 @@ class _CancelsOnLoss(Fault):
 # --- HTTP+SSE ---------------------------------------------------------------------------------------------------------
 
 
-@fault("answers-to-all", "http-sse.answers-apart", revisions=_OLD, transports=_SSE)
-class _AnswersToAll(Fault):
-    def sse_targets(self, every: Sequence[HttpSession], session: HttpSession) -> Sequence[HttpSession]:  # noqa: ARG002
-        return every
+def _to_all(name: str, check: str, has: Callable[[JsonObject], bool]) -> None:
+    """Add a server that sends some of its messages on the streams of all clients."""
+
+    class _ToAll(Fault):
+        def sse_targets(
+            self, every: Sequence[HttpSession], session: HttpSession, value: JsonValue
+        ) -> Sequence[HttpSession]:
+            return every if isinstance(value, dict) and has(value) else [session]
+
+        def client_request_id(self, id: str) -> JsonValue:
+            # Unlike the request of any other client.
+            return f"{id}-{secrets.token_hex(4)}"
+
+    fault(name, check, revisions=_OLD, transports=_SSE)(_ToAll)
+
+
+_to_all("answers-to-all", "http-sse.answers-apart", lambda value: "result" in value)
+_to_all("progress-to-all", "http-sse.progress-apart", lambda value: value.get("method") == "notifications/progress")
+_to_all("logs-to-all", "http-sse.logs-apart", lambda value: value.get("method") == "notifications/message")
+_to_all("samplings-to-all", "http-sse.requests-apart", lambda value: value.get("method") == "sampling/createMessage")

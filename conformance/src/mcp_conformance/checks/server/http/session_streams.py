@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -16,21 +17,30 @@ from mcp_conformance.checks.probes.http_requests import (
     require,
     session,
 )
+from mcp_conformance.checks.probes.interactive_calls import REPLIES
+from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
-from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.model.check import CheckScope, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.wire.transcript import strict_json
+from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.transcript import Kind, strict_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-_NEEDS = ("capability:tools",)
+_NEEDS: Final = ("capability:tools",)
+_CLIENT_REQUESTS: Final[Mapping[str, tuple[str, JsonObject]]] = {
+    "sampling/createMessage": ("test_sampling", {"prompt": "Say yes."}),
+    "roots/list": ("test_input_required_result_list_roots", {}),
+}
+"""By client request, a tool that sends it, and its arguments."""
 
 
 def _is_response(message: JsonObject, request: JsonObject) -> bool:
@@ -127,6 +137,61 @@ async def related(server: ServerUnderTest) -> None:
             raise Deviation(f"the progress of {token} in the stream of its request", "no progress")
         if any(each != token for each in found):
             raise Deviation(f"only the progress of {token} in its stream", brief([*map(str, found)]))
+
+
+@check("sse.related-requests", proves=("sse.related-messages",), needs=_NEEDS)
+async def related_requests(server: ServerUnderTest) -> None:
+    """With two concurrent calls the stream of each contains only its own client requests."""
+    peer = http_peer(server)
+    peer.replies.update(REPLIES)
+    calls = {method: server.tool(fixture, arguments) for method, (fixture, arguments) in _CLIENT_REQUESTS.items()}
+    before: dict[str, list[JsonValue]] = {}
+
+    async def call(method: str) -> None:
+        name, arguments = calls[method]
+        try:
+            answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
+        except Deviation as deviation:
+            raise NotTestable(f"the control request failed: {deviation}") from deviation
+        before[method] = [each.get("method") for each in answer.before]
+
+    async with open_nursery() as nursery:
+        for method in calls:
+            nursery.start_soon(call, method)
+    for method, found in before.items():
+        for other in _CLIENT_REQUESTS.keys() - {method}:
+            if other in found:
+                raise Deviation(f"{other} on the stream of its own call", f"{other} on the stream of another one")
+    for method, found in before.items():
+        if method not in found:
+            raise NotTestable(f"the control request failed: the stream of the call has no {method}")
+
+
+@check(
+    "sse.own-responses",
+    proves=("sse.response-eventually", "jsonrpc.result-id-echo", "jsonrpc.error-id-echo"),
+    transports=(Transport.HTTP,),
+    subject=CheckScope.EVIDENCE,
+)
+async def own_responses(server: ServerUnderTest) -> None:
+    """The response to a request is in the HTTP response to its POST, and not in that to another POST."""
+    for transcript in server.evidence:
+        posted: dict[int, set[str]] = defaultdict(set)
+        # The response to an invalid message may have any id, or none.
+        invalid: set[int] = set()
+        for entry in transcript:
+            if entry.exchange is None:
+                continue
+            if entry.sent and (entry.deviant or entry.kind is Kind.BYTES):
+                invalid.add(entry.exchange)
+            for each in objects(entry):
+                id = key_of(each.get("id"))
+                if entry.sent and "method" in each and "id" in each:
+                    posted[entry.exchange].add(id)
+                elif not entry.sent and "method" not in each and entry.exchange in posted.keys() - invalid:
+                    others = set().union(*(ids for number, ids in posted.items() if number != entry.exchange))
+                    if id in others - posted[entry.exchange]:
+                        raise Deviation("the response in the HTTP response to its own request", brief(each))
 
 
 def _token(message: JsonObject) -> object:

@@ -5,10 +5,12 @@ Spec: basic/transports#http-with-sse (2024-11-05)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.http_requests import EVIL, require_credentials, require_local
-from mcp_conformance.checks.registry.server import check
+from mcp_conformance.checks.probes.interactive_calls import REPLIES
+from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.sse_connection import SseConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.server.targets import UrlTarget
@@ -18,6 +20,8 @@ from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -86,6 +90,50 @@ async def answers_apart(server: ServerUnderTest) -> None:
         for each in (peer, other):
             if each.strays:
                 raise Deviation("no response for another client", brief(each.strays[0]))
+
+
+_CALLS: Final[tuple[tuple[str, str, str, JsonObject, str], ...]] = (
+    ("progress", "the progress", "test_tool_with_progress", {}, "notifications/progress"),
+    ("logs", "the log messages", "test_logging_tool", {}, "notifications/message"),
+    ("requests", "the client requests", "test_sampling", {"prompt": "Say yes."}, "sampling/createMessage"),
+)
+"""The name of the check, what it tests, a tool and its arguments, and the method of the messages that the tool sends."""
+
+
+def _apart(fixture: str, arguments: JsonObject, method: str) -> Callable[[ServerUnderTest], Awaitable[None]]:
+    async def run(server: ServerUnderTest) -> None:
+        peer = _peer(server)
+        name, given = server.tool(fixture, arguments)
+        async with server.open() as other:
+            if server.inventory.has("logging"):
+                for each in (peer, other):
+                    await each.request("logging/setLevel", {"level": "debug"})
+            peer.replies.update(REPLIES)
+            # The call of a server that asks another client has no response.
+            with suppress(Deviation):
+                await peer.request(
+                    "tools/call", {"name": name, "arguments": given, "_meta": {"progressToken": "apart"}}
+                )
+            await peer.fence()
+            await other.fence()
+            foreign = [each for each in other.inbox if each.get("method") == method]
+        if foreign:
+            raise Deviation(f"no {method} for a call of another client", brief(foreign[0]))
+        if not any(each.get("method") == method for each in peer.inbox):
+            raise NotTestable(f"the control request failed: {fixture} sends no {method}")
+
+    return run
+
+
+for _name, _what, _fixture, _arguments, _method in _CALLS:
+    SERVER_CHECKS.add(
+        f"http-sse.{_name}-apart",
+        _apart(_fixture, _arguments, _method),
+        title=f"Of two clients, only the one that calls a tool gets {_what} of the call, on its own stream.",
+        proves=("http-sse.multiple-clients",),
+        needs=("capability:tools",),
+        subject=CheckScope.CONNECTION,
+    )
 
 
 @check("http-sse.origin-stream", proves=("http-sse.origin-validate",))
