@@ -27,7 +27,7 @@ from mutants.generated.logins.table import LOGIN_OPERATORS
 from mutants.generated.operators import OPERATORS, generate
 from mutants.generated.protected import PROTECTED, PROTECTED_OPERATORS
 from mutants.generated.proxy import Conversation, Mutation, Observer, dumped
-from mutants.generated.recording import record_server, run_faulty_client, run_faulty_server
+from mutants.generated.recording import SETTINGS, record_server, run_faulty_client, run_faulty_server
 from mutants.generated.relevance import is_related, is_unrelated_must
 from mutants.generated.schemas import schema_folder, schema_of
 from mutants.generated.trial import Score, TrialResult, try_generated
@@ -115,29 +115,113 @@ def test_responses_are_named_by_their_request() -> None:
     assert hits.names == [
         "POST request 200 stream http",
         "notifications/message notification",
+        "notifications/message notification on-POST",
         "POST request 200 stream event",
         "POST request 200 stream event",
         "tools/list result",
+        "tools/list result on-POST",
         "POST request 200 stream event",
     ]
 
 
-def test_notification_of_another_stream_is_sent_before_response_there() -> None:
-    target = Target(key="notifications/message notification")
-    conversation = Conversation(OPERATORS["notification-other-stream"].mutation(target, HTTP), Observer())
+def stream(*messages: bytes) -> bytes:
+    """Return an HTTP response that is a stream of messages."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(chunk(b"data: " + each + b"\n\n") for each in messages) + b"0\r\n\r\n"
 
-    def served(id: bytes) -> bytes:
-        requests = RequestRewriter(conversation)
-        requests.feed(POST.replace(b'"id":1', b'"id":' + id))
-        return ResponseRewriter(conversation, requests).feed(STREAM.replace(b'"id":1', b'"id":' + id))
 
-    first, second = served(b"1"), served(b"2")
+LOG = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}'
+LIST_ROOTS = b'{"jsonrpc":"2.0","id":"s1","method":"roots/list"}'
+GET = b"GET /mcp HTTP/1.1\r\nHost: here\r\n\r\n"
 
-    assert b"notifications/message" not in first
-    assert b'"id":1' in first
-    # The own notification of the second stream, and the one of the first, directly before the response.
-    assert second.count(b"notifications/message") == 2
-    assert second.rindex(b"notifications/message") < second.index(b'"id":2')
+
+def data_of(passed: bytes) -> list[bytes]:
+    """Return the messages of a passed stream."""
+    return [line.removeprefix(b"data: ") for line in passed.split(b"\n") if line.startswith(b"data: ")]
+
+
+class Exchanges:
+    """The exchanges of a server with a fault on other streams."""
+
+    def __init__(self, operator: str, key: str, leg: Leg) -> None:
+        self.conversation = Conversation(OPERATORS[operator].mutation(Target(key=key), leg), Observer())
+
+    def served(self, request: bytes, *messages: bytes) -> list[bytes]:
+        """Return the messages that the suite receives in response to a request, in place of those of the server."""
+        requests = RequestRewriter(self.conversation)
+        requests.feed(request)
+        return data_of(ResponseRewriter(self.conversation, requests).feed(stream(*messages)))
+
+
+def numbered(message: bytes, id: int) -> bytes:
+    return message.replace(b'"id":1', b'"id":%d' % id)
+
+
+@pytest.mark.parametrize(
+    ("operator", "key", "moved", "next_one"),
+    [
+        ("notification-other-stream", "notifications/message notification", LOG, numbered(RESPONSE, 2)),
+        ("request-other-stream", "roots/list request", LIST_ROOTS, LOG),
+        ("response-other-stream", "tools/list result", RESPONSE, LOG),
+    ],
+)
+def test_message_for_another_stream_is_sent_there_and_not_on_its_own(
+    operator: str, key: str, moved: bytes, next_one: bytes
+) -> None:
+    exchanges = Exchanges(operator, key, HTTP)
+
+    assert exchanges.served(POST, LOG, LIST_ROOTS, RESPONSE) == [
+        each for each in (LOG, LIST_ROOTS, RESPONSE) if each != moved
+    ]
+    assert exchanges.served(numbered(POST, 2), next_one) == [moved, next_one]
+
+
+def test_response_for_another_stream_is_missing_where_its_own_is_resumed() -> None:
+    exchanges = Exchanges("response-other-stream", "tools/list result", HTTP)
+    exchanges.served(POST, LOG, RESPONSE)
+
+    assert exchanges.served(GET, LOG, RESPONSE) == [LOG]
+    assert exchanges.served(numbered(POST, 2), LOG) == [RESPONSE, LOG]
+
+
+def test_message_for_another_stream_is_sent_to_another_client_over_http_sse() -> None:
+    leg = Leg(role="server", revision="2024-11-05", transport="http-sse")
+    exchanges = Exchanges("notification-other-stream", "notifications/message notification", leg)
+
+    assert exchanges.served(POST, LOG) == [LOG]
+    assert exchanges.served(GET, LOG, RESPONSE) == [RESPONSE]
+    assert exchanges.served(GET, RESPONSE) == [LOG, RESPONSE]
+
+
+@needs_schemas
+@pytest.mark.parametrize(
+    ("revision", "transport", "found"),
+    [
+        ("2024-11-05", "http", []),
+        ("2024-11-05", "http-sse", ["ping result"]),
+        ("2025-11-25", "http", ["tools/call result"]),
+        ("2025-11-25", "stdio", []),
+    ],
+)
+def test_responses_on_other_streams_are_those_on_streams_of_the_transport(
+    revision: str, transport: str, found: list[str]
+) -> None:
+    names = ("tools/call result on-POST", "ping result on-GET", "conformance/unknown error on-POST")
+    samples: dict[str, tuple[JsonValue, ...]] = {each: ("",) for each in names if transport != "stdio"}
+    leg = Leg(role="server", revision=revision, transport=transport)
+    recording = Recording(leg=leg, samples=samples, seen_by={}, seconds={}, outcomes={})
+
+    assert [each.key for each in OPERATORS["response-other-stream"].targets(recording)] == found
+
+
+async def test_hanging_server_shortens_no_wait_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = attrs.evolve(SETTINGS, timeout=0.2)
+    monkeypatch.setattr("mutants.generated.recording.SETTINGS", settings)
+
+    for _ in range(3):
+        await run_faulty_server(STDIO, fault("response-dropped:ping result").mutation(), Hits(), chosen=CHECKS)
+
+    assert settings.timeouts.limit(settings.timeout, [""]) == settings.timeout
 
 
 def test_requests_of_one_connection_are_numbered() -> None:

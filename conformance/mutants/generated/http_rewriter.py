@@ -166,6 +166,7 @@ class ResponseRewriter:
         self._passing = False
         self._events = 0
         self._kind = ""
+        self._stream = ""
 
     def end(self) -> bytes:
         """Return the rest at the end of the connection."""
@@ -220,6 +221,7 @@ class ResponseRewriter:
         self._passing = self._length is None and not self._chunked
         self._events = 0
         self._kind = self._kind_of(status, head)
+        self._stream = self._conversation.new_stream(self._requests.head.start.partition(" ")[0])
         self._conversation.observer.noted(f"{self._kind} http", {name.lower(): value for name, value in head.headers})
         if self._chunked or self._passing:
             return self._changed_head()
@@ -276,7 +278,9 @@ class ResponseRewriter:
         """Return the events in place of one chunk, which is one event of the server."""
         lines = chunk.split(b"\n")
         at = next((index for index, line in enumerate(lines) if line.startswith(b"data: ") and len(line) > 6), None)
-        parts = None if at is None else self._conversation.sends(lines[at][6:], self._requests.message, streamed=True)
+        parts = (
+            None if at is None else self._conversation.sends(lines[at][6:], self._requests.message, stream=self._stream)
+        )
         frames = (
             [chunk]
             if parts is None or at is None

@@ -8,8 +8,8 @@ import unicodedata
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mcp_core.revisions import REVISIONS, Era
-from mutants.generated.fault import ANY, Operator, Recording, Target
-from mutants.generated.proxy import Mutation
+from mutants.generated.fault import ANY, Leg, Operator, Recording, Target
+from mutants.generated.proxy import ON_STREAM, Mutation
 from mutants.generated.schemas import is_defined
 
 if TYPE_CHECKING:
@@ -135,27 +135,51 @@ def _release_after_response(message: JsonObject, seen: MessageInfo, conversation
     return released
 
 
-def _release_before_response(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
-    if seen.kind not in _RESPONSES or not conversation.held:
+def _release_before(message: JsonObject, conversation: Conversation) -> _Sent:
+    if not conversation.held:
         return None
     released: list[JsonValue | bytes] = [*conversation.held, message]
     conversation.held.clear()
     return released
 
 
-def _hold_for_another(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
-    """Hold a message of a stream, for the stream of another request."""
-    if not seen.stream or conversation.held:
-        return None
-    conversation.state["stream"] = seen.stream
-    return _hold(message, seen, conversation)
+def _release_before_response(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+    return _release_before(message, conversation) if seen.kind in _RESPONSES else None
 
 
-def _release_on_another(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
-    """Send the held message on the stream of another request, before its response."""
-    if not seen.stream or seen.stream == conversation.state.get("stream") or seen.kind not in _RESPONSES:
-        return None
-    return _release_before_response(message, seen, conversation)
+def _carrier(leg: Leg) -> str:
+    """Return the HTTP method whose responses are the streams for messages of a server: over HTTP+SSE, one per client."""
+    return "GET" if leg.transport == "http-sse" else "POST"
+
+
+def _hold_for_another(leg: Leg) -> _Change:
+    """Hold a message of a stream, for another stream. What resumes the first stream does not have it either."""
+    carrier = _carrier(leg)
+
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+        if seen.stream and not seen.stream.startswith(carrier):
+            return [] if message in conversation.moved else None
+        if not seen.stream:
+            return None
+        if conversation.held:
+            return _release_on_another(leg)(message, seen, conversation)
+        conversation.state["stream"] = seen.stream
+        conversation.moved.append(message)
+        return _hold(message, seen, conversation)
+
+    return changed
+
+
+def _release_on_another(leg: Leg) -> _Change:
+    """Send the held message before the next one of another stream."""
+    carrier = _carrier(leg)
+
+    def changed(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+        if not seen.stream.startswith(carrier) or seen.stream == conversation.state.get("stream"):
+            return None
+        return _release_before(message, conversation)
+
+    return changed
 
 
 # --- notifications and requests ---------------------------------------------------------------------------------------
@@ -267,15 +291,33 @@ def _some(*keys: str) -> Callable[[Recording], Iterable[Target]]:
     return lambda recording: [Target(key=key) for key in keys if key in recording.samples]
 
 
-def _on_streams(*keys: str) -> Callable[[Recording], Iterable[Target]]:
-    """Return messages of servers over Streamable HTTP, where each request may have a stream of its own."""
+def _on_streams(*kinds: str) -> Callable[[Recording], Iterable[Target]]:
+    """Return the messages of servers on streams: that of a request, and over HTTP+SSE that of a client.
+
+    A client has no streams: it posts each message.
+    """
 
     def targets(recording: Recording) -> Iterable[Target]:
         leg = recording.leg
-        streamed = (leg.role, leg.transport) == ("server", "http") and leg.revision != "2024-11-05"
-        return _some(*keys)(recording) if streamed else []
+        kind = f"{ON_STREAM}{_carrier(leg)}"
+        found = [Target(key=key.removesuffix(f" {kind}")) for key in recording.keys(kind)]
+        # 2024-11-05 does not define the streams of Streamable HTTP.
+        undefined = leg.revision == "2024-11-05" and leg.transport == "http"
+        return [
+            each for each in found if each.key.endswith(kinds) and is_defined(recording, each.key) and not undefined
+        ]
 
     return targets
+
+
+def _of_requests(recording: Recording) -> Iterable[Target]:
+    """Return the notifications on streams that belong to a request, or to one client.
+
+    In the revisions with sessions a server may send others on any stream.
+    """
+    every = REVISIONS[recording.leg.revision].era is Era.MODERN
+    of_requests = ("notifications/progress notification", "notifications/message notification")
+    return [each for each in _on_streams(" notification")(recording) if every or each.key in of_requests]
 
 
 def _with_messages_before(recording: Recording) -> Iterable[Target]:
@@ -431,13 +473,6 @@ _SEQUENCES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]],
         _again_after_response,
     ),
     (
-        "notification-other-stream",
-        "a notification of a request is sent on the stream of another request",
-        _on_streams("notifications/progress notification", "notifications/message notification"),
-        _hold_for_another,
-        _release_on_another,
-    ),
-    (
         "acknowledgment-late",
         "the acknowledgment is not the first message of its subscription",
         _some("notifications/subscriptions/acknowledged notification"),
@@ -445,6 +480,17 @@ _SEQUENCES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]],
         _release_before_response,
     ),
 )
+
+_ON_OTHER_STREAMS: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]]], ...]] = (
+    ("notification-other-stream", "a notification of a request is sent on the stream of another one", _of_requests),
+    (
+        "response-other-stream",
+        "a response is sent on the stream of another request, and its own stream ends without it",
+        _on_streams(" result", " error"),
+    ),
+    ("request-other-stream", "a request of the server is sent on the stream of another one", _on_streams(" request")),
+)
+"""The operators on the streams of HTTP. Over HTTP+SSE the other stream is that of another client."""
 
 
 def _operator(
@@ -476,6 +522,15 @@ def _sequence(
         summary=summary,
         targets=targets,
         mutation=lambda target, _: _MessageMutation(target, change, others),
+    )
+
+
+def _on_other_stream(name: str, summary: str, targets: Callable[[Recording], Iterable[Target]]) -> Operator:
+    return Operator(
+        name=name,
+        summary=summary,
+        targets=targets,
+        mutation=lambda target, leg: _MessageMutation(target, _hold_for_another(leg), _release_on_another(leg)),
     )
 
 
@@ -549,6 +604,7 @@ def _identifier_operators() -> Iterable[Operator]:
 MESSAGE_OPERATORS: Final = (
     *(_operator(*row) for row in _CHANGES),
     *(_sequence(*row) for row in _SEQUENCES),
+    *(_on_other_stream(*row) for row in _ON_OTHER_STREAMS),
     *_identifier_operators(),
 )
 """The operators on whole messages, and on their identifiers."""

@@ -18,8 +18,10 @@ from mutants.server.protocol import strict
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Conversation", "HttpHead", "MessageInfo", "Mutation", "Observer", "dumped", "parsed"]
+__all__ = ["ON_STREAM", "Conversation", "HttpHead", "MessageInfo", "Mutation", "Observer", "dumped", "parsed"]
 
+ON_STREAM: Final = "on-"
+"""What follows a key, with an HTTP method, in the name of a message that the peer sends on a stream of this method."""
 _KEPT: Final = 10_000
 """The number of requests whose methods are remembered."""
 
@@ -40,7 +42,7 @@ class MessageInfo:
     request: JsonObject | None
     """The request to which a response responds."""
     stream: str = ""
-    """The id of the request on whose HTTP stream the message is sent, in JSON; empty elsewhere."""
+    """The HTTP method and the number of the stream on which the message is sent, such as `POST 7`; empty elsewhere."""
 
     @property
     def key(self) -> str:
@@ -143,9 +145,17 @@ class Conversation:
         """What the mutation remembers."""
         self.held: Final[list[JsonValue]] = []
         """The messages that the mutation holds back."""
+        self.moved: Final[list[JsonValue]] = []
+        """The messages that the mutation has taken from their stream."""
         self.last: JsonObject | None = None
         """The last message of the suite; `None` if it is not an object."""
         self._requests: Final[dict[str, JsonObject]] = {}
+        self._streams = 0
+
+    def new_stream(self, method: str) -> str:
+        """Return a name for a stream that the peer opens in response to an HTTP method."""
+        self._streams += 1
+        return f"{method} {self._streams}"
 
     def enter(self, message: JsonValue) -> None:
         """Remember the requests of a message or batch of the suite."""
@@ -173,17 +183,16 @@ class Conversation:
             request=own,
         )
 
-    def sends(self, data: bytes, request: JsonObject | None = None, *, streamed: bool = False) -> list[bytes] | None:
+    def sends(self, data: bytes, request: JsonObject | None = None, *, stream: str = "") -> list[bytes] | None:
         """Return what is sent in place of a message or batch of the peer; `None`: the same bytes.
 
         Args:
             data: The message or batch.
             request: The request of the HTTP exchange.
-            streamed: Whether it is an event of a stream.
+            stream: The name of the stream on which it is sent; empty elsewhere.
         """
         value = parsed(data)
         if isinstance(value, dict):
-            stream = _key(request.get("id")) if streamed and request is not None else ""
             changed = self._one(value, request, stream)
             return None if changed is None else [each if isinstance(each, bytes) else dumped(each) for each in changed]
         if isinstance(value, list):
@@ -202,6 +211,8 @@ class Conversation:
     def _one(self, message: JsonObject, request: JsonObject | None, stream: str = "") -> list[JsonValue | bytes] | None:
         seen = attrs.evolve(self.seen(message, request), stream=stream)
         self.observer.noted(seen.key, message)
+        if stream:
+            self.observer.noted(f"{seen.key} {ON_STREAM}{stream.partition(' ')[0]}", stream)
         # The copy of JSON values is cheap beside the processes and sockets of a run.
         changed = self.mutation.sent(json.loads(json.dumps(message)), seen, self)
         if changed is not None:

@@ -70,6 +70,7 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("arguments-ignored", frozenset({"resources"})),
     # The request may have been cancelled.
     ("notification-again", frozenset({"cancellation", "http"})),
+    *((f"{kind}-other-stream", _CARRIER) for kind in ("notification", "response", "request")),
     ("origin-", frozenset({"http", "security"})),
     ("credentials-", frozenset({"auth", "security", "http"})),
     ("progress-token-", frozenset({"progress", "meta"})),
