@@ -366,6 +366,8 @@ changed("too-many-completions", "completion.at-most-100", method=_COMPLETE,
         {"completion": {"values": [f"word{n}" for n in range(150)]}})  # fmt: skip
 refusal("unknown-reference-code", "completion.unknown-reference", "completion.missing-argument",
         method=_COMPLETE, code=-32603, when=-32602)  # fmt: skip
+refusal("completion-params-code", "completion.invalid-params", method=_COMPLETE, code=-32603, when=-32602,
+        revisions=LEGACY[:1])  # fmt: skip
 refusal("completion-not-validated", "completion.validates", "completion.unknown-reference",
         "completion.missing-argument", method=_COMPLETE, code=None, instead={"completion": {"values": []}},
         when=-32602)  # fmt: skip

@@ -280,6 +280,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tools.failure": ("schema.call-tool-result",),
     "resources.not-found-code": ("resources.not-found-is-not-empty", "error.legacy-range"),
     "completion.unknown-reference": ("completion.validates",),
+    "completion.invalid-params": ("completion.validates",),
     "completion.missing-argument": ("completion.validates", "completion.unknown-reference"),
     # Notifications.
     "schema.log-message": ("logging.shape",),

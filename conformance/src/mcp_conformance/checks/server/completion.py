@@ -127,6 +127,16 @@ async def validates(server: ServerUnderTest) -> None:
             raise Deviation(f"an error for {what}", brief(answer.message))
 
 
+@check("completion.invalid-params", proves=("jsonrpc.invalid-params-error",), revisions=("2024-11-05",))
+async def invalid_params(server: ServerUnderTest) -> None:
+    """A request without `ref`, or with one that is no object, is answered with -32602, also without a capability for it."""
+    params, _ = await _control(server)
+    for what, wrong in (("no ref", {}), ("a ref that is a string", {"ref": "test_prompt_with_arguments"})):
+        broken: JsonObject = {"argument": params["argument"], **wrong}
+        answer = await server.peer.request(_METHOD, broken, deviant=what)
+        answer.error(-32602, what=f"{_METHOD} with {what}")
+
+
 @check("completion.internal-error", proves=("completion.internal-error",), needs=_NEEDS)
 async def internal_error(server: ServerUnderTest) -> None:
     """An internal error during a completion is answered with the error -32603."""
