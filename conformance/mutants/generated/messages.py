@@ -264,9 +264,14 @@ def _each(*kinds: str) -> Callable[[Recording], Iterable[Target]]:
 def _is_free(recording: Recording, key: str) -> bool:
     """Return whether the revision leaves the code of an error to the server.
 
-    2024-11-05 names none for completion, nor for a request from a foreign origin, the only one whose ping is refused.
+    Over HTTP+SSE the only error that names the request of a ping is the body of the response to a POST from a foreign
+    origin, for which the revision defines no content. The error for a request that is invalid has no id.
     """
-    return recording.leg.revision == "2024-11-05" and key in ("completion/complete error", "ping error")
+    return recording.leg.transport == "http-sse" and key == "ping error"
+
+
+_NO_REQUEST: Final = " error"
+"""The key of the errors for what is no JSON or no request."""
 
 
 def _errors_except(code: int) -> Callable[[Recording], Iterable[Target]]:
@@ -278,7 +283,7 @@ def _errors_except(code: int) -> Callable[[Recording], Iterable[Target]]:
 
     return lambda recording: [
         each
-        for each in _each("error")(recording)
+        for each in (*_each("error")(recording), *_some(_NO_REQUEST)(recording))
         if any(map(has_other, recording.messages(each.key))) and not _is_free(recording, each.key)
     ]
 

@@ -111,7 +111,7 @@ def _shape(value: JsonValue) -> JsonValue:
     """Return the value without what does not distinguish it: texts and numbers, except those of unions."""
     if isinstance(value, dict):
         return {
-            name: each if name in ("type", "method", "status", "resultType") else _shape(each)
+            name: each if name in ("type", "method", "status", "resultType", "code") else _shape(each)
             for name, each in value.items()
         }
     if isinstance(value, list):
