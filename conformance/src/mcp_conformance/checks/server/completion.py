@@ -137,7 +137,7 @@ async def invalid_params(server: ServerUnderTest) -> None:
         answer.error(-32602, what=f"{_METHOD} with {what}")
 
 
-@check("completion.internal-error", proves=("completion.internal-error",), needs=_NEEDS)
+@check("completion.internal-error", proves=("completion.internal-error", "jsonrpc.internal-error-code"), needs=_NEEDS)
 async def internal_error(server: ServerUnderTest) -> None:
     """An internal error during a completion is answered with the error -32603."""
     name = server.require("prompts", "conformance_failing_prompt")

@@ -91,25 +91,26 @@ async def response_ids(server: ServerUnderTest) -> None:
         used: set[str] = set()
         # Over HTTP a response may be sent again when its stream is resumed, but not in the exchange of its request.
         open_requests: Counter[tuple[int | None, str]] = Counter()
-        # The response to an invalid message may have no id, and over stdio it may be late.
-        invalid = False
+        # The response to an invalid message may have no id, and it may be late, except in its own HTTP response.
+        invalid: set[int | None] = set()
         # Invalid bytes, and pieces of lines, may contain the id of a message whose response is right.
         bytes_sent = b""
         for entry in transcript:
+            exchange = entry.exchange if server.transport is Transport.HTTP else None
             if entry.sent and (entry.deviant or entry.kind is Kind.BYTES):
-                invalid = True
+                invalid.add(exchange)
                 bytes_sent += entry.raw
             for each in objects(entry):
                 id = key_of(each.get("id"))
-                place = (entry.exchange if server.transport is Transport.HTTP else None, id)
+                place = (exchange, id)
                 if entry.sent and "method" in each:
                     used.add(id)
                     open_requests[place] += 1
                 elif not entry.sent and "method" not in each:
-                    of_invalid = invalid and (each.get("id") is None or id.encode() in bytes_sent)
+                    of_invalid = bool(invalid) and (each.get("id") is None or id.encode() in bytes_sent)
                     if id not in used and not of_invalid:
                         raise Deviation("the id of a request", brief(each))
-                    if place in open_requests and not of_invalid:
+                    if place in open_requests and not (of_invalid and exchange in invalid):
                         open_requests[place] -= 1
                         if open_requests[place] < 0:
                             raise Deviation("one response to each request", brief(each))

@@ -146,7 +146,7 @@ async def _without_argument(server: ServerUnderTest) -> JsonRpcResponse:
     return await server.peer.request("prompts/get", {"name": name, "arguments": {}})
 
 
-@check("prompts.internal-error", proves=("prompts.internal-error",), needs=_NEEDS)
+@check("prompts.internal-error", proves=("prompts.internal-error", "jsonrpc.internal-error-code"), needs=_NEEDS)
 async def internal_error(server: ServerUnderTest) -> None:
     """An internal error of a prompt is answered with the error -32603."""
     answer = await _get(server, "conformance_failing_prompt", {"word": "any"})

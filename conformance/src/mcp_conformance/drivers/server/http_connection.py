@@ -5,7 +5,7 @@ Spec: basic/transports#streamable-http (legacy), basic/transports/streamable-htt
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -142,6 +142,7 @@ class HttpConnection(SuiteConnection):
             if event.data:
                 found = await self._event(event.data, message, before)
                 if found is not None:
+                    await self._take_arrived(exchange)
                     return found, before
         for _ in range(_RESUMPTIONS):
             if last_id is None or not self.revision.resumable:
@@ -160,6 +161,13 @@ class HttpConnection(SuiteConnection):
             f"a response to {message.get('method')} in the stream",
             f"the end of the stream without it{f', after {seen}' if seen else ''}",
         )
+
+    async def _take_arrived(self, exchange: ClientExchange) -> None:
+        """Record what has already arrived after a response, with which a stream ends."""
+        with suppress(IncompleteResponse), trio.move_on_after(0):
+            while (event := await exchange.next_event()) is not None:
+                if event.data:
+                    await self.take(self.transcript.message(event.data, sent=False))
 
     async def _event(self, data: bytes, message: JsonObject, before: list[JsonObject]) -> JsonObject | None:
         value = self.transcript.message(data, sent=False)

@@ -89,7 +89,14 @@ async def end(server: ServerUnderTest) -> None:
     peer = http_peer(server)
     request = progress_call(server, peer, "end")
     stream = await read_stream(peer, request)
-    if any(_is_response(each, request) for each in stream.messages) and not stream.ended:
+    messages = stream.messages
+    at = next((number for number, each in enumerate(messages) if _is_response(each, request)), None)
+    if at is None:
+        # Other checks require a response.
+        return
+    if at + 1 < len(messages):
+        raise Deviation("the end of the stream after the response", brief(messages[at + 1]))
+    if not stream.ended:
         raise Deviation("the end of the stream after the response", "it stays open, or was cut off")
 
 
