@@ -153,6 +153,14 @@ class Exchanges:
         return data_of(ResponseRewriter(self.conversation, requests).feed(stream(*messages)))
 
 
+def test_notification_for_end_of_stream_follows_response_of_this_stream() -> None:
+    exchanges = Exchanges("notification-late", "notifications/message notification", HTTP)
+
+    # The client disconnects from this stream.
+    assert exchanges.served(POST, LOG) == []
+    assert exchanges.served(numbered(POST, 2), LOG, numbered(RESPONSE, 2)) == [numbered(RESPONSE, 2), LOG]
+
+
 def numbered(message: bytes, id: int) -> bytes:
     return message.replace(b'"id":1', b'"id":%d' % id)
 
@@ -212,6 +220,34 @@ def test_responses_on_other_streams_are_those_on_streams_of_the_transport(
     recording = Recording(leg=leg, samples=samples, seen_by={}, seconds={}, outcomes={})
 
     assert [each.key for each in OPERATORS["response-other-stream"].targets(recording)] == found
+
+
+def errors(*codes: int) -> tuple[JsonValue, ...]:
+    return tuple({"jsonrpc": "2.0", "id": 1, "error": {"code": each, "message": "x"}} for each in codes)
+
+
+@needs_schemas
+@pytest.mark.parametrize(
+    ("transport", "found"),
+    [
+        # A rejection over HTTP has a status, and the code in its body is free; a ping is also sent as an invalid request.
+        ("http", ["ping error", "tools/call error", " error"]),
+        ("http-sse", ["tools/call error", " error"]),
+        ("stdio", ["ping error", "prompts/get error", "tools/call error", " error"]),
+    ],
+)
+def test_codes_of_errors_are_changed_unless_they_are_free(transport: str, found: list[str]) -> None:
+    samples = {
+        "ping error": errors(-32600),
+        "prompts/get error": errors(-32600, -32602),
+        "tools/call error": errors(-32602, -32603),
+        "tools/list error": errors(-32602),
+        " error": errors(-32700),
+    }
+    leg = Leg(role="server", revision="2024-11-05", transport=transport)
+    recording = Recording(leg=leg, samples=samples, seen_by={}, seconds={}, outcomes={})
+
+    assert [each.key for each in OPERATORS["error-code-params"].targets(recording)] == found
 
 
 async def test_hanging_server_shortens_no_wait_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,8 @@ def area_of(key: str) -> str:
         return "sse"
     if kind == "line":
         return "stdio"
-    if method == ANY:
+    # An error for what is no JSON or no request has no method.
+    if method in (ANY, ""):
         return "jsonrpc"
     return _AREAS.get(method) or method.removeprefix("notifications/").partition("/")[0]
 

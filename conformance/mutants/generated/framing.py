@@ -296,15 +296,19 @@ def _responses(*patterns: str) -> Callable[[Recording], Iterable[Target]]:
 
 
 _UNFIXED: Final[Mapping[str, tuple[str, ...]]] = {
-    # The revision does not define this transport, nor the statuses of HTTP+SSE.
-    "2024-11-05": ("*",),
-    # The status of a foreign origin is fixed since 2025-11-25.
-    "2025-03-26": ("* 403 *",),
-    "2025-06-18": ("* 403 *",),
+    # The response to a POST is not defined, only that a message is sent by it, and that a refusal is one.
+    "2024-11-05": ("POST message *",),
     # Only a server without older revisions must reject GET and DELETE, and it has no `initialize`.
     "2026-07-28": ("GET *", "DELETE *", "POST initialize *"),
 }
 """By revision, the responses whose status it leaves to the server."""
+_UNFIXED_EXACTLY: Final[Mapping[str, tuple[str, ...]]] = {
+    "2024-11-05": ("*",),
+    # The status of a foreign origin is fixed since 2025-11-25.
+    "2025-03-26": ("* 403 *",),
+    "2025-06-18": ("* 403 *",),
+}
+"""By revision, the responses of whose status it fixes the class at most."""
 
 
 def _with_statuses(
@@ -318,8 +322,8 @@ def _with_statuses(
     """
 
     def limited(recording: Recording) -> Iterable[Target]:
-        patterns = _UNFIXED.get(recording.leg.revision, ())
-        unfixed = [each for each in patterns if exact or "403" not in each]
+        revision = recording.leg.revision
+        unfixed = _UNFIXED.get(revision, ()) + (_UNFIXED_EXACTLY.get(revision, ()) if exact else ())
         return [each for each in targets(recording) if not any(fnmatchcase(each.key, pattern) for pattern in unfixed)]
 
     return limited

@@ -92,6 +92,10 @@ def _twice(message: JsonObject, seen: MessageInfo, conversation: Conversation) -
     return [message, message]
 
 
+def _twice_on_stream(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+    return [message, message] if seen.stream else None
+
+
 def _in_array(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
     # A response to a member of a batch belongs into an array.
     return [[message]]
@@ -127,12 +131,17 @@ def _hold(message: JsonObject, seen: MessageInfo, conversation: Conversation) ->
     return []
 
 
+def _hold_for_end(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
+    """Hold a message, for the end of its stream. A stream of which the client has disconnected has none."""
+    held = conversation.state.setdefault(seen.stream, [])
+    if isinstance(held, list):
+        held.append(message)
+    return []
+
+
 def _release_after_response(message: JsonObject, seen: MessageInfo, conversation: Conversation) -> _Sent:
-    if seen.kind not in _RESPONSES or not conversation.held:
-        return None
-    released: list[JsonValue | bytes] = [message, *conversation.held]
-    conversation.held.clear()
-    return released
+    held = conversation.state.pop(seen.stream, None) if seen.kind in _RESPONSES else None
+    return [message, *held] if isinstance(held, list) else None
 
 
 def _release_before(message: JsonObject, conversation: Conversation) -> _Sent:
@@ -261,30 +270,33 @@ def _each(*kinds: str) -> Callable[[Recording], Iterable[Target]]:
     return targets
 
 
-def _is_free(recording: Recording, key: str) -> bool:
-    """Return whether the revision leaves the code of an error to the server.
-
-    Over HTTP+SSE the only error that names the request of a ping is the body of the response to a POST from a foreign
-    origin, for which the revision defines no content. The error for a request that is invalid has no id.
-    """
-    return recording.leg.transport == "http-sse" and key == "ping error"
-
-
 _NO_REQUEST: Final = " error"
 """The key of the errors for what is no JSON or no request."""
+
+
+def _is_free(leg: Leg, key: str, code: JsonValue) -> bool:
+    """Return whether the revision leaves a code to the server.
+
+    Over HTTP the error -32600 for a valid request is in the body of a rejection, of which only the status is defined. A
+    ping is sent as an invalid request, too, whose error names it over Streamable HTTP.
+    """
+    named = (_NO_REQUEST,) if leg.transport == "http-sse" else (_NO_REQUEST, "ping error")
+    return code == _INVALID_REQUEST and leg.transport != "stdio" and leg.role == "server" and key not in named
+
+
+_INVALID_REQUEST: Final = -32600
 
 
 def _errors_except(code: int) -> Callable[[Recording], Iterable[Target]]:
     """Return the errors with another code."""
 
-    def has_other(message: JsonObject) -> bool:
-        error = message.get("error")
-        return isinstance(error, dict) and error.get("code") != code
+    def has_other(recording: Recording, key: str) -> bool:
+        errors = [message.get("error") for message in recording.messages(key)]
+        codes = [each.get("code") for each in errors if isinstance(each, dict)]
+        return any(each != code and not _is_free(recording.leg, key, each) for each in codes)
 
     return lambda recording: [
-        each
-        for each in (*_each("error")(recording), *_some(_NO_REQUEST)(recording))
-        if any(map(has_other, recording.messages(each.key))) and not _is_free(recording, each.key)
+        each for each in (*_each("error")(recording), *_some(_NO_REQUEST)(recording)) if has_other(recording, each.key)
     ]
 
 
@@ -326,8 +338,10 @@ def _of_requests(recording: Recording) -> Iterable[Target]:
 
 
 def _with_messages_before(recording: Recording) -> Iterable[Target]:
-    """Return the notifications that belong to a request."""
-    return _some("notifications/progress notification")(recording)
+    """Return the notifications that belong to a request. Before 2026-07-28 log messages belong to a session."""
+    own = ("notifications/message notification",)
+    modern = REVISIONS[recording.leg.revision].era is Era.MODERN
+    return _some("notifications/progress notification", *(own if modern else ()))(recording)
 
 
 def _repeatable(recording: Recording) -> Iterable[Target]:
@@ -394,6 +408,7 @@ _CHANGES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]], _
     ("response-both", "a result and an error", _any(*_RESPONSES), _both),
     ("response-neither", "neither a result nor an error", _any(*_RESPONSES), _neither),
     ("response-twice", "the response is sent twice", _repeatable, _twice),
+    ("response-twice-in-stream", "the response is sent twice on its stream", _on_streams(" result"), _twice_on_stream),
     ("response-in-array", "the response is in an array", _not_batchable, _in_array),
     ("response-with-method", "the response has a method", _any(*_RESPONSES), _with_method),
     ("error-code-zero", "the code of an error is 0", _errors_except(0), _other_code(0)),
@@ -467,7 +482,7 @@ _SEQUENCES: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]],
         "notification-late",
         "a notification of a request is sent after its response",
         _with_messages_before,
-        _hold,
+        _hold_for_end,
         _release_after_response,
     ),
     (

@@ -47,7 +47,8 @@ _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
     "progress": _MESSAGES | {"progress", "meta"},
     # Over stdio it also ends subscriptions.
     "cancellation": _MESSAGES | {"cancellation", "subscription", "tasks"},
-    "subscription": _MESSAGES | {"subscription", "resources", "meta"},
+    # A subscription may name tasks.
+    "subscription": _MESSAGES | {"subscription", "resources", "tasks", "meta"},
     # A call may return a task, and require an elicitation.
     "tools": _MESSAGES
     | {"subscription", "tools", "tasks", "elicitation", "resources", *_OF_LISTS, *_OF_RESULTS, "header"},
