@@ -1,8 +1,9 @@
 """The requirements of the specification as data: one row per sentence that obliges a party.
 
 A row is valid in the revisions that it names. An id may be in both files, `legacy.jsonl` and `modern.jsonl`, when
-revisions have the same requirement in different words; the revision selects the row. `skills.jsonl` has the requirements
-of the skills extension, which has a specification of its own.
+revisions have the same requirement in different words; the revision selects the row. `derived.jsonl` has requirements that
+follow from a sentence without a keyword, and `skills.jsonl` those of the skills extension, which has a specification of
+its own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalogue", "Level", "Observable", "Party", "Requirement", "catalogue"]
 
-_FILES: Final = ("legacy.jsonl", "modern.jsonl", "skills.jsonl")
+_FILES: Final = ("legacy.jsonl", "modern.jsonl", "derived.jsonl", "skills.jsonl")
 
 
 class Level(enum.Enum):
