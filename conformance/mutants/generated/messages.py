@@ -284,13 +284,26 @@ def _is_free(leg: Leg, key: str, code: JsonValue) -> bool:
     return code == _INVALID_REQUEST and leg.transport != "stdio" and leg.role == "server" and key not in named
 
 
+def _may_be(leg: Leg, key: str, code: int) -> bool:
+    """Return whether the revision permits another code, too.
+
+    At 2025-11-25 a client rejects a mode of elicitation that it does not declare with -32602. A client without
+    elicitation declares no mode.
+    """
+    at = (leg.role, leg.revision, key, code)
+    return at == ("client", "2025-11-25", "elicitation/create error", _INVALID_PARAMS)
+
+
 _INVALID_REQUEST: Final = -32600
+_INVALID_PARAMS: Final = -32602
 
 
 def _errors_except(code: int) -> Callable[[Recording], Iterable[Target]]:
     """Return the errors with another code."""
 
     def has_other(recording: Recording, key: str) -> bool:
+        if _may_be(recording.leg, key, code):
+            return False
         errors = [message.get("error") for message in recording.messages(key)]
         codes = [each.get("code") for each in errors if isinstance(each, dict)]
         return any(each != code and not _is_free(recording.leg, key, each) for each in codes)

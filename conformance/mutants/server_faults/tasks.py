@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _CORE: Final = LEGACY[3:]
+_INTERNAL_ERROR: Final = -32603
+_INVALID_PARAMS: Final = -32602
 _ABOUT: Final = ("tasks/get", "tasks/cancel")
 
 
@@ -183,6 +185,14 @@ class _ListRevived(Fault):
 class _FailedNameless(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         return {**result, "error": {}} if _is(inbound, "tasks/get") and "error" in result else result
+
+
+@fault("task-failed-otherwise", "tasks.failed", revisions=_CORE)
+class _FailedOtherwise(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if _is(inbound, "tasks/result") and error.code == _INTERNAL_ERROR:
+            raise RpcError(_INVALID_PARAMS, str(error))
+        raise error
 
 
 @fault("task-silent-failure", "tasks.failed-message", revisions=MODERN)

@@ -264,6 +264,15 @@ async def failed(server: ServerUnderTest) -> None:
     code, message = member(outcome, "error", "code"), member(outcome, "error", "message")
     if not isinstance(code, int) or not isinstance(message, str):
         raise Deviation("an error with a code and a message", brief(outcome))
+    if server.revision.era is Era.LEGACY and _may_run_without_task(server, "protocol_error_job"):
+        ordinary = member((await server.call("protocol_error_job")).message, "error", "code")
+        if ordinary is not None and ordinary != code:
+            raise Deviation(f"the error {ordinary} of the call without a task", brief(outcome))
+
+
+def _may_run_without_task(server: ServerUnderTest, fixture: str) -> bool:
+    name, _ = server.tool(fixture)
+    return member(server.inventory.find("tools", name) or {}, "execution", "taskSupport") != "required"
 
 
 @check(
