@@ -99,6 +99,96 @@ def test_responses_of_all_forms_share_connection(answers: list[bytes]) -> None:
     trio.run(main)
 
 
+_HEADS = (
+    b"HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 2\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nDate: later\r\nContent-Length: 2\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 3\r\n\r\n",
+    b"HTTP/1.1 404 Not Found\r\nDate: today\r\nContent-Length: 2\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=9\r\nContent-Length: 2\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=7\r\nTransfer-Encoding: chunked\r\n\r\n",
+)
+
+
+@pytest.mark.property
+@given(answers=st.lists(st.tuples(st.sampled_from(("GET", "POST", "HEAD")), st.sampled_from(_HEADS)), max_size=8))
+def test_repeated_response_heads_read_as_on_fresh_connection(answers: list[tuple[str, bytes]]) -> None:
+    async def read(exchanges: list[tuple[str, bytes]]) -> tuple[object, ...]:
+        """Return the last response of a connection, and the idle time that it announced."""
+        ours, theirs = trio.socket.socketpair()
+        connection = HttpConnection(trio.SocketStream(ours), ours, 1_024, "http://a")
+        response: tuple[object, ...] = ()
+        for method, head in exchanges:
+            body = b"hey"[: 3 if b"Length: 3" in head else 2]
+            sent = head if method == "HEAD" else head + (b"2\r\nhe\r\n0\r\n\r\n" if b"chunked" in head else body)
+            await theirs.send(sent)
+            found = await connection.exchange(method, b"request")
+            received = b""
+            while data := await connection.receive_some():
+                received += data
+            assert connection.recycle()
+            response = (found.status, found.headers, received)
+        theirs.close()
+        connection.close()
+        return (*response, connection.idle_seconds)
+
+    announced = None
+    for count, each in enumerate(answers, 1):
+        *response, idle = trio.run(read, answers[:count])
+        *expected, alone = trio.run(read, [each])
+        announced = alone or announced
+        assert response == expected
+        assert idle == announced
+
+
+_CALL_HEADERS = [("Mcp-Method", "tools/call"), ("Authorization", "Bearer a")]
+
+
+@pytest.mark.property
+@given(
+    calls=st.lists(
+        st.tuples(
+            st.sampled_from(("GET", "POST")),
+            st.sampled_from(("http://a.example/", "http://a.example/mcp", "http://b.example/")),
+            st.sampled_from(((), _CALL_HEADERS, [*_CALL_HEADERS[:1], ("Authorization", "Bearer b")])),
+            st.sampled_from((None, b"", b"{}", b"{ }")),
+        ),
+        max_size=8,
+    )
+)
+def test_repeated_request_heads_written_as_by_new_pool(
+    calls: list[tuple[str, str, list[tuple[str, str]], bytes | None]],
+) -> None:
+    async def sent_by(*, shared: bool) -> list[bytes]:
+        sent: list[bytes] = []
+
+        async def connect(host: str, port: int) -> trio.SocketStream:
+            ours, theirs = trio.socket.socketpair()
+            nursery.start_soon(serve, trio.SocketStream(theirs))
+            return trio.SocketStream(ours)
+
+        async def serve(stream: trio.SocketStream) -> None:
+            async with stream:
+                while data := await stream.receive_some():
+                    sent.append(bytes(data))
+                    await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+        mutable: list[tuple[str, str]] = []
+        async with trio.open_nursery() as nursery:
+            pool = HttpPool(proxies=False, connect=connect)
+            for method, url, headers, body in calls:
+                if not shared:
+                    await pool.aclose()
+                    pool = HttpPool(proxies=False, connect=connect)
+                # The same list, with other content.
+                mutable[:] = headers
+                async with pool.request(method, url, mutable, body) as response:
+                    await response.read(99)
+            await pool.aclose()
+        return sent
+
+    assert trio.run(partial(sent_by, shared=True)) == trio.run(partial(sent_by, shared=False))
+
+
 @pytest.mark.property
 @given(data=st.one_of(st.binary(max_size=200), st.binary(max_size=80).map(b"HTTP/1.1 200 OK\r\n".__add__)))
 def test_response_any_bytes_has_outcome(data: bytes) -> None:

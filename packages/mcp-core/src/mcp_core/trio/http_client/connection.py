@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mcp_core.trio.http_client.proxy import Proxy
     from mcp_core.trio.http_client.url import HttpUrl
 
-__all__ = ["HttpConnection", "Route", "credentials", "write_request"]
+__all__ = ["HttpConnection", "Route", "WrittenHead", "credentials", "write_request"]
 
 _MOST_INFORMATIONAL: Final = 16
 """Maximum number of 1xx responses before the final response. Proxies send a 102 every few seconds at most."""
@@ -62,8 +62,8 @@ _TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _VALUE: Final = r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?"
 _NAME: Final = re.compile(_TOKEN)
 _WHOLE_VALUE: Final = re.compile(_VALUE)
-_HEAD: Final = re.compile(rf"{_TOKEN} [!-~]+ HTTP/1\.1\r\n(?:{_TOKEN}: {_VALUE}\r\n)+\r\n")
-"""The grammar of a request head, RFC 9112 sections 3 and 5."""
+_HEAD: Final = re.compile(rf"{_TOKEN} [!-~]+ HTTP/1\.1\r\n(?:{_TOKEN}: {_VALUE}\r\n)+")
+"""The grammar of a request head without its empty line, RFC 9112 sections 3 and 5."""
 
 _FRAMING: Final = frozenset(
     {
@@ -106,6 +106,24 @@ def write_request(
         LocalProtocolError: A header or the method cannot be sent. The message contains the name of the header, never
             its value.
     """
+    return _with_body(_write_head(method, target, authority, headers, of_proxy), body)
+
+
+def _with_body(head: bytes, body: bytes | None) -> bytes:
+    """Return a request, from a head without the length of the body and without the empty line."""
+    if body is None:
+        return head + b"\r\n"
+    return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+
+
+def _write_head(
+    method: str,
+    target: str,
+    authority: str,
+    headers: Sequence[tuple[str, str]],
+    of_proxy: Sequence[tuple[str, str]] = (),
+) -> bytes:
+    """Return the head of a request for `_with_body`. Raises `LocalProtocolError`, as `write_request` does."""
     # Servers that compress also compress event streams, which delays events.
     lines = [f"{method} {target} HTTP/1.1", f"Host: {authority}", "Accept-Encoding: identity"]
     for name, value in headers:
@@ -120,15 +138,12 @@ def write_request(
             lines.append(f"{name}: {value}")
     for name, value in of_proxy:
         lines.append(f"{name}: {value}")
-    if body is not None:
-        lines.append(f"Content-Length: {len(body)}")
-    lines.append("\r\n")
+    lines.append("")
     head = "\r\n".join(lines)
     # A head that matches but has more lines than were joined contains a line break in a value.
-    if _HEAD.fullmatch(head) is None or head.count("\r\n") != len(lines):
+    if _HEAD.fullmatch(head) is None or head.count("\r\n") != len(lines) - 1:
         raise _unsendable(method, headers)
-    data = head.encode("latin-1")
-    return data + body if body else data
+    return head.encode("latin-1")
 
 
 def _unsendable(method: str, headers: Sequence[tuple[str, str]]) -> LocalProtocolError:
@@ -210,11 +225,43 @@ class Route(FieldValue):
     forwarded: bool
     """Whether the proxy receives and forwards each request (`http` URLs). Otherwise a proxy provides a tunnel."""
 
-    def request(self, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]], body: bytes | None) -> bytes:
-        """Return a request for this route as bytes on the wire. Raises `LocalProtocolError`."""
+    def head(self, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]]) -> WrittenHead:
+        """Return the head of a request for this route. Raises `LocalProtocolError`, as `write_request` does."""
         if not self.forwarded or self.proxy is None:
-            return write_request(method, url.target, url.authority, headers, body)
-        return write_request(method, str(url), url.authority, headers, body, of_proxy=credentials(self.proxy))
+            raw = _write_head(method, url.target, url.authority, headers)
+        else:
+            raw = _write_head(method, str(url), url.authority, headers, credentials(self.proxy))
+        return WrittenHead(raw, self, method, url, headers)
+
+
+class WrittenHead:
+    """The head of a request, which the next requests of the pool may repeat with bodies of other lengths.
+
+    Args:
+        raw: The bytes, without the length of the body and without the empty line.
+        route: The route of the request.
+        method: The HTTP method.
+        url: The URL.
+        headers: The headers of the caller.
+    """
+
+    __slots__ = ("_headers", "_method", "_raw", "_route", "_url")
+
+    def __init__(self, raw: bytes, route: Route, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]]) -> None:
+        self._raw = raw
+        self._route = route
+        self._method = method
+        self._url = url
+        # A copy: the caller may change its list.
+        self._headers = [*headers]
+
+    def fits(self, route: Route, method: str, url: HttpUrl, headers: Sequence[tuple[str, str]]) -> bool:
+        """Return whether a request has this head. An equal URL in another object does not count."""
+        return self._url is url and self._method == method and self._route is route and self._headers == headers
+
+    def request(self, body: bytes | None) -> bytes:
+        """Return a request as bytes on the wire."""
+        return _with_body(self._raw, body)
 
 
 def credentials(proxy: Proxy) -> list[tuple[str, str]]:
@@ -237,6 +284,7 @@ class HttpConnection:
         "_eof",
         "_h11",
         "_is_plain",
+        "_last_head",
         "_left",
         "_limit",
         "_method",
@@ -259,6 +307,8 @@ class HttpConnection:
         self._peer = peer
         self._h11: h11.Connection | None = None
         self._method = ""
+        # The last head of the common form: its bytes, the method of its request, the head, the length of the body.
+        self._last_head: tuple[bytes, str, HttpHead, int] | None = None
         self._received = 0
         # The number of bytes of the body that were not returned yet; `None` if h11 reads the response.
         self._left: int | None = None
@@ -307,12 +357,18 @@ class HttpConnection:
 
     async def _receive_head(self) -> HttpHead:
         data = await self._receive()
+        last = self._last_head
+        # Servers repeat a head exactly, within a second. It has been read, and its headers have been judged.
+        if last is not None and data.startswith(last[0]) and last[1] == self._method:
+            self._left, self._rest = last[3], data[len(last[0]) :]
+            return last[2]
         common = read_common_response(self._method, data, self._limit)
         if common is not None:
             head, self._left, self._rest = common
             self._judge(head.headers)
+            self._last_head = (data[: len(data) - len(self._rest)], self._method, head, self._left)
             return head
-        self._left = None
+        self._left = self._last_head = None
         if self._h11 is None:
             self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=self._limit)
         self._h11.send(_as_h11(self._method))

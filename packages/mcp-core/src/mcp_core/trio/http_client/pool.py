@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mcp_core.http.messages import HttpHead
     from mcp_core.limits import Limits
-    from mcp_core.trio.http_client.connection import HttpConnection, Route
+    from mcp_core.trio.http_client.connection import HttpConnection, Route, WrittenHead
     from mcp_core.trio.http_client.pool_policy import Ticket
     from mcp_core.trio.http_client.tls import Tls
     from mcp_core.trio.http_client.url import HttpUrl
@@ -94,6 +94,7 @@ class HttpPool:
         self.idle_seconds: Final = idle_seconds
         """Time that an idle connection is retained, in seconds, unless the server announces another time."""
         self._routes: Final[dict[str, Route]] = {}
+        self._last_head: WrittenHead | None = None
         self._open: Final[set[HttpConnection]] = set()
         self._woken: Final[dict[Ticket[HttpConnection], trio.Event]] = {}
         self._closed = False
@@ -152,7 +153,10 @@ class HttpPool:
         if self._closed:
             self._check_open()
         route = self._routes.get(url.origin) or self._route(url)
-        request = route.request(method, url, headers, body)
+        written = self._last_head
+        if written is None or not written.fits(route, method, url, headers):
+            written = self._last_head = route.head(method, url, headers)
+        request = written.request(body)
         ticket, doomed = self._policy.request(url.origin, use, trio.current_time())
         if doomed:
             self._close_all(doomed)
