@@ -1,4 +1,4 @@
-"""Faults of the raw client in cancellation, batches, fetched URLs and unsolicited messages."""
+"""Faults of the raw client in cancellation, batches and unsolicited messages."""
 
 from __future__ import annotations
 
@@ -38,37 +38,6 @@ CANCEL_FAULTS: Final = (
     of("caches-negative", _MODERN, "stdio", "caching.client-negative"),
     of("caches-zero", _MODERN, "stdio", "caching.client-zero"),
     of("one-for-all", _MODERN, "stdio", "caching.client-key"),
-    of("fetches-icons", _MODERN, "http", "security.client-icon-schemes"),
-    of("fetches-ws-icons", _LATE, "http", "security.client-icon-schemes"),
-    of("fetches-ftp-icons", _MODERN, "http", "security.client-icon-schemes"),
-    of("runs-icon-scripts", _MODERN, "http", "security.client-icon-schemes"),
-    of("runs-svg-scripts", _MODERN, "http", "security.client-icon-scripts"),
-    of("fetches-foreign-icons", _LATE, "http", "security.client-icon-origin"),
-    of("fetches-foreign-icons", _MODERN, "http", "security.client-icon-origin"),
-    # These clients fetch icons over plain HTTP, which is a finding of its own.
-    of(
-        "follows-icon-redirects",
-        _MODERN,
-        "http",
-        "security.client-icon-redirects",
-        "security.client-icon-schemes",
-    ),
-    of(
-        "fetches-icons-with-token",
-        _MODERN,
-        "http",
-        "security.client-icon-credentials",
-        "security.client-icon-schemes",
-    ),
-    of(
-        "fetches-icons-with-cookie",
-        _LATE,
-        "http",
-        "security.client-icon-credentials",
-        "security.client-icon-schemes",
-    ),
-    of("fetches-schemas", _MODERN, "http", "schema.client-no-network-ref"),
-    of("fetches-pages", _LATE, "http", "elicitation.client-no-fetch"),
     of("number-arguments", _MODERN, "stdio", "prompts.client-arguments", "schema.client-messages"),
 )
 """The faults of this module."""

@@ -12,6 +12,7 @@ from mutants.client_faults.cancellation import CANCEL_FAULTS
 from mutants.client_faults.client_requests import CLIENT_REQUEST_FAULTS
 from mutants.client_faults.fault import ClientFault
 from mutants.client_faults.fault import of as _of
+from mutants.client_faults.fetches import FETCH_FAULTS
 from mutants.client_faults.headers import HEADER_FAULTS
 from mutants.client_faults.mrtr import MRTR_FAULTS
 from mutants.client_faults.negotiation import ERA_FAULTS
@@ -157,6 +158,7 @@ CLIENT_FAULTS: Final = (
     *SKILL_FAULTS,
     *CLIENT_REQUEST_FAULTS,
     *CANCEL_FAULTS,
+    *FETCH_FAULTS,
     *MRTR_FAULTS,
     *RESULT_FAULTS,
     *TASK_FAULTS,
