@@ -68,7 +68,7 @@ _ANSWERING: Final = (
     of("task-without-ttl", _LATE, "stdio", "tasks.client-fields"),
     of("task-get-nested", _LATE, "stdio", "tasks.client-fields"),
     of("task-told-nested", _LATE, "stdio", "tasks.client-fields"),
-    of("task-told-odd-message", _LATE, "stdio", "tasks.client-fields"),
+    of("task-odd-status-message", _LATE, "stdio", "tasks.client-fields"),
     of("task-list-of-pages", _LATE, "stdio", "tasks.client-fields"),
     of("task-odd-last-cursor", _LATE, "stdio", "tasks.client-fields"),
     of("task-odd-times", _LATE, "stdio", "tasks.client-timestamps"),

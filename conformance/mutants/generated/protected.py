@@ -17,6 +17,7 @@ import attrs
 
 from mutants.generated.fault import Leg, Operator, Recording, Target
 from mutants.generated.http_peer import protected_issuer
+from mutants.generated.logins.json_objects import changes
 from mutants.generated.proxy import HttpHead, Mutation
 
 if TYPE_CHECKING:
@@ -367,16 +368,6 @@ class _MetadataMutation(Mutation):
         return json.dumps(document).encode()
 
 
-def _setting(name: str, value: object) -> Callable[[JsonObject], None]:
-    def change(document: JsonObject) -> None:
-        if value is None:
-            document.pop(name, None)
-        else:
-            document[name] = value  # type: ignore[assignment]  # the rows below have JSON values
-
-    return change
-
-
 def _resource(change: Callable[[str], str]) -> Callable[[JsonObject], None]:
     def changed(document: JsonObject) -> None:
         document["resource"] = change(str(document["resource"]))
@@ -385,14 +376,14 @@ def _resource(change: Callable[[str], str]) -> Callable[[JsonObject], None]:
 
 
 _METADATA: Final[tuple[tuple[str, str, Callable[[JsonObject], None]], ...]] = (
-    ("servers-absent", "the metadata name no authorization servers", _setting("authorization_servers", None)),
-    ("servers-empty", "the list of authorization servers is empty", _setting("authorization_servers", [])),
+    ("servers-absent", "the metadata name no authorization servers", changes(authorization_servers=None)),
+    ("servers-empty", "the list of authorization servers is empty", changes(authorization_servers=[])),
     (
         "servers-text",
         "the authorization server is a text",
         lambda document: document.update(authorization_servers=protected_issuer().url),
     ),
-    ("resource-absent", "the metadata name no resource", _setting("resource", None)),
+    ("resource-absent", "the metadata name no resource", changes(resource=None)),
     ("resource-origin", "the resource is only the origin", _resource(lambda text: text.removesuffix("/mcp"))),
     ("resource-slash", "the resource has a trailing slash", _resource(lambda text: f"{text}/")),
     ("resource-below", "the resource is another path", _resource(lambda text: f"{text}/other")),

@@ -77,7 +77,7 @@ fault("skills-list-missing", "skills.list", revisions=MODERN)(_missing("skills/l
 fault("skills-get-missing", "skills.get", "skills.get-unlisted", revisions=MODERN)(_missing("skills/get"))
 fault("directory-read-missing", "skills.directory", revisions=MODERN)(_missing("resources/directory/read"))
 
-for _method, _area in (("skills/list", "list"), ("skills/get", "get")):
+for _method, _area in (("skills/list", "list"), ("skills/get", "get"), ("resources/directory/read", "directory")):
     changed(
         f"skills-{_area}-incomplete",
         f"skills.{_area}-complete",
@@ -86,6 +86,7 @@ for _method, _area in (("skills/list", "list"), ("skills/get", "get")):
         revisions=MODERN,
         modern=True,
     )
+for _method, _area in (("skills/list", "list"), ("skills/get", "get")):
     for _name in ("ttlMs", "cacheScope"):
         changed(
             f"skills-{_area}-without-{_name.lower()}",
@@ -96,14 +97,6 @@ for _method, _area in (("skills/list", "list"), ("skills/get", "get")):
             modern=True,
         )
 
-changed(
-    "directory-incomplete",
-    "skills.directory-complete",
-    method="resources/directory/read",
-    change=lambda _, result: {**result, "resultType": "partial"},
-    revisions=MODERN,
-    modern=True,
-)
 changed(
     "skills-get-cursor",
     "skills.get-no-cursor",

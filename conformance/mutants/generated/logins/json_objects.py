@@ -11,13 +11,13 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.generated.login_proxy import LoginReply
 
 __all__ = ["changes", "json_of", "jwt_part", "setting", "with_json"]
 
 
-def setting(part: str, **values: object) -> Callable[[JsonObject, JsonObject, str], None]:
+def setting(part: str, **values: JsonValue) -> Callable[[JsonObject, JsonObject, str], None]:
     """Set members of the header or the claims of a JWT; `None` removes one."""
 
     def changed(header: JsonObject, claims: JsonObject, _: str) -> None:
@@ -26,12 +26,12 @@ def setting(part: str, **values: object) -> Callable[[JsonObject, JsonObject, st
             if value is None:
                 held.pop(name, None)
             else:
-                held[name] = value  # type: ignore[assignment]  # the rows below have JSON values
+                held[name] = value
 
     return changed
 
 
-def changes(**values: object) -> Callable[[JsonObject], None]:
+def changes(**values: JsonValue) -> Callable[[JsonObject], None]:
     """Set members of a JSON object; `None` removes one."""
     return lambda claims: setting("claims", **values)({}, claims, "")
 

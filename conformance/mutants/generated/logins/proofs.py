@@ -20,7 +20,7 @@ from mutants.generated.logins.operator import login_operator, login_targets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.generated.fault import Operator
     from mutants.generated.login_proxy import LoginRequest
 
@@ -69,10 +69,10 @@ class _ProofMutation(LoginMutation):
         return request.with_header("DPoP", self._sign(header, claims))
 
 
-def _claim(name: str, change: Callable[[str], object]) -> Callable[[JsonObject, JsonObject, str], None]:
+def _claim(name: str, change: Callable[[str], JsonValue]) -> Callable[[JsonObject, JsonObject, str], None]:
     def changed(_: JsonObject, claims: JsonObject, __: str) -> None:
         if name in claims:
-            claims[name] = change(str(claims[name]))  # type: ignore[assignment]  # the rows below have JSON values
+            claims[name] = change(str(claims[name]))
 
     return changed
 
