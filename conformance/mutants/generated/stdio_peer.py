@@ -154,6 +154,10 @@ class _PipePeer:
         """Return at once: there is no standard error."""
         await trio.lowlevel.checkpoint()
 
+    def kill(self) -> None:
+        """End the server for the suite. Its thread ends with its input."""
+        self._end()
+
     def signal(self, number: signal.Signals) -> None:
         """Ignore a signal, which a thread cannot receive."""
 

@@ -38,13 +38,14 @@ from mcp_core.revisions import REVISIONS, Era
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.model.check import Check
     from mcp_conformance.runners.check_run import Observe
     from mcp_conformance.scenarios.oauth_scenario import OAuthSetup
     from mcp_conformance.scenarios.scenario import Host, Scenario
+    from mcp_conformance.wire.process import LineProcess
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
@@ -362,13 +363,16 @@ async def _run(
     """Run a command to its end, and return the exit status, if it exited, and the end of its standard error."""
     async with run_process(words, environment=environment, timeouts=settings.timeouts) as process:
         with settings.timeouts.wait(settings.timeout * _RUNS, ("run",), WaitKind.RUN) as wait:
-            if await is_inactive(process.wait, lambda: len(transcript.entries), settings.timeout):
+            end = partial(_end_of_run, process, transcript)
+            if await is_inactive(end, lambda: len(transcript.entries), settings.timeout):
                 wait.scope.cancel()
                 await trio.lowlevel.checkpoint()
         status = process.status
         if status is None:
             process.grace = HANGING_GRACE
-            if wait.scope.deadline > trio.current_time():
+            if transcript.full.is_set():
+                transcript.note("the client is ended")
+            elif wait.scope.deadline > trio.current_time():
                 transcript.note(
                     f"the client did not exit within {settings.timeout:g} seconds after its last message (--timeout)"
                 )
@@ -381,6 +385,18 @@ async def _run(
             # Before the remaining processes are stopped.
             await host.settled(settings.timeout)
     return status, process.log
+
+
+async def _end_of_run(process: LineProcess, transcript: Transcript) -> None:
+    """Wait until the client has exited, or has sent more than is kept of it."""
+    async with open_nursery() as nursery:
+
+        async def until(event: Callable[[], Awaitable[object]]) -> None:
+            await event()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(until, process.wait)
+        nursery.start_soon(until, transcript.full.wait)
 
 
 async def _verdict(check: Check[ClientUnderTest], client: ClientUnderTest) -> Verdict:

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import trio
 
 from mcp_conformance.wire.excerpt import visible
 from mcp_conformance.wire.unframed import UNFRAMED_BYTES, unframed
@@ -24,6 +25,10 @@ __all__ = ["Entry", "Kind", "Part", "Transcript", "exchanging", "strict_json"]
 
 _SHOWN: Final = 400
 """Characters of an entry that are shown."""
+_MOST: Final = 20_000
+"""The limit of the received messages of one connection. A whole run of the suite receives less than a tenth of it."""
+_MOST_BYTES: Final = 256 * 1024 * 1024
+"""The limit of their bytes."""
 _UNFRAMED: Final = 20
 """Entries without a message that are described together."""
 _SECRET: Final = re.compile(r"(?i)^(dpop|[^:]*(authorization|cookie|key|secret|token)[^:]*):")
@@ -106,12 +111,18 @@ class Transcript:
         """All entries, in order."""
         self.log: Callable[[], str] = _empty
         """Returns the last lines of standard error of the process of the peer; empty if it is not known."""
+        self.full: Final = trio.Event()
+        """Set when the peer has sent more messages than are kept: whoever reads from it ends the connection."""
+        self._received = 0
+        self._received_bytes = 0
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
 
     def message(self, raw: bytes, *, sent: bool, deviant: str = "") -> JsonValue:
         """Enter a message and return its JSON value; `None` if it is not JSON."""
+        if not sent:
+            self._count(len(raw))
         try:
             value = strict_json(raw)
         except ValueError:
@@ -119,6 +130,20 @@ class Transcript:
             return None
         self.entries.append(Entry(sent=sent, kind=Kind.MESSAGE, raw=raw, value=value, deviant=deviant))
         return value
+
+    def _count(self, size: int) -> None:
+        """Count a received message, so that a peer that sends without end cannot exhaust the memory of the suite."""
+        self._received += 1
+        self._received_bytes += size
+        if not self.full.is_set() and (self._received > _MOST or self._received_bytes > _MOST_BYTES):
+            self.full.set()
+            self.note(f"{self.excess}: the suite ends the connection")
+
+    @property
+    def excess(self) -> str:
+        """What the peer sent too much of, for use in a sentence; empty unless `full` is set."""
+        limit = f"more than {_MOST:,} messages" if self._received > _MOST else f"more than {_MOST_BYTES >> 20} MiB"
+        return f"{limit} of the peer on one connection" if self.full.is_set() else ""
 
     def head(self, text: str, *, sent: bool, deviant: str = "") -> None:
         """Enter the head of a request or response."""

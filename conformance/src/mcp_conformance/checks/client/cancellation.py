@@ -182,26 +182,27 @@ def _not_answered(evidence: Evidence) -> None:
     A cancellation may cross the response, and over HTTP so may another request. A response counts as known
     when the client has sent another request after it, and the suite has sent the response to that one too.
     """
-    later: dict[bytes, set[bytes]] = {}
-    """The requests with a response, each with the requests that the client sent after it."""
-    known: set[bytes] = set()
-    for entry in evidence.transcript:
+    requests: dict[bytes, int] = {}
+    """The position of the newest request with an id."""
+    responses: dict[bytes, int] = {}
+    """The position of the response to it."""
+    newest = -1
+    """The position of the newest request with a response: the responses before it are known."""
+    for position, entry in enumerate(evidence.transcript):
         message = entry.value
         if not isinstance(message, dict):
             continue
         key = _key(message.get("id"))
         if entry.sent and "method" not in message:
-            known.update(each for each, following in later.items() if key in following)
-            later[key] = set()
+            responses[key] = position
+            newest = max(newest, requests.get(key, -1))
         elif not entry.sent and "method" in message and "id" in message:
+            requests[key] = position
             # A reused id, which another check covers, refers to the new request.
-            later.pop(key, None)
-            known.discard(key)
-            for following in later.values():
-                following.add(key)
+            responses.pop(key, None)
         elif entry.sent or message.get("method") != _CANCELLED:
             continue
-        elif _key(_params(message).get("requestId")) in known:
+        elif responses.get(_key(_params(message).get("requestId")), newest) < newest:
             raise Deviation("no cancellation of a request with a response", brief(message))
 
 

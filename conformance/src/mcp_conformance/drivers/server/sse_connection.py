@@ -74,9 +74,12 @@ class SseConnection(SuiteConnection):
             async with self.endpoint.exchange(self.transcript, "GET", headers) as exchange:
                 self.status, self.media_type = exchange.status, exchange.media_type
                 if self.status == 200 and self.media_type == "text/event-stream":
-                    while (event := await exchange.next_event()) is not None:
+                    while not self.transcript.full.is_set() and (event := await exchange.next_event()) is not None:
                         await self._event(event)
-                self.ended = f"HTTP {self.status}, {self.media_type or 'no content type'}, and the end of the stream"
+                self.ended = (
+                    self.transcript.excess
+                    or f"HTTP {self.status}, {self.media_type or 'no content type'}, and the end of the stream"
+                )
         except IncompleteResponse as ended:
             self.ended = str(ended)
         self.transcript.note(self.ended)

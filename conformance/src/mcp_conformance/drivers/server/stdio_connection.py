@@ -142,13 +142,15 @@ class StdioConnection(SuiteConnection):
             )
 
     async def pump(self) -> None:
-        """Read until the end of output."""
-        while (line := await self.process.receive()) is not None:
+        """Read until the end of output, or until it is too much."""
+        while not self.transcript.full.is_set() and (line := await self.process.receive()) is not None:
             self._spoke = True
             value = self.transcript.message(line, sent=False)
             for each in value if isinstance(value, list) else [value]:
                 await self._one(each)
         self.transcript.unframed(self.unread)
+        if self.transcript.full.is_set():
+            self.process.kill()
         with trio.move_on_after(_TO_END):
             await self.process.wait()
             await self.process.wait_for_log()
@@ -173,6 +175,8 @@ class StdioConnection(SuiteConnection):
         await self.take(value)
 
     def _end(self) -> str:
+        if self.transcript.full.is_set():
+            return self.transcript.excess
         status = self.process.status
         return "the end of its output" if status is None else f"the end of the process, with status {status}"
 
