@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from mutants.generated.fault import GeneratedFault, Target
+from mutants.generated.fork_server import fork_server
 from mutants.generated.operators import OPERATORS, generate
 from mutants.generated.recording import CLIENT_LEGS, SERVER_LEGS, record_client, record_server
 from mutants.generated.schemas import schema_folder
@@ -32,7 +33,7 @@ _BATCH: Final = 24
 """The number of faults in one order to a process."""
 _EXPLAINED: Final = 20
 """The number of faults up to which each result is shown, not only those that are wrong."""
-_AT_A_TIME: Final = 6
+_AT_A_TIME: Final = 16
 """The number of faults that a process tries concurrently; most of their time is waiting."""
 
 
@@ -122,7 +123,7 @@ def run_generated(selection: Selection, *, processes: int) -> int:
         if not selection.legs or any(part in str(each) for part in selection.legs)
     ]
     results: list[TrialResult] = []
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with fork_server(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         recordings = {each.leg: each for each in pool.map(_recorded, legs)}
         faults = selection.of(list(recordings.values()))
         print(f"{len(faults)} faults; recorded in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)

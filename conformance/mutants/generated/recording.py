@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,6 +23,7 @@ from mcp_conformance.wire.timeouts import AdaptiveTimeouts
 from mcp_core.revisions import REVISIONS
 from mutants.generated.client_process import OBSERVED
 from mutants.generated.fault import Leg, Recording
+from mutants.generated.fork_server import client_command
 from mutants.generated.http_peer import http_target, protected_target
 from mutants.generated.logins.operator import LOGIN
 from mutants.generated.protected import PROTECTED
@@ -224,7 +224,7 @@ async def run_faulty_client(
     """
     if leg.transport == LOGIN:
         chosen = _LOGIN_CHECKS if chosen is None else _LOGIN_CHECKS.intersection(chosen)
-    words = [sys.executable, "-m", "mutants.generated.client_process"]
+    words = client_command()
     words += [] if fault is None else ["--generated", json.dumps(fault)]
     words += ["--leg", leg.role, leg.revision, leg.transport]
     with TemporaryDirectory() as folder:

@@ -1,0 +1,134 @@
+"""The fork server: it has imported the client behind the proxy once, and forks a process for each client under test.
+
+A trial of a generated fault starts up to a hundred clients, each of which would import the same modules for half a second.
+`launcher` is the program that the suite starts in place of the client. When it ends, its client ends too.
+
+The server ends at the end of its standard input.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+from mutants.generated import client_process, launcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["client_command", "fork_server", "main"]
+
+_SOCKET: Final = "MUTANTS_FORK_SERVER"
+"""The environment variable with the path of the socket."""
+_WAITING: Final = 128
+"""The number of launchers that may wait for the server."""
+
+
+def client_command() -> list[str]:
+    """Return the start of the command line of a client: the launcher if a fork server runs, otherwise the client itself."""
+    where = os.environ.get(_SOCKET)
+    if where is None:
+        return [sys.executable, "-m", client_process.__name__]
+    return [sys.executable, "-S", "-E", str(Path(launcher.__file__)), where]
+
+
+@contextmanager
+def fork_server() -> Iterator[None]:
+    """Run a fork server. Clients that this process and its new child processes start in the block use it."""
+    with TemporaryDirectory() as folder:
+        where = str(Path(folder) / "fork-server")
+        command = [sys.executable, "-m", __name__, where]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603  this module
+            if process.stdout is not None:
+                process.stdout.readline()
+            os.environ[_SOCKET] = where
+            try:
+                yield
+            finally:
+                del os.environ[_SOCKET]
+                # It ends at the end of its input, which the exit of the block closes.
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve until the end of standard input, and print a line when ready.
+
+    Args:
+        arguments: The path of the socket.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(arguments[0])
+        listener.listen(_WAITING)
+        # The system reaps the clients: each reports its exit status itself.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        # A collection in a client would copy all that it shares with this process.
+        gc.freeze()
+        print("ready", flush=True)
+        while sys.stdin not in (ready := select.select([listener, sys.stdin], [], [])[0]):
+            if listener in ready:
+                connection, _ = listener.accept()
+                if os.fork() == 0:
+                    listener.close()
+                    _run_client(connection)
+                connection.close()
+
+
+def _run_client(connection: socket.socket) -> None:
+    """Run one client in this process, and report its exit status. Does not return."""
+    status = launcher.LOST
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _take_over(connection)
+        threading.Thread(target=_end_with_launcher, args=(connection,), daemon=True).start()
+        status = client_process.main()
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    except BaseException:  # noqa: BLE001  as the interpreter does for a program
+        traceback.print_exc()
+        status = 1
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        with suppress(OSError):
+            connection.send(bytes([status & 0xFF]))
+        os._exit(status)
+
+
+def _take_over(connection: socket.socket) -> None:
+    """Take the arguments, the environment, the working folder and the standard streams of the launcher."""
+    head, descriptors, _, _ = socket.recv_fds(connection, launcher.LENGTH.size, 3)
+    for own, given in enumerate(descriptors):
+        os.dup2(given, own)
+        os.close(given)
+    (length,) = launcher.LENGTH.unpack(head)
+    order = b""
+    while len(order) < length and (data := connection.recv(length - len(order))):
+        order += data
+    folder, number, *words = order.split(b"\0")
+    arguments, variables = words[: int(number)], words[int(number) :]
+    os.chdir(folder)
+    os.environb.clear()
+    os.environb.update(each.split(b"=", 1) for each in variables)
+    sys.argv = ["client_process", *map(os.fsdecode, arguments)]
+
+
+def _end_with_launcher(connection: socket.socket) -> None:
+    """End this process when the launcher has ended: the suite ended it."""
+    with suppress(OSError):
+        connection.recv(1)
+    os._exit(launcher.LOST)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
