@@ -119,7 +119,9 @@ def _take_over(connection: socket.socket) -> None:
     arguments, variables = words[: int(number)], words[int(number) :]
     os.chdir(folder)
     os.environb.clear()
-    os.environb.update(each.split(b"=", 1) for each in variables)
+    for each in variables:
+        name, _, value = each.partition(b"=")
+        os.environb[name] = value
     sys.argv = ["client_process", *map(os.fsdecode, arguments)]
 
 

@@ -112,7 +112,7 @@ class Transcript:
         self.log: Callable[[], str] = _empty
         """Returns the last lines of standard error of the process of the peer; empty if it is not known."""
         self.full: Final = trio.Event()
-        """Set when the peer has sent more messages than are kept: whoever reads from it ends the connection."""
+        """Set when the peer has sent more messages than are kept. The reader of the connection then ends it."""
         self._received = 0
         self._received_bytes = 0
 

@@ -1,0 +1,100 @@
+"""Tests of the fork server, which starts the clients of generated faults."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from program_path import PROGRAM_PATH
+
+from mutants.generated.fork_server import client_command, fork_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A server that writes to a named pipe, which it keeps open until the end of its input.
+SERVER = """
+import os, sys
+with open(os.environ["PIPE"], "w") as pipe:
+    print(os.getppid(), os.getcwd(), os.environ["MARK"], sep="|", file=pipe, flush=True)
+    os.environ["MARK"] == "exits" or sys.stdin.read()
+"""
+LEG = ("--leg", "client", "2025-11-25", "stdio")
+
+
+@pytest.fixture(autouse=True)
+def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
+
+
+def command(*arguments: str) -> list[str]:
+    return [*client_command(), *LEG, *arguments]
+
+
+def test_client_command_outside_of_block_starts_client_itself() -> None:
+    assert client_command() == [sys.executable, "-m", "mutants.generated.client_process"]
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path / "pipe"
+
+
+def test_client_gets_arguments_environment_folder_and_streams(pipe: Path) -> None:
+    with (
+        fork_server(),
+        subprocess.Popen(
+            command("--start", sys.executable, "-c", SERVER),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=pipe.parent,
+            env={**os.environ, "PIPE": str(pipe), "MARK": "exits"},
+        ) as process,
+    ):
+        _, folder, mark = pipe.read_text().rstrip().split("|")
+        _, errors = process.communicate()
+
+    assert (folder, mark) == (str(pipe.parent), "exits")
+    assert process.returncode == 1
+    assert b"the server ended" in errors
+
+
+def test_client_with_wrong_arguments_returns_exit_status_of_parser() -> None:
+    with fork_server():
+        found = subprocess.run(command("--unknown"), capture_output=True, text=True, check=False)
+
+    assert found.returncode == 2
+    assert "unrecognized arguments: --unknown" in found.stderr
+
+
+def test_client_ends_when_launcher_is_killed(pipe: Path) -> None:
+    with (
+        fork_server(),
+        subprocess.Popen(
+            command("--start", sys.executable, "-c", SERVER),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PIPE": str(pipe), "MARK": "waits"},
+        ) as process,
+        pipe.open() as opened,
+    ):
+        client = int(opened.readline().partition("|")[0])
+        assert client != process.pid
+        process.kill()
+
+        # The server ends because its client, which holds the writing side of its input, has ended.
+        assert opened.read() == ""
+
+
+def test_launcher_after_end_of_fork_server_fails() -> None:
+    with fork_server():
+        words = client_command()
+
+    found = subprocess.run([*words, *LEG], capture_output=True, text=True, check=False)
+
+    assert found.returncode == 1
+    assert "FileNotFoundError" in found.stderr
