@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Selection", "default_processes", "report", "run_generated"]
 
-_BATCH: Final = 144
+_BATCH: Final = 96
 """The number of faults in one order to a process."""
 _EXPLAINED: Final = 20
 """The number of faults up to which each result is shown, not only those that are wrong."""
-_AT_A_TIME: Final = 36
+_AT_A_TIME: Final = 12
 """The number of faults that a process tries concurrently; most of their time is waiting."""
 
 
