@@ -196,14 +196,23 @@ async def no_responses(client: ClientUnderTest) -> None:
 
 @check(
     "jsonrpc.client-response-shape",
-    proves=("jsonrpc.response-result-or-error", "jsonrpc.response-not-both", "schema.result-object"),
+    proves=(
+        "jsonrpc.messages-conform",
+        "jsonrpc.response-result-or-error",
+        "jsonrpc.response-not-both",
+        "schema.result-object",
+    ),
     revisions=_LEGACY,
     needs=("scenario:server-asks",),
 )
 async def response_shape(client: ClientUnderTest) -> None:
-    """Every response of the client has a result that is an object, or an error, and not both."""
+    """Every response of the client has a result that is an object, or an error, and not both, and is in no array."""
+    evidence = client.run("server-asks")
+    for entry in evidence.transcript:
+        if not entry.sent and isinstance(entry.value, list) and not client.revision.batching:
+            raise Deviation("a response that is an object", brief(entry.value))
     _server_requests(client)
-    for message in client.run("server-asks").responses:
+    for message in evidence.responses:
         if ("result" in message) == ("error" in message):
             raise Deviation("either a result or an error", brief(message))
         if "result" in message and not isinstance(message["result"], dict):

@@ -16,6 +16,7 @@ from mcp_conformance.wire.transcript import Kind
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonValue
 
 
 @check(
@@ -27,6 +28,11 @@ async def version_member(server: ServerUnderTest) -> None:
         for message in transcript.messages(sent=False):
             if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
                 raise Deviation('"jsonrpc": "2.0"', brief(message))
+        # Another check covers the response to an array.
+        if not server.revision.batching and not any(each.sent and isinstance(each.value, list) for each in transcript):
+            for entry in transcript:
+                if isinstance(entry.value, list):
+                    raise Deviation("a message that is an object", brief(entry.value))
 
 
 @check(
@@ -107,13 +113,19 @@ async def response_ids(server: ServerUnderTest) -> None:
                     used.add(id)
                     open_requests[place] += 1
                 elif not entry.sent and "method" not in each:
-                    of_invalid = bool(invalid) and (each.get("id") is None or id.encode() in bytes_sent)
+                    of_invalid = bool(invalid) and (
+                        each.get("id") is None or (_is_id(each["id"]) and id.encode() in bytes_sent)
+                    )
                     if id not in used and not of_invalid:
                         raise Deviation("the id of a request", brief(each))
                     if place in open_requests and not (of_invalid and exchange in invalid):
                         open_requests[place] -= 1
                         if open_requests[place] < 0:
                             raise Deviation("one response to each request", brief(each))
+
+
+def _is_id(value: JsonValue) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 @check("jsonrpc.utf8", proves=("jsonrpc.utf8",), subject=CheckScope.EVIDENCE)
