@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import urlsplit
 
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages
 from mcp_conformance.checks.registry.server import SERVER_CHECKS
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["VALID", "Flaw", "Pick", "conforms", "look", "one_of", "without"]
+__all__ = ["VALID", "Flaw", "Pick", "conforms", "look", "one_of", "uri_flaw", "without"]
 
 Pick: TypeAlias = "Callable[[RecordedMessages], Iterable[JsonValue]]"
 """Selects the values of a kind from the recorded messages."""
@@ -79,6 +80,12 @@ def conforms(definition: str, *besides: str, emptied: str | None = None) -> Flaw
         return flaw(shown, definition, revision)
 
     return wrong
+
+
+def uri_flaw(value: JsonValue) -> str | None:
+    """Return what is wrong with the `uri` of a value, to which the schema gives the format of a URI."""
+    uri = value.get("uri") if isinstance(value, dict) else None
+    return None if isinstance(uri, str) and urlsplit(uri).scheme else "its uri has no scheme"
 
 
 def one_of(*allowed: JsonValue) -> Flaw:

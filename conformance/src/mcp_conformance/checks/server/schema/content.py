@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
-from mcp_conformance.checks.probes.schema_check import VALID, conforms, look
+from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, uri_flaw
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2025_03_26, R2025_06_18, between
 
@@ -38,6 +38,12 @@ for _type, _definition, _id in (
         by=conforms(_definition, "annotations", "icons"),
         what=f"content of type {_type}",
     )
+
+
+def _embedded(value: JsonValue, revision: Revision) -> str | None:
+    return conforms("EmbeddedResource", "annotations")(value, revision) or uri_flaw(member(value, "resource"))
+
+
 look(
     "schema.embedded-resource",
     "Content of type resource contains the contents of a resource.",
@@ -45,7 +51,7 @@ look(
     _BLOCKS,
     VALID,
     at=lambda recorded: recorded.blocks_of("resource"),
-    by=conforms("EmbeddedResource", "annotations"),
+    by=_embedded,
     what="embedded resource",
 )
 

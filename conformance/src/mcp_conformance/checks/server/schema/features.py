@@ -6,10 +6,10 @@ import base64
 import binascii
 import re
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from mcp_conformance.checks.probes.recorded_values import items, member
-from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
+from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of, uri_flaw
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.protocol.uri_syntax import is_uri, is_uri_template
@@ -150,9 +150,7 @@ look(
 
 
 def _resource(value: JsonValue, revision: Revision) -> str | None:
-    found = conforms("Resource", *_LATER)(value, revision)
-    uri = member(value, "uri")
-    return found or (None if isinstance(uri, str) and urlsplit(uri).scheme else "its uri has no scheme")
+    return conforms("Resource", *_LATER)(value, revision) or uri_flaw(value)
 
 
 look(
@@ -188,7 +186,7 @@ look(
 
 def _contents(value: JsonValue, revision: Revision) -> str | None:
     kind = "BlobResourceContents" if isinstance(value, dict) and "blob" in value else "TextResourceContents"
-    return flaw(value, kind, revision)
+    return flaw(value, kind, revision) or uri_flaw(value)
 
 
 look(
