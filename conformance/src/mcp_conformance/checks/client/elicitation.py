@@ -5,6 +5,7 @@ Spec: client/elicitation
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.declared_capabilities import answers, capabilities, declares, error_code, refuses
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _SCENARIO: Final = "conformance_asks"
 _NEEDS: Final = (f"scenario:{_SCENARIO}",)
+_DECLINED: Final = "conformance_declines"
 _LEGACY: Final = [each.name for each in LEGACY if each in between(R2025_06_18)]
 _FORMS: Final = ("ask_form", "ask_form_by_mode", "ask_choices")
 _SCHEMAS: Final = {
@@ -74,11 +76,17 @@ async def form_without_mode(client: ClientUnderTest) -> None:
         "schema.elicit-result",
         "schema.elicit-result-arrays",
     ),
-    needs=_NEEDS,
+    needs=(*_NEEDS, f"scenario:{_DECLINED}"),
 )
 async def result(client: ClientUnderTest) -> None:
     """Every result has an action, and content of strings, numbers, booleans and lists of strings."""
-    for name, answer in answers(client, _SCENARIO, *_FORMS, "ask_url"):
+    _elicited(client, _SCENARIO, *_FORMS, "ask_url")
+    with suppress(NotApplicable, NotTestable):
+        _elicited(client, _DECLINED, "ask_form", "ask_url")
+
+
+def _elicited(client: ClientUnderTest, scenario: str, *names: str) -> None:
+    for name, answer in answers(client, scenario, *names):
         wrong = flaw(answer, "ElicitResult", client.revision)
         if wrong is not None:
             raise Deviation(f"an ElicitResult for {name}", f"{wrong} in {brief(answer)}")
@@ -200,11 +208,11 @@ async def defaults(client: ClientUnderTest) -> None:
 @check(
     "elicitation.client-decline-no-content",
     proves=("elicitation.decline-no-content",),
-    needs=("scenario:conformance_declines",),
+    needs=(f"scenario:{_DECLINED}",),
 )
 async def decline_no_content(client: ClientUnderTest) -> None:
     """A declined or cancelled form has no content."""
-    answer = result_of(client, "conformance_declines", "ask_form")
+    answer = result_of(client, _DECLINED, "ask_form")
     if answer.get("action") == "accept":
         raise NotTestable("the form was accepted")
     if "content" in answer:
