@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_core.revisions import R2025_06_18, R2026_07_28, REVISIONS, between
 from mutants.generated.fault import Operator, Recording, Target
 from mutants.generated.proxy import HttpHead, Mutation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from mcp_core.revisions import Revision
 
 __all__ = ["FRAMING_OPERATORS"]
 
@@ -468,12 +471,6 @@ _HEADS: Final[
 )
 
 
-def _version_headers(recording: Recording) -> Iterable[Target]:
-    """Return the version headers of revisions that define them; before 2025-06-18 they mean nothing."""
-    defined = recording.leg.revision not in ("2024-11-05", "2025-03-26")
-    return _sent_headers("mcp-protocol-version")(recording) if defined else []
-
-
 def _sent_headers(*names: str) -> Callable[[Recording], Iterable[Target]]:
     """Return the headers of the protocol in the requests of a client; without names, all of them."""
 
@@ -491,27 +488,36 @@ def _sent_headers(*names: str) -> Callable[[Recording], Iterable[Target]]:
 
 
 _PROTOCOL: Final = ("accept", "content-type", "last-event-id")
-_SENT: Final = _sent_headers(
-    "accept", "content-type", "mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name"
-)
-_REPEATED: Final = _sent_headers("mcp-method", "mcp-name", "mcp-session-id", "last-event-id")
+_DEFINED: Final[Mapping[str, frozenset[Revision]]] = {
+    # Earlier revisions do not state the content type of a request.
+    "content-type": between(R2026_07_28),
+    "mcp-protocol-version": between(R2025_06_18),
+    "mcp-method": between(R2026_07_28),
+    "mcp-name": between(R2026_07_28),
+}
+"""The revisions that define a header of requests. In others it means nothing."""
 
 
-def _typed(inner: Callable[[Recording], Iterable[Target]]) -> Callable[[Recording], Iterable[Target]]:
-    """Limit targets to headers that the revision defines: it states the content type of requests since 2026-07-28."""
+def _defined(*names: str) -> Callable[[Recording], Iterable[Target]]:
+    """Return those of the headers in the requests of a client that its revision defines."""
+    inner = _sent_headers(*names)
 
     def targets(recording: Recording) -> Iterable[Target]:
-        stated = recording.leg.revision == "2026-07-28"
-        return [each for each in inner(recording) if stated or each.detail != "content-type"]
+        revision = REVISIONS[recording.leg.revision]
+        return [each for each in inner(recording) if revision in _DEFINED.get(each.detail, {revision})]
 
     return targets
+
+
+_SENT: Final = _defined("accept", "content-type", "mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name")
+_REPEATED: Final = _defined("mcp-method", "mcp-name", "mcp-session-id", "last-event-id")
 
 
 _SENT_HEADS: Final[
     tuple[tuple[str, str, Callable[[Recording], Iterable[Target]], Callable[[HttpHead, str], HttpHead], str], ...]
 ] = (
-    ("sent-absent", "a header of a request is absent", _typed(_SENT), lambda head, name: head.without(name), ""),
-    ("sent-empty", "a header of a request is empty", _typed(_SENT), _valued(lambda _: ""), ""),
+    ("sent-absent", "a header of a request is absent", _SENT, lambda head, name: head.without(name), ""),
+    ("sent-empty", "a header of a request is empty", _SENT, _valued(lambda _: ""), ""),
     ("sent-value-case", "an opaque value is in another case", _REPEATED, _valued(str.swapcase), ""),
     ("sent-value-cut", "an opaque value is cut", _REPEATED, _valued(lambda value: value[:-1]), ""),
     (
@@ -531,14 +537,14 @@ _SENT_HEADS: Final[
     (
         "sent-type-text",
         "a request is text/plain",
-        _typed(_sent_headers("content-type")),
+        _defined("content-type"),
         _valued(lambda _: "text/plain"),
         "",
     ),
     (
         "sent-version-other",
         "a request states another version",
-        _version_headers,
+        _defined("mcp-protocol-version"),
         _valued(lambda value: "2025-06-18" if value == "2025-11-25" else "2025-11-25"),
         "",
     ),

@@ -75,6 +75,10 @@ def _format(place: Place) -> list[JsonValue]:
     return [wrong[format]] if format in wrong and isinstance(place.holder.get(place.name), str) else []
 
 
+_OF_ONE_VARIANT: Final = ("params.requestedSchema.properties.*.enumNames",)
+"""Members that one variant of a union defines. Where they are absent, another variant matches, which permits any members."""
+
+
 class _Set:
     """A change of a member to another value.
 
@@ -89,7 +93,8 @@ class _Set:
 
     def applies(self, place: Place) -> bool:
         """Return whether the change is possible."""
-        return place.is_present is not self._absent and bool(self._values(place))
+        free = self._absent and place.pattern in _OF_ONE_VARIANT
+        return place.is_present is not self._absent and bool(self._values(place)) and not free
 
     def apply(self, place: Place) -> None:
         """Change the object that holds the member."""
@@ -155,6 +160,12 @@ def _key(key: str, pattern: str) -> str:
     return f"{ANY} {key.rpartition(' ')[2]}" if pattern in _ENVELOPE or pattern.startswith("error.") else key
 
 
+def _is_of_leg(initialized: JsonObject, leg: Leg) -> bool:
+    """Return whether a result of `initialize` has the revision of the leg: that of another one has other members."""
+    result = initialized.get("result")
+    return isinstance(result, dict) and result.get("protocolVersion") == leg.revision
+
+
 def _places(recording: Recording) -> Iterator[tuple[str, Place]]:
     schema = schema_of(recording.leg.revision)
     for key in recording.keys(*_MESSAGES):
@@ -162,6 +173,8 @@ def _places(recording: Recording) -> Iterator[tuple[str, Place]]:
             continue
         method, _, kind = key.rpartition(" ")
         for message in recording.messages(key):
+            if key == "initialize result" and not _is_of_leg(message, recording.leg):
+                continue
             for place in schema.places(kind, method, message):
                 # An absent `params` or `result` is another message, not one with a wrong member.
                 if place.pattern != "method":

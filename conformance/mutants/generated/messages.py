@@ -288,10 +288,10 @@ def _may_be(leg: Leg, key: str, code: int) -> bool:
     """Return whether the revision permits another code, too.
 
     At 2025-11-25 a client rejects a mode of elicitation that it does not declare with -32602. A client without
-    elicitation declares no mode.
+    elicitation declares no mode. 2025-06-18 has no list of the errors of an elicitation.
     """
-    at = (leg.role, leg.revision, key, code)
-    return at == ("client", "2025-11-25", "elicitation/create error", _INVALID_PARAMS)
+    revision = leg.revision in ("2025-06-18", "2025-11-25")
+    return revision and (leg.role, key, code) == ("client", "elicitation/create error", _INVALID_PARAMS)
 
 
 _INVALID_REQUEST: Final = -32600

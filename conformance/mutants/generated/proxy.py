@@ -200,13 +200,14 @@ class Conversation:
         return None
 
     def _batch(self, batch: list[JsonValue]) -> list[bytes] | None:
-        found: list[JsonValue] = []
+        found: list[JsonValue | bytes] = []
         any_changed = False
         for each in batch:
             changed = self._one(each, None) if isinstance(each, dict) else None
             any_changed = any_changed or changed is not None
-            found += [each] if changed is None else [part for part in changed if not isinstance(part, bytes)]
-        return [dumped(found)] if any_changed else None
+            found += [each] if changed is None else changed
+        members = [each if isinstance(each, bytes) else dumped(each) for each in found]
+        return [b"[" + b",".join(members) + b"]"] if any_changed else None
 
     def _one(self, message: JsonObject, request: JsonObject | None, stream: str = "") -> list[JsonValue | bytes] | None:
         seen = attrs.evolve(self.seen(message, request), stream=stream)

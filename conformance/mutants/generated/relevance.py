@@ -80,6 +80,10 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("answers-ignored", frozenset({"mrtr", "elicitation", "sampling", "roots"})),
     ("state-ignored", frozenset({"mrtr"})),
     ("task-", frozenset({"tasks", "progress"})),
+    # The request has no response that the peer can read.
+    ("response-in-array", frozenset({"http", "stdio", "elicitation", "roots", "sampling"})),
+    # The first message is none of the protocol.
+    ("line-log-json", frozenset({"lifecycle"})),
     ("user-other", frozenset({"tasks", "security", "session", "mrtr", "subscription", *_DECLARED})),
     ("session-undeleted", frozenset({"session"})),
     ("endpoint-", frozenset({"http-sse"})),

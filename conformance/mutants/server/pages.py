@@ -73,8 +73,8 @@ def answer_page(fault: Fault, target: str, visitor: str, host: str) -> tuple[int
 
 def _fetch(url: str, headers: dict[str, str], body: bytes | None = None) -> JsonObject | None:
     """Return the JSON object at a URL, or `None`."""
-    request = urllib.request.Request(url, body, headers)  # noqa: S310  the URL comes from the suite
     try:
+        request = urllib.request.Request(url, body, headers)  # noqa: S310  the URL comes from the suite
         with urllib.request.urlopen(request, timeout=_SECONDS) as response:  # noqa: S310  likewise
             document = json.load(response)
     except (URLError, ValueError):
