@@ -227,7 +227,9 @@ def build(session: nox.Session) -> None:
     """Build sdists, and wheels from them, into dist/, and try each way to install them, in clean environments."""
     install_tools(session, "build", "installation")
     dist = ROOT / "dist"
-    shutil.rmtree(dist, ignore_errors=True)
+    # The folder of the site stays.
+    for old in dist.glob("trio_mcp_*"):
+        old.unlink()
     scratch = Path(session.create_tmp()).resolve()
     for path in DISTRIBUTIONS:
         with session.chdir(path):
@@ -237,7 +239,7 @@ def build(session: nox.Session) -> None:
             archive.extractall(scratch, filter="data")
         with session.chdir(scratch / sdist.name.removesuffix(".tar.gz")):
             session.run("hatchling", "build", "--target", "wheel", "--directory", str(dist), silent=True)
-    session.run("twine", "check", "--strict", *(str(each) for each in sorted(dist.iterdir())))
+    session.run("twine", "check", "--strict", *(str(each) for each in sorted(dist.glob("trio_mcp_*"))))
     session.run("python", "scripts/checks/installation.py", "dist")
 
 
