@@ -15,6 +15,7 @@ from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject
 
 _SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
@@ -233,6 +234,12 @@ look(
 )
 async def undeclared_client(server: ServerUnderTest) -> None:
     """The server sends no task-augmented request to a client that does not declare tasks."""
-    for message in RecordedMessages(server.evidence).spoken:
+    undeclared = [each for each in server.evidence if not _declares_tasks(each)]
+    for message in RecordedMessages(undeclared).spoken:
         if member(message, "params", "task") is not None:
             raise Deviation("no task in a request to the client", brief(message))
+
+
+def _declares_tasks(transcript: Transcript) -> bool:
+    """Return whether the suite declared tasks as a client on a connection."""
+    return any(member(each, "params", "capabilities", "tasks") is not None for each in transcript.messages(sent=True))

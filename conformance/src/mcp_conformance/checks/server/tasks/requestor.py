@@ -88,7 +88,7 @@ class _Receiver:
 async def _called(server: ServerUnderTest, fixture: str) -> AsyncIterator[SuiteConnection]:
     """Call a fixture tool on a connection of a client that supports tasks, and yield the connection."""
     name, arguments = server.tool(fixture)
-    async with server.share(capabilities=_CAPABILITIES) as peer:
+    async with server.share(capabilities=_CAPABILITIES, evident=True) as peer:
         receiver = _Receiver()
         peer.replies.update(
             {
