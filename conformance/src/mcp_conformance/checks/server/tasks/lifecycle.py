@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
+_LATER: Final[JsonObject] = {"seconds": 2.0, "label": "later"}
 _LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
 _UNKNOWN: Final = "conformance-no-such-task"
 _FROM: Final = {
@@ -368,9 +369,10 @@ async def unknown(server: ServerUnderTest) -> None:
     extended(server)
     ids = [_UNKNOWN]
     with suppress(NotTestable):
-        ids += near_misses(id_of(server, await begin(server, "slow_compute", _SOON)))
+        # It must not end before its cancellation, which the task of a correct server does not get.
+        ids += near_misses(id_of(server, await begin(server, "slow_compute", _LATER)))
     if server.revision.era is Era.LEGACY:
-        methods = ["tasks/get", "tasks/result", *(["tasks/cancel"] if server.inventory.has("tasks.cancel") else [])]
+        methods = ["tasks/get", *(["tasks/cancel"] if server.inventory.has("tasks.cancel") else []), "tasks/result"]
     else:
         methods = ["tasks/get", "tasks/cancel", "tasks/update"]
     for method in methods:

@@ -39,6 +39,14 @@ async def _begin_task(server: ServerUnderTest, token: str) -> str:
     return id_of(server, await server.peer.request("tools/call", params))
 
 
+async def _completed(server: ServerUnderTest, task: str) -> None:
+    """Wait until a task has completed. Other checks cover a task that does not."""
+    try:
+        await until(server, task, "completed")
+    except Deviation as why:
+        raise NotTestable(f"the control request failed: {why}") from why
+
+
 @check(
     "tasks.progress-token",
     proves=("progress.task-same-token", "progress.task-token-continues"),
@@ -50,7 +58,7 @@ async def progress_token(server: ServerUnderTest) -> None:
     peer = server.peer
     task = await _begin_task(server, "conformance-task")
     early = len(_progress(peer))
-    await until(server, task, "completed")
+    await _completed(server, task)
     await peer.fence()
     notifications = _progress(peer)
     if len(notifications) == early:
@@ -70,7 +78,7 @@ async def progress_ends(server: ServerUnderTest) -> None:
     """A cancelled task reports no further progress."""
     peer = server.peer
     control = await _begin_task(server, "conformance-control")
-    await until(server, control, "completed")
+    await _completed(server, control)
     whole = len(_progress(peer))
     if whole < _ENOUGH:
         raise NotTestable(
@@ -83,7 +91,7 @@ async def progress_ends(server: ServerUnderTest) -> None:
     # Takes as long as the cancelled task would have taken. Before its first notification, those of the cancelled task may
     # still arrive: over HTTP the response to the cancellation is on another stream.
     again = await _begin_task(server, "conformance-after")
-    await until(server, again, "completed")
+    await _completed(server, again)
     tokens = [member(each, "params", "progressToken") for each in _progress(peer)]
     after = tokens.index("conformance-after") if "conformance-after" in tokens else len(tokens)
     late = [each for each, token in zip(_progress(peer)[after:], tokens[after:], strict=True) if token == _CANCELLED]
