@@ -247,19 +247,37 @@ look(
     ),
     what="error -32042",
 )
+
+
+def _input_required(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    """Yield each InputRequiredResult. `mrtr.requests-shape` covers the entries in results of `tools/call`."""
+    for each in recorded.exchanges:
+        result = each.result
+        if isinstance(result, dict) and result.get("resultType") == "input_required":
+            own = each.method == "tools/call" and isinstance(result.get("inputRequests"), dict)
+            yield {**result, "inputRequests": {}} if own else result
+
+
+def _flaw_of_input_required(value: JsonValue, revision: Revision) -> str | None:
+    requests = member(value, "inputRequests")
+    if not isinstance(requests, dict):
+        return flaw(value, "InputRequiredResult", revision) or (
+            None if "requestState" in (value if isinstance(value, dict) else {}) else "it has neither"
+        )
+    # Other checks cover the params.
+    wrong = [key for key, each in requests.items() if not isinstance(member(each, "method"), str)]
+    if wrong:
+        return f"inputRequests.{wrong[0]} has no method"
+    emptied: JsonValue = {**value, "inputRequests": {}} if isinstance(value, dict) else value
+    return flaw(emptied, "InputRequiredResult", revision)
+
+
 look(
     "schema.input-required",
     "An InputRequiredResult has a map of inputRequests, or a requestState.",
     "jsonrpc.result-type-input-required",
     VALID,
-    at=lambda recorded: (
-        each.result for each in recorded.exchanges if member(each.result, "resultType") == "input_required"
-    ),
-    by=lambda value, revision: (
-        flaw({**value, "inputRequests": {}}, "InputRequiredResult", revision)
-        if isinstance(value, dict) and isinstance(value.get("inputRequests"), dict)
-        else flaw(value, "InputRequiredResult", revision)
-        or (None if "requestState" in (value if isinstance(value, dict) else {}) else "it has neither")
-    ),
+    at=_input_required,
+    by=_flaw_of_input_required,
     what="InputRequiredResult",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import member
@@ -12,6 +13,8 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
@@ -39,10 +42,11 @@ async def _begin_task(server: ServerUnderTest, token: str) -> str:
     return id_of(server, await server.peer.request("tools/call", params))
 
 
-async def _completed(server: ServerUnderTest, task: str) -> None:
-    """Wait until a task has completed. Other checks cover a task that does not."""
+@contextmanager
+def _control() -> Iterator[None]:
+    """Run a block whose failure other checks cover."""
     try:
-        await until(server, task, "completed")
+        yield
     except Deviation as why:
         raise NotTestable(f"the control request failed: {why}") from why
 
@@ -58,7 +62,8 @@ async def progress_token(server: ServerUnderTest) -> None:
     peer = server.peer
     task = await _begin_task(server, "conformance-task")
     early = len(_progress(peer))
-    await _completed(server, task)
+    with _control():
+        await until(server, task, "completed")
     await peer.fence()
     notifications = _progress(peer)
     if len(notifications) == early:
@@ -78,7 +83,8 @@ async def progress_ends(server: ServerUnderTest) -> None:
     """A cancelled task reports no further progress."""
     peer = server.peer
     control = await _begin_task(server, "conformance-control")
-    await _completed(server, control)
+    with _control():
+        await until(server, control, "completed")
     whole = len(_progress(peer))
     if whole < _ENOUGH:
         raise NotTestable(
@@ -86,12 +92,14 @@ async def progress_ends(server: ServerUnderTest) -> None:
         )
     task = await _begin_task(server, _CANCELLED)
     await peer.until(lambda: len(_progress(peer)) > whole, f"progress of {_FIXTURE}")
-    await ask(server, "tasks/cancel", {"taskId": task})
+    with _control():
+        await ask(server, "tasks/cancel", {"taskId": task})
     await peer.fence()
     # Takes as long as the cancelled task would have taken. Before its first notification, those of the cancelled task may
     # still arrive: over HTTP the response to the cancellation is on another stream.
     again = await _begin_task(server, "conformance-after")
-    await _completed(server, again)
+    with _control():
+        await until(server, again, "completed")
     tokens = [member(each, "params", "progressToken") for each in _progress(peer)]
     after = tokens.index("conformance-after") if "conformance-after" in tokens else len(tokens)
     late = [each for each, token in zip(_progress(peer)[after:], tokens[after:], strict=True) if token == _CANCELLED]
