@@ -129,14 +129,20 @@ _answering("no-type-of-calls", "jsonrpc.result-type", _without_type, "tools/call
 # --- invalid requests ------------------------------------------------------------------------------------------------
 
 
-def _reading(name: str, check: str, read: Callable[[JsonObject], JsonObject]) -> None:
+def _reading(
+    name: str,
+    check: str,
+    read: Callable[[JsonObject], JsonObject],
+    revisions: tuple[str, ...] = LEGACY,
+    transports: tuple[str, ...] = ("stdio", "http"),
+) -> None:
     """Add a server that takes an invalid request for a valid one."""
 
     class _Reads(Fault):
         def reads(self, message: JsonValue) -> JsonValue:
             return read(message) if isinstance(message, dict) else message
 
-    fault(name, check, revisions=LEGACY)(_Reads)
+    fault(name, check, revisions=revisions, transports=transports)(_Reads)
 
 
 _reading(
@@ -148,6 +154,13 @@ _reading(
     "jsonrpc-of-any-version",
     "jsonrpc.no-request-old-version",
     lambda m: {**m, "jsonrpc": "2.0"} if m.get("jsonrpc") == "1.0" else m,
+)
+_reading(
+    "jsonrpc-of-any-modern-version",
+    "jsonrpc.other-version",
+    lambda m: {**m, "jsonrpc": "2.0"} if m.get("jsonrpc") == "1.0" else m,
+    MODERN,
+    ("http",),
 )
 _reading(
     "method-as-text", "jsonrpc.no-request-method", lambda m: {**m, "method": str(m["method"])} if "method" in m else m

@@ -93,6 +93,15 @@ for _name, _what, _data, _tolerable in _ALMOST:
         subject=CheckScope.RECOVERING,
     )
 
+
+@check("jsonrpc.other-version", proves=("jsonrpc.invalid-request-code",), transports=(Transport.HTTP,))
+async def other_version(server: ServerUnderTest) -> None:
+    """A request of JSON-RPC 1.0 that is complete otherwise, with its headers, is answered with -32600."""
+    what = "a request of JSON-RPC 1.0"
+    answer = await server.peer.exchange({**server.peer.message("server/discover"), "jsonrpc": "1.0"}, deviant=what)
+    answer.error(-32600, what=what)
+
+
 _LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
 
 
