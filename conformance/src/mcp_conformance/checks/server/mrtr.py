@@ -122,12 +122,20 @@ class _DuplicateKeyError(ValueError):
     pass
 
 
+class _JsonObject(dict[str, "JsonValue"]):
+    """A JSON object that knows a key which it has more than once."""
+
+    def __init__(self, pairs: list[tuple[str, JsonValue]]) -> None:
+        super().__init__(pairs)
+        names = [name for name, _ in pairs]
+        self.duplicate: Final = next((name for name in names if names.count(name) > 1), None)
+
+
 def _check_unique_keys(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise _DuplicateKeyError(repr(name))
-    return dict(pairs)
+    for name, value in pairs:
+        if name == "inputRequests" and isinstance(value, _JsonObject) and value.duplicate is not None:
+            raise _DuplicateKeyError(repr(value.duplicate))
+    return _JsonObject(pairs)
 
 
 @check("mrtr.requests-kinds", proves=("mrtr.input-requests-kinds",), needs=_NEEDS)

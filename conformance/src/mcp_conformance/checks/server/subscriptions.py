@@ -11,7 +11,7 @@ from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
-from mcp_conformance.protocol.message_schema import flaw
+from mcp_conformance.protocol.message_schema import flaw, flaw_of_params
 from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import SERVER_INFO, SUBSCRIPTION_ID
 
@@ -401,6 +401,9 @@ async def result_shape(server: ServerUnderTest) -> None:
             raise Deviation("a valid SubscriptionsListenResult", f"{wrong}, in {brief(result)}")
 
 
+_CANCELLED: Final = "notifications/cancelled"
+
+
 @check(
     "subscription.ends-with-cancelled",
     proves=("subscription.server-cancelled-on-teardown",),
@@ -412,6 +415,10 @@ async def ends_with_cancelled(server: ServerUnderTest) -> None:
     for each in later:
         params = each.get("params")
         named = params.get("requestId") if isinstance(params, dict) else None
-        if each.get("method") == "notifications/cancelled" and key_of(named) == key_of(id) and "id" not in each:
+        if each.get("method") == _CANCELLED and key_of(named) == key_of(id) and "id" not in each:
+            # No other check sees this connection.
+            wrong = flaw_of_params(_CANCELLED, params, server.revision)
+            if wrong is not None:
+                raise Deviation("valid params", f"{wrong}, in {brief(each)}")
             return
     raise Deviation(f"notifications/cancelled with requestId {brief(id)}", brief([*later]))

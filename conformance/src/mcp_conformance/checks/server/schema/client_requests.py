@@ -27,6 +27,8 @@ _CHOICES: Final = (
 )
 _URL_REQUIRED: Final = -32042
 """The code of 2025-11-25 for a required URL mode elicitation."""
+_REQUESTED: Final = ("elicitation/create", "roots/list", "sampling/createMessage")
+"""The methods of input requests."""
 _PRIMITIVES: Final = {
     "string": "StringSchema",
     "number": "NumberSchema",
@@ -265,9 +267,9 @@ def _flaw_of_input_required(value: JsonValue, revision: Revision) -> str | None:
             None if "requestState" in (value if isinstance(value, dict) else {}) else "it has neither"
         )
     # Other checks cover the params.
-    wrong = [key for key, each in requests.items() if not isinstance(member(each, "method"), str)]
+    wrong = [key for key, each in requests.items() if member(each, "method") not in _REQUESTED]
     if wrong:
-        return f"inputRequests.{wrong[0]} has no method"
+        return f"the method of inputRequests.{wrong[0]} is not one of {', '.join(_REQUESTED)}"
     emptied: JsonValue = {**value, "inputRequests": {}} if isinstance(value, dict) else value
     return flaw(emptied, "InputRequiredResult", revision)
 
