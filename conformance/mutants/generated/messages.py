@@ -393,7 +393,9 @@ def _renamable(recording: Recording) -> Iterable[Target]:
     free = REVISIONS[recording.leg.revision].era is Era.MODERN and recording.leg.role == "client"
     needed = ("server/discover request", "tools/list request", "tools/call request")
     # A server may leave the tasks of a client unlisted and uncancelled, and an experimental capability may have other methods.
-    optional = ("tasks/list request", "tasks/cancel request") if recording.leg.role == "server" else ()
+    optional: tuple[str, ...] = ("tasks/list request", "tasks/cancel request") if recording.leg.role == "server" else ()
+    # No server has to log, and since 2026-07-28 extensions define notifications.
+    optional += ("notifications/message notification",) if REVISIONS[recording.leg.revision].era is Era.MODERN else ()
     found = [each for each in _each("notification", "request")(recording) if each.key not in optional]
     return [each for each in found if not free or each.key in needed or not each.key.endswith(" request")]
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from mcp_core.types.meta import LOG_LEVEL
 from mutants.generated.fault import Leg, Operator, Recording, Target
 from mutants.generated.proxy import HttpHead, Mutation
 
@@ -199,6 +200,13 @@ def _of_member(name: str, change: Callable[[str], str]) -> Callable[[JsonObject]
     return changed
 
 
+def _lowest_level(params: JsonObject) -> bool:
+    """Lower the level of `logging/setLevel`, or the one in the metadata of a request of 2026-07-28."""
+    meta = params.get("_meta")
+    requested = isinstance(meta, dict) and _of_member(LOG_LEVEL, lambda _: "debug")(meta)
+    return _of_member("level", lambda _: "debug")(params) or requested
+
+
 def _without(*names: str) -> Callable[[JsonObject], bool]:
     def changed(params: JsonObject) -> bool:
         held = [name for name in names if name in params]
@@ -260,7 +268,7 @@ _MESSAGES: Final[tuple[tuple[str, str, str, Callable[[JsonObject, Conversation],
         "level-ignored",
         "the log level is ignored",
         "notifications/message notification",
-        _params(_of_member("level", lambda _: "debug"), "logging/setLevel"),
+        _params(_lowest_level),
     ),
     (
         "cursor-ignored",
@@ -326,6 +334,9 @@ _ONLY_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "unsubscribe-ignored": _LEGACY,
 }
 """The revisions with the method or member that a fault ignores."""
+
+_BY_CLOSING: Final = (("cancellation-ignored", "2026-07-28", "http"),)
+"""Legs without the message that a fault ignores: a client closes the stream of a request to cancel it."""
 
 _PERMITTED: Final[Mapping[str, str]] = {"token-ignored": "A server may send no progress notifications."}
 """Why the specification permits what a server ignores."""
@@ -409,13 +420,23 @@ def _head_operators() -> Iterable[Operator]:
     )
 
 
+def _message_targets(name: str, key: str) -> Callable[[Recording], Iterable[Target]]:
+    recorded = _recorded(key, _ONLY_IN.get(name, _VERSIONS))
+
+    def targets(recording: Recording) -> Iterable[Target]:
+        leg = recording.leg
+        return [] if (name, leg.revision, leg.transport) in _BY_CLOSING else recorded(recording)
+
+    return targets
+
+
 def _message_operator(
     name: str, summary: str, key: str, change: Callable[[JsonObject, Conversation], list[JsonObject] | None]
 ) -> Operator:
     return Operator(
         name=name,
         summary=summary,
-        targets=_recorded(key, _ONLY_IN.get(name, _VERSIONS)),
+        targets=_message_targets(name, key),
         invisible=_PERMITTED.get(name, ""),
         mutation=lambda _, __: _MessageMutation(change),
         provoked=True,
