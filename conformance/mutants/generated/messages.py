@@ -390,13 +390,15 @@ def _renamable(recording: Recording) -> Iterable[Target]:
     Since 2026-07-28 a client may send any request, as extensions define methods: the error -32601 of the server is the
     answer. Only a method that the client needs is missed.
     """
-    free = REVISIONS[recording.leg.revision].era is Era.MODERN and recording.leg.role == "client"
+    modern, is_server = REVISIONS[recording.leg.revision].era is Era.MODERN, recording.leg.role == "server"
     needed = ("server/discover request", "tools/list request", "tools/call request")
     # A server may leave the tasks of a client unlisted and uncancelled, and an experimental capability may have other methods.
-    optional: tuple[str, ...] = ("tasks/list request", "tasks/cancel request") if recording.leg.role == "server" else ()
-    # No server has to log, and since 2026-07-28 extensions define notifications.
-    optional += ("notifications/message notification",) if REVISIONS[recording.leg.revision].era is Era.MODERN else ()
+    optional = {"tasks/list request", "tasks/cancel request"} if is_server else set[str]()
+    if modern:
+        # No server has to log or to report progress, and extensions define notifications.
+        optional |= {"notifications/message notification", "notifications/progress notification"}
     found = [each for each in _each("notification", "request")(recording) if each.key not in optional]
+    free = modern and not is_server
     return [each for each in found if not free or each.key in needed or not each.key.endswith(" request")]
 
 

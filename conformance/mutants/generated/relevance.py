@@ -92,7 +92,10 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("near-cursor", frozenset({"pagination"})),
     ("token-", frozenset({"progress", "meta"})),
     # Each method has the errors for an unsupported version, a missing capability and headers that do not match.
-    *((kind, frozenset({"version", "header", "capability", "meta"})) for kind in ("error-code-", "response-as-result")),
+    *(
+        (kind, frozenset({"version", "header", "capability", "meta"}))
+        for kind in ("error-code-", "response-as-result", "response-id-other")
+    ),
 )
 """By beginning of the name of an operator, further areas."""
 
