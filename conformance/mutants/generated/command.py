@@ -33,7 +33,7 @@ _BATCH: Final = 96
 """The number of faults in one order to a process."""
 _EXPLAINED: Final = 20
 """The number of faults up to which each result is shown, not only those that are wrong."""
-_AT_A_TIME: Final = 16
+_AT_A_TIME: Final = 12
 """The number of faults that a process tries concurrently; most of their time is waiting."""
 
 

@@ -58,7 +58,7 @@ SETTINGS: Final = Settings(
     other_headers=(("Authorization", f"Bearer other-{_KEY}"),),
 )
 """The settings. The peers are in this process, so that a response needs no start of a program."""
-CLIENT_SETTINGS: Final = Settings(timeout=20.0, jobs=4)
+CLIENT_SETTINGS: Final = Settings(timeout=10.0, jobs=4)
 """The settings for clients, which are programs."""
 _PROTECTED_AREAS: Final = ("auth", "dpop")
 _PROTECTED_CHECKS: Final = frozenset(

@@ -82,6 +82,8 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("task-", frozenset({"tasks", "progress"})),
     # The request has no response that the peer can read.
     ("response-in-array", frozenset({"http", "stdio", "elicitation", "roots", "sampling"})),
+    # A server does not take the responses of a client that it rejects by their headers.
+    ("sent-", frozenset({"ping", "elicitation", "roots", "sampling"})),
     # The first message is none of the protocol.
     ("line-log-json", frozenset({"lifecycle"})),
     ("user-other", frozenset({"tasks", "security", "session", "mrtr", "subscription", *_DECLARED})),
@@ -104,8 +106,8 @@ _BY_DETAIL: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("_meta", frozenset({"meta"})),
     ("progressToken", frozenset({"progress"})),
     ("apabilities", frozenset({"capability", *_DECLARED})),
-    ("Capabilities.elicitation", frozenset({"elicitation"})),
-    ("Capabilities.sampling", frozenset({"sampling"})),
+    ("apabilities.elicitation", frozenset({"elicitation"})),
+    ("apabilities.sampling", frozenset({"sampling"})),
     ("logLevel", frozenset({"logging"})),
     ("protocolVersion", frozenset({"version", "header"})),
     ("inputRequests", frozenset({"roots", "sampling", "elicitation", "mrtr"})),
