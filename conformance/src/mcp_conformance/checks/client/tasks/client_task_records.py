@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["TASK_SCENARIO", "each_kind", "expect", "member", "step", "steps", "task_run"]
+__all__ = ["TASK_SCENARIO", "check_answered", "each_kind", "expect", "member", "step", "steps", "task_run"]
 
 TASK_SCENARIO: Final = "conformance_asks_tasks"
 """The scenario with task-augmented client requests from their start to their end."""
@@ -34,6 +34,15 @@ def task_run(client: ClientUnderTest, scenario: str = TASK_SCENARIO) -> Evidence
     if not declares(client, scenario, "tasks.requests"):
         raise NotApplicable("the client declares no tasks for client requests")
     return evidence
+
+
+def check_answered(client: ClientUnderTest, *methods: str) -> None:
+    """Require a response to each request of some methods after which the client responded to another one: it has not ended."""
+    requests = task_run(client).server.client_requests
+    last = max((number for number, each in enumerate(requests) if each.response is not None), default=0)
+    for each in requests[:last]:
+        if each.method in methods and each.response is None:
+            raise Deviation(f"a response to {each.method}", "no response")
 
 
 def steps(client: ClientUnderTest, tool: str, name: str, scenario: str = TASK_SCENARIO) -> list[JsonObject | None]:

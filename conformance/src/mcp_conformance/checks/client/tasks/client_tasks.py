@@ -9,7 +9,14 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.client.tasks.client_task_records import TASK_SCENARIO, each_kind, member, steps, task_run
+from mcp_conformance.checks.client.tasks.client_task_records import (
+    TASK_SCENARIO,
+    check_answered,
+    each_kind,
+    member,
+    steps,
+    task_run,
+)
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
@@ -186,6 +193,7 @@ def _task_objects(client: ClientUnderTest, scenario: str = TASK_SCENARIO) -> Ite
 )
 async def fields(client: ClientUnderTest) -> None:
     """A task has a taskId, a ttl that is an integer or null, and optionally a poll interval and a status message."""
+    check_answered(client, "tasks/get", "tasks/cancel")
     tasks = list(_task_objects(client))
     for scenario in _FURTHER:
         # Only a task that fails or is cancelled may have a status message.
