@@ -149,7 +149,13 @@ class ClientExchange:
         return unframed(data)
 
     async def next_event(self) -> Event | None:
-        """Return the next event of a stream; `None` at its end. Raises `IncompleteResponse` if the stream is cut off."""
+        """Return the next event of a stream; `None` at its end, or when the transcript is full.
+
+        Raises:
+            IncompleteResponse: The stream is cut off.
+        """
+        if self._transcript.full.is_set():
+            return None
         while not self._queue:
             before = bytes(self._unread)
             data = await self.receive()

@@ -136,7 +136,7 @@ class HttpConnection(SuiteConnection):
         mark = len(self.transcript.entries)
         last_id: str | None = None
         pause = 0.0
-        while not self.transcript.full.is_set() and (event := await exchange.next_event()) is not None:
+        while (event := await exchange.next_event()) is not None:
             last_id = event.id or last_id
             pause = pause if event.retry is None else event.retry / 1000
             if event.data:
@@ -145,13 +145,13 @@ class HttpConnection(SuiteConnection):
                     await self._take_arrived(exchange)
                     return found, before
         for _ in range(_RESUMPTIONS):
-            if last_id is None or not self.revision.resumable or self.transcript.full.is_set():
+            if last_id is None or not self.revision.resumable:
                 break
             await trio.sleep(pause)
             headers = [*self.settings.headers, ("Accept", "text/event-stream"), *self.session_headers()]
             headers.append(("Last-Event-ID", last_id))
             async with self.endpoint.exchange(self.transcript, "GET", headers) as again:
-                while not self.transcript.full.is_set() and (event := await again.next_event()) is not None:
+                while (event := await again.next_event()) is not None:
                     last_id = event.id or last_id
                     found = await self._event(event.data, message, before) if event.data else None
                     if found is not None:
@@ -165,7 +165,7 @@ class HttpConnection(SuiteConnection):
     async def _take_arrived(self, exchange: ClientExchange) -> None:
         """Record what has already arrived after a response, with which a stream ends."""
         with suppress(IncompleteResponse), trio.move_on_after(0):
-            while not self.transcript.full.is_set() and (event := await exchange.next_event()) is not None:
+            while (event := await exchange.next_event()) is not None:
                 if event.data:
                     await self.take(self.transcript.message(event.data, sent=False))
 
@@ -304,11 +304,7 @@ class HttpConnection(SuiteConnection):
                         self.standalone_stream = exchange
                     started = True
                     task_status.started()
-                    while (
-                        self.standalone_stream is not None
-                        and not self.transcript.full.is_set()
-                        and (event := await exchange.next_event()) is not None
-                    ):
+                    while self.standalone_stream is not None and (event := await exchange.next_event()) is not None:
                         if event.data:
                             await self.take(self.transcript.message(event.data, sent=False))
         except IncompleteResponse as ended:

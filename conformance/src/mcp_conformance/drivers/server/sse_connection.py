@@ -74,7 +74,7 @@ class SseConnection(SuiteConnection):
             async with self.endpoint.exchange(self.transcript, "GET", headers) as exchange:
                 self.status, self.media_type = exchange.status, exchange.media_type
                 if self.status == 200 and self.media_type == "text/event-stream":
-                    while not self.transcript.full.is_set() and (event := await exchange.next_event()) is not None:
+                    while (event := await exchange.next_event()) is not None:
                         await self._event(event)
                 self.ended = (
                     self.transcript.excess
