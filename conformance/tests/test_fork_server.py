@@ -44,23 +44,25 @@ def pipe(tmp_path: Path) -> Path:
     return tmp_path / "pipe"
 
 
+def start_client(pipe: Path, mark: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command("--start", sys.executable, "-c", SERVER),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=pipe.parent,
+        env={**os.environ, "PIPE": str(pipe), "MARK": mark},
+    )
+
+
 def test_client_gets_arguments_environment_folder_and_streams(pipe: Path) -> None:
-    with (
-        fork_server(),
-        subprocess.Popen(
-            command("--start", sys.executable, "-c", SERVER),
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=pipe.parent,
-            env={**os.environ, "PIPE": str(pipe), "MARK": "exits"},
-        ) as process,
-    ):
+    with fork_server(), start_client(pipe, "exits") as process:
         _, folder, mark = pipe.read_text().rstrip().split("|")
         _, errors = process.communicate()
 
     assert (folder, mark) == (str(pipe.parent), "exits")
     assert process.returncode == 1
-    assert b"the server ended" in errors
+    assert "the server ended" in errors
 
 
 def test_client_with_wrong_arguments_returns_exit_status_of_parser() -> None:
@@ -72,16 +74,7 @@ def test_client_with_wrong_arguments_returns_exit_status_of_parser() -> None:
 
 
 def test_client_ends_when_launcher_is_killed(pipe: Path) -> None:
-    with (
-        fork_server(),
-        subprocess.Popen(
-            command("--start", sys.executable, "-c", SERVER),
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PIPE": str(pipe), "MARK": "waits"},
-        ) as process,
-        pipe.open() as opened,
-    ):
+    with fork_server(), start_client(pipe, "waits") as process, pipe.open() as opened:
         client = int(opened.readline().partition("|")[0])
         assert client != process.pid
         process.kill()

@@ -38,7 +38,7 @@ _WAITING: Final = 128
 def client_command() -> list[str]:
     """Return the start of the command line of a client: the launcher if a fork server runs, otherwise the client itself."""
     where = os.environ.get(_SOCKET)
-    if where is None:
+    if not where:
         return [sys.executable, "-m", client_process.__name__]
     return [sys.executable, "-S", "-E", str(Path(launcher.__file__)), where]
 
@@ -92,7 +92,8 @@ def _run_client(connection: socket.socket) -> None:
         threading.Thread(target=_end_with_launcher, args=(connection,), daemon=True).start()
         status = client_process.main()
     except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+        # The parser of the arguments exits with a number.
+        status = ended.code if isinstance(ended.code, int) else launcher.LOST
     except BaseException:  # noqa: BLE001  as the interpreter does for a program
         traceback.print_exc()
         status = 1

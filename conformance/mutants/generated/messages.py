@@ -285,17 +285,21 @@ def _is_free(leg: Leg, key: str, code: JsonValue) -> bool:
 
 
 def _may_be(leg: Leg, key: str, code: int) -> bool:
-    """Return whether the revision permits another code, too.
-
-    At 2025-11-25 a client rejects a mode of elicitation that it does not declare with -32602. A client without
-    elicitation declares no mode. 2025-06-18 has no list of the errors of an elicitation.
-    """
-    revision = leg.revision in ("2025-06-18", "2025-11-25")
-    return revision and (leg.role, key, code) == ("client", "elicitation/create error", _INVALID_PARAMS)
+    """Return whether the revision permits another code, too."""
+    return (leg.role, leg.revision, key, code) in _PERMITTED_CODES
 
 
 _INVALID_REQUEST: Final = -32600
 _INVALID_PARAMS: Final = -32602
+_PERMITTED_CODES: Final = frozenset(
+    {
+        # The revision does not list the errors of an elicitation.
+        ("client", "2025-06-18", "elicitation/create error", _INVALID_PARAMS),
+        # A client rejects a mode that it does not declare with this code, and a client without elicitation declares no mode.
+        ("client", "2025-11-25", "elicitation/create error", _INVALID_PARAMS),
+    }
+)
+"""By role, revision and kind of error, the codes that are permitted beside the recorded one."""
 
 
 def _errors_except(code: int) -> Callable[[Recording], Iterable[Target]]:

@@ -84,7 +84,7 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("response-in-array", frozenset({"http", "stdio", "elicitation", "roots", "sampling"})),
     # A server does not take the responses of a client that it rejects by their headers.
     ("sent-", frozenset({"ping", "elicitation", "roots", "sampling"})),
-    # The first message is none of the protocol.
+    # The first line of the client is a log line, not `initialize`.
     ("line-log-json", frozenset({"lifecycle"})),
     ("user-other", frozenset({"tasks", "security", "session", "mrtr", "subscription", *_DECLARED})),
     ("session-undeleted", frozenset({"session"})),
