@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_core.revisions import MODERN, REVISIONS
 from mutants.generated.fault import ANY, Leg, Operator, Recording, Target
 from mutants.generated.proxy import Mutation, dumped
 from mutants.generated.schemas import is_defined, schema_of
@@ -160,10 +161,16 @@ def _key(key: str, pattern: str) -> str:
     return f"{ANY} {key.rpartition(' ')[2]}" if pattern in _ENVELOPE or pattern.startswith("error.") else key
 
 
-def _is_of_leg(initialized: JsonObject, leg: Leg) -> bool:
-    """Return whether a result of `initialize` has the revision of the leg: that of another one has other members."""
-    result = initialized.get("result")
-    return isinstance(result, dict) and result.get("protocolVersion") == leg.revision
+def _is_of_leg(key: str, message: JsonObject, leg: Leg) -> bool:
+    """Return whether a message is of the revision of the leg: that of another one has other members."""
+    if key == "initialize result":
+        result = message.get("result")
+        return isinstance(result, dict) and result.get("protocolVersion") == leg.revision
+    if key.endswith(" request") and leg.role == "client" and REVISIONS[leg.revision] in MODERN:
+        # The client also falls back to older revisions, whose requests do not state them.
+        params = message.get("params")
+        return isinstance(params, dict) and "_meta" in params
+    return True
 
 
 def _places(recording: Recording) -> Iterator[tuple[str, Place]]:
@@ -173,7 +180,7 @@ def _places(recording: Recording) -> Iterator[tuple[str, Place]]:
             continue
         method, _, kind = key.rpartition(" ")
         for message in recording.messages(key):
-            if key == "initialize result" and not _is_of_leg(message, recording.leg):
+            if not _is_of_leg(key, message, recording.leg):
                 continue
             for place in schema.places(kind, method, message):
                 # An absent `params` or `result` is another message, not one with a wrong member.
