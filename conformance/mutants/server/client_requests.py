@@ -44,8 +44,15 @@ class InputRequired(Exception):
         self.state: Final = state
 
 
-class BadAnswer(Exception):
-    """The client's answer is invalid for the request."""
+class BadAnswer(RpcError):
+    """The client's answer is invalid for the request.
+
+    Args:
+        method: The method of the request.
+    """
+
+    def __init__(self, method: str) -> None:
+        super().__init__(-32603, f"invalid result of {method}")
 
 
 def may_request_input(inbound: InboundRequest, method: str, params: JsonObject) -> bool:
@@ -90,7 +97,7 @@ def request_input(
     )
     for key, (method, params) in client_requests.items():
         if not inbound.server.fault.fits(method, fits=_fits(method, params, answers[key])):
-            raise BadAnswer(f"invalid result of {method}")
+            raise BadAnswer(method)
     return answers
 
 
