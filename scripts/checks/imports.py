@@ -99,7 +99,7 @@ LAYERS: Final[Mapping[str, tuple[frozenset[str], ...]]] = {
         _names("asyncio blocking cli testing"),
     ),
     "mcp_server": (
-        _names("asgi cache_hint errors observation stderr_log telemetry tracebacks uris"),
+        _names("asgi cache_hint errors lazy_names observation stderr_log telemetry tracebacks uris"),
         _names("host options schema stores.clock stores.failures stores.sessions stores.tasks"),
         _names("stores.memory"),
         _names("stores.contract stores.sqlite"),
@@ -199,7 +199,18 @@ _HEAVY: Final = (
 FRESH: Final[Mapping[str, frozenset[str]]] = {
     "mcp_core": frozenset({"anyio", "asyncio", "mcp_client", "mcp_server", "socket", "ssl", "trio", *_HEAVY}),
     "mcp_client": frozenset({"mcp_server", *_HEAVY}),
-    "mcp_server": frozenset({"mcp_client", "mcp_server.runners.hypercorn", "mcp_server.runners.workers", *_HEAVY}),
+    "mcp_server": frozenset(
+        {
+            "difflib",
+            "fractions",
+            "mcp_client",
+            "mcp_server.runners.http",
+            "mcp_server.runners.hypercorn",
+            "mcp_server.runners.workers",
+            "sqlite3",
+            *_HEAVY,
+        }
+    ),
 }
 """Modules that the import of a package must not load in a new interpreter: they are slow, or belong to another package."""
 

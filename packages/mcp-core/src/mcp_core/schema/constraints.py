@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +31,8 @@ _LENGTHS: Final = {
 
 
 def _is_multiple(value: float, of: float) -> bool:
+    from fractions import Fraction  # lazy: few schemas have `multipleOf`
+
     # Exact: in binary, 0.3 would be no multiple of 0.1.
     return not Fraction(repr(value)) % Fraction(repr(of))
 

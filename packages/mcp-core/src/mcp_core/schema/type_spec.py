@@ -7,7 +7,6 @@ parameter with a default means the default.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
@@ -19,6 +18,7 @@ import attrs
 from mcp_core.errors import McpError
 from mcp_core.field_methods import FieldRepr, FieldValue
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+from mcp_core.schema.similar_names import similar_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,9 +161,9 @@ class UnknownName(FieldValue):
 
     def describe(self, *, suggest: bool) -> str:
         """Return the similar name, or all names if none is similar."""
-        close = difflib.get_close_matches(self.name, self.known, n=1) if suggest else []
-        if close:
-            return f"the name {close[0]!r}"
+        close = similar_name(self.name, self.known) if suggest else None
+        if close is not None:
+            return f"the name {close!r}"
         return f"one of the names {', '.join(self.known)}" if self.known else "no members at all"
 
 

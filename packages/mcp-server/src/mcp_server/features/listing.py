@@ -13,7 +13,6 @@ Spec: server/utilities/pagination
 
 from __future__ import annotations
 
-import difflib
 import secrets
 import time
 from bisect import bisect_right
@@ -27,6 +26,7 @@ from mcp_core.engine.mrtr import binding
 from mcp_core.errors import ErrorCode, LimitExceeded, RequestFailed
 from mcp_core.field_methods import FieldValue
 from mcp_core.json_text import write
+from mcp_core.schema.similar_names import similar_name
 from mcp_core.types import PaginatedRequestParams
 
 if TYPE_CHECKING:
@@ -279,8 +279,8 @@ _LOOKED_THROUGH: Final = 1_000
 
 def unknown(what: str, name: str, known: Collection[str], guard: Guard) -> RequestFailed:
     """Return the error for an unknown name. It suggests the closest name, unless access to names is restricted."""
-    near: list[str] = []
+    near = None
     if not guard.restricts and len(known) <= _LOOKED_THROUGH and len(name) <= _LOOKED_THROUGH:
-        near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = similar_name(name, known)
+    hint = f"; did you mean {near!r}?" if near is not None else ""
     return RequestFailed(f"unknown {what}: {name[:_LOOKED_THROUGH]!r}{hint}", code=ErrorCode.INVALID_PARAMS)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shlex
 import sys
 from io import TextIOWrapper
 from pathlib import PurePath
@@ -166,6 +165,8 @@ def _how_to_try(command: Sequence[str]) -> str:
     Args:
         command: The program and its arguments.
     """
+    import shlex  # lazy: only a terminal shows this text
+
     names = [PurePath(word).name for word in command[:_PROGRAM]]
     command = (
         ["mcp-server", *command[names.index("mcp-server") + 1 :]] if "mcp-server" in names else [names[0], *command[1:]]
