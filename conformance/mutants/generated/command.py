@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 import trio
@@ -23,11 +23,13 @@ from mutants.generated.schemas import schema_folder
 from mutants.generated.trial import Score, TrialResult, try_generated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from mutants.generated.fault import Leg, Recording
 
 __all__ = ["Selection", "default_processes", "report", "run_generated"]
+
+_Item = TypeVar("_Item")
 
 _BATCH: Final = 96
 """The number of faults in one order to a process."""
@@ -35,6 +37,8 @@ _EXPLAINED: Final = 20
 """The number of faults up to which each result is shown, not only those that are wrong."""
 _AT_A_TIME: Final = 12
 """The number of faults that a process tries concurrently; most of their time is waiting."""
+_RECORDED_AT_A_TIME: Final = 4
+"""The number of legs that a process records concurrently: all checks of each run."""
 
 
 @attrs.frozen(kw_only=True)
@@ -68,8 +72,28 @@ class Selection:
         return random.Random(self.seed).sample(found, self.sample)  # noqa: S311  a draw that can be repeated
 
 
-def _recorded(leg: Leg) -> Recording:
-    return trio.run(record_server if leg.role == "server" else record_client, leg)
+def _recorded(legs: Sequence[Leg]) -> list[Recording]:
+    """Record legs, in a process."""
+    found: list[Recording] = []
+    limiter = trio.CapacityLimiter(_RECORDED_AT_A_TIME)
+
+    async def one(leg: Leg) -> None:
+        async with limiter:
+            found.append(await (record_server(leg) if leg.role == "server" else record_client(leg)))
+
+    _run_all(one, legs)
+    return found
+
+
+def _run_all(one: Callable[[_Item], Awaitable[None]], items: Iterable[_Item]) -> None:
+    """Run a function for each item, all at once."""
+
+    async def all_of_them() -> None:
+        async with trio.open_nursery() as nursery:
+            for item in items:
+                nursery.start_soon(one, item)
+
+    trio.run(all_of_them)
 
 
 def _tried(names: Sequence[tuple[str, Target]], recording: Recording, *, whole: bool) -> list[TrialResult]:
@@ -86,12 +110,7 @@ def _tried(names: Sequence[tuple[str, Target]], recording: Recording, *, whole: 
                 result = await try_generated(fault, recording, whole=whole)
             found.append(result)
 
-    async def all_of_them() -> None:
-        async with trio.open_nursery() as nursery:
-            for fault in faults:
-                nursery.start_soon(one, fault)
-
-    trio.run(all_of_them)
+    _run_all(one, faults)
     return found
 
 
@@ -124,7 +143,8 @@ def run_generated(selection: Selection, *, processes: int) -> int:
     ]
     results: list[TrialResult] = []
     with fork_server(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        recordings = {each.leg: each for each in pool.map(_recorded, legs)}
+        parts = [legs[number::processes] for number in range(processes)]
+        recordings = {each.leg: each for part in pool.map(_recorded, parts) for each in part}
         faults = selection.of(list(recordings.values()))
         print(f"{len(faults)} faults; recorded in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
         running = [
