@@ -20,12 +20,13 @@ import attrs
 import trio
 
 from mutants.auth.authorization_server import ISSUER_FAULTS, try_issuer_fault
-from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
+from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, CLIENT_WITH_LOGIN, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, try_protected_fault
 from mutants.client_faults.table import CLIENT_FAULTS
 from mutants.client_faults.variants import CLIENT_VARIANTS
 from mutants.generated.command import Selection, default_processes, run_generated
-from mutants.runs.clients import try_client_fault
+from mutants.runs.clients import CLIENT, try_client_fault
+from mutants.runs.fork_server import fork_server
 from mutants.runs.servers import TRANSPORTS, try_fault
 from mutants.server_faults.table import FAULTS
 
@@ -218,19 +219,20 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown table {unknown[0]!r}: {', '.join(_TABLES)}")
     survivors, tried = 0, 0
-    for table in given.table or _TABLES:
-        attempts = [
-            each
-            for each in _TABLES[table](whole=given.whole)
-            if (not given.fault or each.fault in given.fault) and (not given.area or each.areas & set(given.area))
-        ]
-        if not attempts:
-            continue
-        started = time.monotonic()
-        results = trio.run(partial(_run_all, attempts, given.jobs, own=not given.whole))
-        survivors += _print_results(table, results)
-        tried += len(attempts)
-        print(f"  {len(attempts)} runs in {time.monotonic() - started:.0f} s", flush=True)
+    with fork_server(CLIENT, CLIENT_WITH_LOGIN):
+        for table in given.table or _TABLES:
+            attempts = [
+                each
+                for each in _TABLES[table](whole=given.whole)
+                if (not given.fault or each.fault in given.fault) and (not given.area or each.areas & set(given.area))
+            ]
+            if not attempts:
+                continue
+            started = time.monotonic()
+            results = trio.run(partial(_run_all, attempts, given.jobs, own=not given.whole))
+            survivors += _print_results(table, results)
+            tried += len(attempts)
+            print(f"  {len(attempts)} runs in {time.monotonic() - started:.0f} s", flush=True)
     if not tried:
         parser.error("the options select no fault")
     return 1 if survivors else 0

@@ -1,4 +1,4 @@
-"""Tests of the fork server, which starts the clients of generated faults."""
+"""Tests of the fork server, which starts the clients with faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from program_path import PROGRAM_PATH
 
-from mutants.generated.fork_server import client_command, fork_server
+from mutants.runs.fork_server import client_command, fork_server
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ with open(os.environ["PIPE"], "w") as pipe:
     print(os.getppid(), os.getcwd(), os.environ["MARK"], sep="|", file=pipe, flush=True)
     os.environ["MARK"] == "exits" or sys.stdin.read()
 """
-LEG = ("--leg", "client", "2025-11-25", "stdio")
+CLIENT = "mutants.raw_client"
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +31,11 @@ def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    return [*client_command(), *LEG, *arguments]
+    return [*client_command(CLIENT), *arguments]
 
 
 def test_client_command_outside_of_block_starts_client_itself() -> None:
-    assert client_command() == [sys.executable, "-m", "mutants.generated.client_process"]
+    assert client_command(CLIENT) == [sys.executable, "-m", CLIENT]
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def start_client(pipe: Path, mark: str) -> subprocess.Popen[str]:
 
 
 def test_client_gets_arguments_environment_folder_and_streams(pipe: Path) -> None:
-    with fork_server(), start_client(pipe, "exits") as process:
+    with fork_server(CLIENT), start_client(pipe, "exits") as process:
         _, folder, mark = pipe.read_text().rstrip().split("|")
         _, errors = process.communicate()
 
@@ -66,15 +66,15 @@ def test_client_gets_arguments_environment_folder_and_streams(pipe: Path) -> Non
 
 
 def test_client_with_wrong_arguments_returns_exit_status_of_parser() -> None:
-    with fork_server():
+    with fork_server(CLIENT):
         found = subprocess.run(command("--unknown"), capture_output=True, text=True, check=False)
 
     assert found.returncode == 2
-    assert "unrecognized arguments: --unknown" in found.stderr
+    assert "one of the arguments --url --start is required" in found.stderr
 
 
 def test_client_ends_when_launcher_is_killed(pipe: Path) -> None:
-    with fork_server(), start_client(pipe, "waits") as process, pipe.open() as opened:
+    with fork_server(CLIENT), start_client(pipe, "waits") as process, pipe.open() as opened:
         client = int(opened.readline().partition("|")[0])
         assert client != process.pid
         process.kill()
@@ -84,10 +84,10 @@ def test_client_ends_when_launcher_is_killed(pipe: Path) -> None:
 
 
 def test_launcher_after_end_of_fork_server_fails() -> None:
-    with fork_server():
-        words = client_command()
+    with fork_server(CLIENT):
+        words = client_command(CLIENT)
 
-    found = subprocess.run([*words, *LEG], capture_output=True, text=True, check=False)
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
 
     assert found.returncode == 1
     assert "FileNotFoundError" in found.stderr

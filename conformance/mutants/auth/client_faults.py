@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import shlex
 from typing import Final
 
 from mcp_conformance.checks import CLIENT_CHECKS
@@ -13,15 +13,17 @@ from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
 from mutants.client.login import DOCUMENT_URL
 from mutants.client_faults.table import ClientFault
+from mutants.runs.fork_server import client_command
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
-__all__ = ["CLIENT_FAULTS_AUTH", "try_login_fault"]
+__all__ = ["CLIENT_FAULTS_AUTH", "CLIENT_WITH_LOGIN", "try_login_fault"]
 
 _OWN = "2025-03-26"
 _JUNE = "2025-06-18"
 _LATE = "2025-11-25"
 _MODERN = "2026-07-28"
-_CLIENT: Final = f"{sys.executable} -m mutants.raw_client_auth"
+CLIENT_WITH_LOGIN: Final = "mutants.raw_client_auth"
+"""The module of the raw client that logs in."""
 _AREAS: Final = ("auth", "client-credentials", "dpop", "ema", "wif")
 
 
@@ -244,7 +246,7 @@ async def try_login_fault(fault: ClientFault, *, own: bool = False) -> FaultResu
         fault: The fault.
         own: Run only the checks that must detect the fault, which is faster.
     """
-    words = f"{_CLIENT} --fault {fault.name} --url {{url}}"
+    words = f"{shlex.join(client_command(CLIENT_WITH_LOGIN))} --fault {fault.name} --url {{url}}"
     chosen = (
         fault.caught_by
         if own and fault.caught_by

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 import trio
 
+from mutants.generated import client_process
 from mutants.generated.fault import GeneratedFault, Target
-from mutants.generated.fork_server import fork_server
 from mutants.generated.operators import OPERATORS, generate
 from mutants.generated.recording import CLIENT_LEGS, SERVER_LEGS, record_client, record_server
 from mutants.generated.schemas import schema_folder
 from mutants.generated.trial import Score, TrialResult, try_generated
+from mutants.runs.fork_server import fork_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -142,7 +143,7 @@ def run_generated(selection: Selection, *, processes: int) -> int:
         if not selection.legs or any(part in str(each) for part in selection.legs)
     ]
     results: list[TrialResult] = []
-    with fork_server(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    with fork_server(client_process.__name__), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         parts = [legs[number::processes] for number in range(processes)]
         recordings = {each.leg: each for part in pool.map(_recorded, parts) for each in part}
         faults = selection.of(list(recordings.values()))

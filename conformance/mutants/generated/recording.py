@@ -21,14 +21,15 @@ from mcp_conformance.runners.server import run_server
 from mcp_conformance.scenarios.oauth import OAUTH_SCENARIOS
 from mcp_conformance.wire.timeouts import AdaptiveTimeouts
 from mcp_core.revisions import REVISIONS
+from mutants.generated import client_process
 from mutants.generated.client_process import OBSERVED
 from mutants.generated.fault import Leg, Recording
-from mutants.generated.fork_server import client_command
 from mutants.generated.http_peer import http_target, protected_target
 from mutants.generated.logins.operator import LOGIN
 from mutants.generated.protected import PROTECTED
 from mutants.generated.proxy import Conversation, Mutation, Observer
 from mutants.generated.stdio_peer import StdioTarget
+from mutants.runs.fork_server import client_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -224,7 +225,7 @@ async def run_faulty_client(
     """
     if leg.transport == LOGIN:
         chosen = _LOGIN_CHECKS if chosen is None else _LOGIN_CHECKS.intersection(chosen)
-    words = client_command()
+    words = client_command(client_process.__name__)
     words += [] if fault is None else ["--generated", json.dumps(fault)]
     words += ["--leg", leg.role, leg.revision, leg.transport]
     with TemporaryDirectory() as folder:

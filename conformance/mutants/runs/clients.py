@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
+from mutants.runs.fork_server import client_command
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 if TYPE_CHECKING:
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from mcp_conformance.model.verdict import Run
     from mutants.client_faults.table import ClientFault
 
-__all__ = ["try_client", "try_client_fault"]
+__all__ = ["CLIENT", "try_client", "try_client_fault"]
 
-_CLIENT: Final = f"{sys.executable} -m mutants.raw_client"
+CLIENT: Final = "mutants.raw_client"
+"""The module of the raw client."""
 _SETTINGS: Final = Settings(timeout=TIMEOUT)
 _REFUSED: Final = "unsupported leg"
 _PASSIVE_SCENARIOS: Final = ("initialize", "tools_call", "server-asks")
@@ -41,7 +43,7 @@ async def try_client(
         chosen: The checks, or `None` for all.
         looked_at: The same as in `run_client`.
     """
-    client = f"{_CLIENT} {arguments}"
+    client = f"{shlex.join(client_command(CLIENT))} {arguments}"
     command = ClientCommand(
         http=f"{client} --url {{url}}" if transport == "http" else None,
         stdio=f"{client} --start {{command}}" if transport == "stdio" else None,

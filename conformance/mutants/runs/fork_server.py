@@ -1,7 +1,7 @@
-"""The fork server: it has imported the client behind the proxy once, and forks a process for each client under test.
+"""The fork server: it has imported the raw clients once, and forks a process for each client under test.
 
-A trial of a generated fault starts up to a hundred clients, each of which would import the same modules for half a second.
-`launcher` is the program that the suite starts in place of the client. When it ends, its client ends too.
+A trial of a fault starts up to a hundred clients, each of which would import the same modules. `launcher` is the program that
+the suite starts in place of the client. When it ends, its client ends too.
 
 The server ends at the end of its standard input.
 """
@@ -18,14 +18,15 @@ import sys
 import threading
 import traceback
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from mutants.generated import client_process, launcher
+from mutants.runs import launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["client_command", "fork_server", "main"]
 
@@ -35,20 +36,28 @@ _WAITING: Final = 128
 """The number of launchers that may wait for the server."""
 
 
-def client_command() -> list[str]:
-    """Return the start of the command line of a client: the launcher if a fork server runs, otherwise the client itself."""
+def client_command(module: str) -> list[str]:
+    """Return the start of the command line of a client: the launcher if a fork server runs, otherwise the client itself.
+
+    Args:
+        module: The module whose function `main` runs the client.
+    """
     where = os.environ.get(_SOCKET)
     if not where:
-        return [sys.executable, "-m", client_process.__name__]
-    return [sys.executable, "-S", "-E", str(Path(launcher.__file__)), where]
+        return [sys.executable, "-m", module]
+    return [sys.executable, "-S", "-E", str(Path(launcher.__file__)), where, module]
 
 
 @contextmanager
-def fork_server() -> Iterator[None]:
-    """Run a fork server. Clients that this process and its new child processes start in the block use it."""
+def fork_server(*modules: str) -> Iterator[None]:
+    """Run a fork server. Clients that this process and its new child processes start in the block use it.
+
+    Args:
+        modules: The modules of the clients.
+    """
     with TemporaryDirectory() as folder:
         where = str(Path(folder) / "fork-server")
-        command = [sys.executable, "-m", __name__, where]
+        command = [sys.executable, "-m", __name__, where, *modules]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603  this module
             if process.stdout is not None:
                 process.stdout.readline()
@@ -64,10 +73,13 @@ def main(arguments: Sequence[str]) -> None:
     """Serve until the end of standard input, and print a line when ready.
 
     Args:
-        arguments: The path of the socket.
+        arguments: The path of the socket, and the modules of the clients.
     """
+    where, *modules = arguments
+    for module in modules:
+        import_module(module)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(arguments[0])
+        listener.bind(where)
         listener.listen(_WAITING)
         # The system reaps the clients: each reports its exit status itself.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -88,9 +100,9 @@ def _run_client(connection: socket.socket) -> None:
     status = launcher.LOST
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _take_over(connection)
+        run = _take_over(connection)
         threading.Thread(target=_end_with_launcher, args=(connection,), daemon=True).start()
-        status = client_process.main()
+        status = run()
     except SystemExit as ended:
         # The parser of the arguments exits with a number.
         status = ended.code if isinstance(ended.code, int) else launcher.LOST
@@ -106,8 +118,12 @@ def _run_client(connection: socket.socket) -> None:
         os._exit(status)
 
 
-def _take_over(connection: socket.socket) -> None:
-    """Take the arguments, the environment, the working folder and the standard streams of the launcher."""
+def _take_over(connection: socket.socket) -> Callable[[], int]:
+    """Take the arguments, the environment, the working folder and the standard streams of the launcher.
+
+    Returns:
+        The function that runs the client.
+    """
     head, descriptors, _, _ = socket.recv_fds(connection, launcher.LENGTH.size, 3)
     for own, given in enumerate(descriptors):
         os.dup2(given, own)
@@ -123,7 +139,9 @@ def _take_over(connection: socket.socket) -> None:
     for each in variables:
         name, _, value = each.partition(b"=")
         os.environb[name] = value
-    sys.argv = ["client_process", *map(os.fsdecode, arguments)]
+    sys.argv = [*map(os.fsdecode, arguments)]
+    client: Callable[[], int] = import_module(sys.argv[0]).main
+    return client
 
 
 def _end_with_launcher(connection: socket.socket) -> None:

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     """Run the client and return its exit status.
 
     Args:
-        arguments: The path of the socket of the fork server, and the arguments of the client.
+        arguments: The path of the socket of the fork server, and the module and the arguments of the client.
     """
     where, *others = arguments
     variables = [name + b"=" + value for name, value in os.environb.items()]
