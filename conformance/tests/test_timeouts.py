@@ -136,6 +136,23 @@ async def test_implementation_that_sometimes_responds_has_a_budget(autojump_cloc
     assert sum(limits) < 48.0
 
 
+async def test_known_response_may_be_late_a_few_times_after_budget(autojump_clock: trio.testing.MockClock) -> None:
+    timeouts = AdaptiveTimeouts()
+    await _wait(timeouts, 0.01, ("run", "run tools/list"))
+    for method in range(40):
+        await _wait(timeouts, math.inf, ("run", f"run {method}"))
+        await _wait(timeouts, 0.01, ("run", "run ping"))
+    # The waits for other methods were in vain, and none of them ever responded.
+    assert [await _wait(timeouts, 0.9, ("run", "run tools/list"))] == [1.0]
+    for _ in range(60):
+        await _wait(timeouts, 0.01, ("run", "run tools/list"))
+    limits: list[float] = []
+    for _ in range(7):
+        limits.append(await _wait(timeouts, math.inf, ("run", "run tools/list")))
+        await _wait(timeouts, 0.01, ("run", "run tools/list"))
+    assert limits == [1.0, 1.0, 1.0, 1.0, 1.0, 0.15, 0.15]
+
+
 async def test_conditions_use_budget_of_responses(autojump_clock: trio.testing.MockClock) -> None:
     timeouts = AdaptiveTimeouts()
     for _ in range(40):

@@ -6,7 +6,8 @@ twice as long as the slowest recent response, or more, so that a slow response i
 
 - After two waits in a row in vain, the next ones are short. One response restores the timeout.
 - The waits in vain of a run have budgets, for an implementation that sometimes responds. A wait may use at most a
-  part of the rest of it, so that waits become shorter with each one in vain.
+  part of the rest of it, so that waits become shorter with each one in vain. A few more are long enough for a machine that
+  stops an implementation for a moment.
 
 While an implementation hangs, the runners let more of its waits overlap (`mcp_conformance.runners.adaptive_limiter`). Processes then
 start, and clients run, beside others that use the processor. Therefore the shortest waits for them are four times the
@@ -38,6 +39,10 @@ _PART: Final = 0.34
 
 _UNKNOWN: Final = 0.1
 """The shortest wait within the budget, as a part of the timeout, for a response that never arrived before."""
+
+_LENIENT: Final = 5
+"""The number of such waits that end in vain for a response that arrived before. A machine under load can stop an implementation
+for longer than the slowest response so far; one that hangs uses them up at once."""
 
 _STARTS: Final = 10.0
 """The longest wait for the start of a process, as a multiple of the slowest start so far."""
@@ -114,6 +119,7 @@ class AdaptiveTimeouts:
         self._slowest_of: Final[dict[str, float]] = {}
         self._spent: Final[dict[WaitKind, float]] = {}
         self._reserved: Final[dict[WaitKind, float]] = {}
+        self._lenient_in_vain = 0
 
     def limit(self, longest: float, subjects: Sequence[str], kind: WaitKind = WaitKind.RESPONSE) -> float:
         """Return the time limit of a wait in seconds.
@@ -130,7 +136,8 @@ class AdaptiveTimeouts:
         if self._row(subjects) < _IN_VAIN:
             known = self._slowest_of.get(subjects[-1])
             left = longest * (_BUDGET - self._used(floor.like or kind)) * _PART
-            short = max(short, left, longest * _UNKNOWN if known is None else floor.times * known)
+            least = longest * _UNKNOWN if known is None or self._lenient_in_vain < _LENIENT else 0.0
+            short = max(short, left, least, floor.times * (known or 0.0))
         return min(longest, short)
 
     def longest_start(self, timeout: float, starting: float) -> float:
@@ -169,6 +176,7 @@ class AdaptiveTimeouts:
         for subject in subjects:
             self._in_vain[subject] = self._in_vain.get(subject, 0) + 1 if wait.in_vain else 0
         if wait.in_vain:
+            self._lenient_in_vain += subjects[-1] in self._slowest_of and seconds <= longest * _UNKNOWN
             account = _FLOORS[kind].like or kind
             self._spent[account] = self._spent.get(account, 0.0) + taken / longest
         else:
