@@ -84,10 +84,10 @@ async def error_shape(server: ServerUnderTest) -> None:
 @check(
     "jsonrpc.response-ids",
     proves=(
-        "jsonrpc.result-id-echo",
-        "jsonrpc.result-response-id",
         "jsonrpc.error-id-echo",
         "jsonrpc.error-response-id",
+        "jsonrpc.result-id-echo",
+        "jsonrpc.result-response-id",
     ),
     subject=CheckScope.EVIDENCE,
 )
