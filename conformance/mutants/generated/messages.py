@@ -392,10 +392,12 @@ def _renamable(recording: Recording) -> Iterable[Target]:
     """Return the messages whose method may not be renamed.
 
     Since 2026-07-28 a client may send any request, as extensions define methods: the error -32601 of the server is the
-    answer. Only a method that the client needs is missed.
+    answer. Only a method that the client needs is missed, or one that a header names.
     """
     modern, is_server = REVISIONS[recording.leg.revision].era is Era.MODERN, recording.leg.role == "server"
-    needed = ("server/discover request", "tools/list request", "tools/call request")
+    needed = {"server/discover request", "tools/list request"}
+    if recording.leg.transport == "http":
+        needed.add("tools/call request")
     # A server may leave the tasks of a client unlisted and uncancelled, and an experimental capability may have other methods.
     optional = {"tasks/list request", "tasks/cancel request"} if is_server else set[str]()
     if modern:

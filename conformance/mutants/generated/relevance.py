@@ -67,6 +67,8 @@ _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
 _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     # A method that a declared capability has exists.
     ("error-code-method", frozenset({"capability"})),
+    # A header names the method, too.
+    ("method-", frozenset({"header"})),
     # The fixture tools change what their arguments name.
     ("arguments-ignored", frozenset({"resources"})),
     # The request may have been cancelled.

@@ -390,13 +390,13 @@ _ROWS: Final[tuple[tuple[str, str, Callable[[Recording], Iterable[Target]], Call
     (
         "open-skips-initialized",
         "the client does not send `notifications/initialized`",
-        _in_leg("notifications/initialized notification", role="client"),
+        _in_leg("notifications/initialized notification", role="client", era=Era.LEGACY),
         lambda _: _DropMutation("notifications/initialized notification"),
     ),
     (
         "open-initialized-early",
         "the client sends `notifications/initialized` before `initialize`",
-        _in_leg("notifications/initialized notification", role="client", transports=("stdio",)),
+        _in_leg("notifications/initialized notification", role="client", transports=("stdio",), era=Era.LEGACY),
         lambda _: _ExtraMessage("initialize request", _INITIALIZED, dropped="notifications/initialized notification"),
     ),
     (
