@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import sys
 
 import attrs
@@ -34,6 +35,7 @@ from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, ProtectedFault, try_protected
 from mutants.client.login import DOCUMENT_URL
 from mutants.client_faults.table import ClientFault
+from mutants.runs.fork_server import client_command
 
 SETTINGS = Settings(timeout=10.0)
 NOT_PASSED = {Outcome.FAILED, Outcome.BROKEN}
@@ -42,7 +44,7 @@ AT = "http://localhost:{port}/mcp"
 
 
 @pytest.fixture(autouse=True)
-def _find_fixtures(monkeypatch: pytest.MonkeyPatch) -> None:
+def _find_fixtures(monkeypatch: pytest.MonkeyPatch, forked_clients: None) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
     for name in [each for each in os.environ if each.startswith("MCP_CONFORMANCE_")]:
         monkeypatch.delenv(name)
@@ -78,9 +80,10 @@ CHOSEN = (
 )
 
 
-@pytest.mark.parametrize("words", ["everything_client {url}", "mutants.raw_client_auth --url {url}"])
+@pytest.mark.parametrize("words", ["everything_client.__main__ {url}", "mutants.raw_client_auth --url {url}"])
 async def test_own_and_raw_client_pass(words: str) -> None:
-    command = ClientCommand(http=f"{sys.executable} -m {words}")
+    module, *arguments = words.split()
+    command = ClientCommand(http=f"{shlex.join(client_command(module))} {' '.join(arguments)}")
     run = await run_client(command, SETTINGS, revisions=[LATEST], chosen=CHOSEN)
     assert failures(run) == []
     assert len(run.verdicts) == len(CHOSEN)

@@ -34,7 +34,10 @@ def command(*arguments: str) -> list[str]:
     return [*client_command(CLIENT), *arguments]
 
 
-def test_client_command_outside_of_block_starts_client_itself() -> None:
+def test_client_command_outside_of_block_starts_client_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MUTANTS_FORK_SERVER", raising=False)
+    with fork_server(CLIENT):
+        pass
     assert client_command(CLIENT) == [sys.executable, "-m", CLIENT]
 
 

@@ -55,6 +55,7 @@ def fork_server(*modules: str) -> Iterator[None]:
     Args:
         modules: The modules of the clients.
     """
+    outer = os.environ.get(_SOCKET)
     with TemporaryDirectory() as folder:
         where = str(Path(folder) / "fork-server")
         command = [sys.executable, "-m", __name__, where, *modules]
@@ -65,7 +66,10 @@ def fork_server(*modules: str) -> Iterator[None]:
             try:
                 yield
             finally:
-                del os.environ[_SOCKET]
+                if outer is None:
+                    del os.environ[_SOCKET]
+                else:
+                    os.environ[_SOCKET] = outer
                 # It ends at the end of its input, which the exit of the block closes.
 
 
