@@ -20,12 +20,12 @@ def forked_clients() -> Iterator[None]:
     """Start clients by a fork: `client_command` of a fork server that has imported them."""
     from program_path import PROGRAM_PATH
 
+    from mutants.auth.client_faults import CLIENT_WITH_LOGIN
+    from mutants.runs.clients import CLIENT
     from mutants.runs.fork_server import fork_server
 
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", PROGRAM_PATH)
-            stack.enter_context(
-                fork_server("everything_client.__main__", "mutants.raw_client", "mutants.raw_client_auth")
-            )
+            stack.enter_context(fork_server("everything_client.__main__", CLIENT, CLIENT_WITH_LOGIN))
         yield

@@ -41,6 +41,14 @@ def test_client_command_outside_of_block_starts_client_itself(monkeypatch: pytes
     assert client_command(CLIENT) == [sys.executable, "-m", CLIENT]
 
 
+def test_end_of_inner_block_restores_outer_server() -> None:
+    with fork_server(CLIENT):
+        outer = client_command(CLIENT)
+        with fork_server(CLIENT):
+            assert client_command(CLIENT) != outer
+        assert client_command(CLIENT) == outer
+
+
 @pytest.fixture
 def pipe(tmp_path: Path) -> Path:
     os.mkfifo(tmp_path / "pipe")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_core.revisions import MODERN, REVISIONS
+from mcp_core.revisions import REVISIONS, Era
 from mutants.generated.fault import ANY, Leg, Operator, Recording, Target
 from mutants.generated.proxy import Mutation, dumped
 from mutants.generated.schemas import is_defined, schema_of
@@ -166,7 +166,7 @@ def _is_of_leg(key: str, message: JsonObject, leg: Leg) -> bool:
     if key == "initialize result":
         result = message.get("result")
         return isinstance(result, dict) and result.get("protocolVersion") == leg.revision
-    if key.endswith(" request") and leg.role == "client" and REVISIONS[leg.revision] in MODERN:
+    if key.endswith(" request") and leg.role == "client" and REVISIONS[leg.revision].era is Era.MODERN:
         # The client also falls back to older revisions, whose requests do not state them.
         params = message.get("params")
         return isinstance(params, dict) and "_meta" in params

@@ -72,12 +72,13 @@ class Choice:
         return frozenset(check.id for check in self.checks)
 
 
-def add_choices(parser: argparse.ArgumentParser, role: Role) -> None:
+def add_choices(parser: argparse.ArgumentParser, role: Role, *, jobs: int = 2) -> None:
     """Add the options of a run that is scored.
 
     Args:
         parser: The parser.
         role: The side under test.
+        jobs: The default of `--jobs`.
     """
     what = add_checks(parser)
     what.add_argument("--list", action="store_true", help="list the checks instead of running them")
@@ -117,7 +118,7 @@ def add_choices(parser: argparse.ArgumentParser, role: Role) -> None:
         help=f"the SDK of the {role.value}, whose failures are labeled; by default it is recognized by its failures",
     )
     how.add_argument("--write-baseline", type=Path, metavar="FILE", help="write the present failures as a new baseline")
-    add_limits(how)
+    add_limits(how, jobs=jobs)
 
 
 def add_checks(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -136,8 +137,13 @@ def add_checks(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return what
 
 
-def add_limits(how: argparse._ArgumentGroup) -> None:
-    """Add the options of the limits of a run to a group."""
+def add_limits(how: argparse._ArgumentGroup, *, jobs: int = 2) -> None:
+    """Add the options of the limits of a run to a group.
+
+    Args:
+        how: The group.
+        jobs: The default of `--jobs`.
+    """
     how.add_argument(
         "--timeout",
         type=float,
@@ -148,7 +154,7 @@ def add_limits(how: argparse._ArgumentGroup) -> None:
     how.add_argument(
         "--jobs",
         type=int,
-        default=2,
+        default=jobs,
         metavar="N",
         help="number of concurrent legs or scenarios (default: %(default)s); unless it is 1, one that hangs does not count",
     )

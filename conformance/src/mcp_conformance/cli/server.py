@@ -34,7 +34,7 @@ __all__ = ["add_server", "server_command"]
 
 _AT: Final = "http://127.0.0.1:{port}/mcp"
 _JOBS: Final = 4
-"""The number of legs that run at a time: with two, two cores are idle for a third of the run."""
+"""The number of legs that run at a time: most of the time of a leg is a wait, so that two leave two cores idle for a third of the run."""
 
 
 def add_server(parser: argparse.ArgumentParser) -> None:
@@ -86,10 +86,7 @@ def add_server(parser: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--fixtures", type=Path, metavar="FILE", help="mapping of the fixtures to features of the server (TOML)"
     )
-    add_choices(parser, Role.SERVER)
-    # Most of the time of a leg is the start of the server and waits. A client is started for each scenario: more at a time only
-    # compete for the processors.
-    parser.set_defaults(jobs=_JOBS)
+    add_choices(parser, Role.SERVER, jobs=_JOBS)
     add_reports(parser)
 
 

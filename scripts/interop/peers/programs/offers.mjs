@@ -60,13 +60,13 @@ function addTools(server, sdk) {
         await sdk.log(context, 'info', 'once');
         return text('Logged once.');
     });
-    plain('test_tool_with_progress', 'Tells how far it is.', async (context) => {
+    plain('test_tool_with_progress', 'Reports its progress.', async (context) => {
         for (const done of [0, 50, 100]) {
             sdk.signal(context).throwIfAborted();
             await sdk.progress(context, done, 100);
             await pause(20);
         }
-        return text('Told three times.');
+        return text('Reported three times.');
     });
     tool('test_sampling', 'Asks the model.', { prompt: z.string() }, (given, context) =>
         sdk.sample(context, { messages: [{ role: 'user', content: { type: 'text', text: given.prompt } }], maxTokens: 100 })
