@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import math
 import socket
@@ -531,6 +532,20 @@ async def test_hypercorn_connection_has_no_request_limit() -> None:
         for _ in range(1_100):
             assert (await client.get("/healthz")).status == 200
         await client.aclose()
+
+
+@BOTH_SERVERS
+async def test_objects_of_start_not_examined_by_garbage_collector_until_last_server_stops(serve: Serve) -> None:
+    before = gc.get_freeze_count()
+    async with serving(serve, make_server()[0]) as (first, _):
+        frozen = gc.get_freeze_count()
+        assert frozen > before + 10_000
+        async with serving(serve, make_server()[0]):
+            assert gc.get_freeze_count() > frozen
+        assert gc.get_freeze_count() > frozen
+        first.cancel()
+    # Some versions of Python keep a few objects frozen from their start.
+    assert gc.get_freeze_count() <= max(before, 1_000)
 
 
 @BOTH_SERVERS

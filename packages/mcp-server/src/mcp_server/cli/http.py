@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -317,11 +316,7 @@ def _options(given: argparse.Namespace) -> ServeHttpOptions:
 
 
 class _Announcement:
-    """A task status that shows the URLs of the server to the user once it accepts requests.
-
-    It also excludes the objects that exist then from garbage collection. Only the command does this, because the process
-    is its own: a program that calls `serve_http` may create and drop other objects.
-    """
+    """A task status that shows the URLs of the server to the user once it accepts requests."""
 
     def __init__(self, server: Server, *, silent: bool) -> None:
         self._server: Final = server
@@ -330,9 +325,6 @@ class _Announcement:
 
     def started(self, value: tuple[str, ...] = ()) -> None:
         self.announced = True
-        # The modules and the server live as long as the process. If they are examined, a full collection stops all
-        # requests for tens of milliseconds. Garbage is not collected first: that takes as long, and the modules leave little.
-        gc.freeze()
         if not self._silent:
             # The supervisor of workers shows the URLs once.
             sys.stderr.write(f"{self._server.info.name} is served at {' and '.join(value)}\n")
