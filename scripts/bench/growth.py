@@ -71,7 +71,7 @@ def in_turns_by_size(
 
 def growths(effort: Effort) -> Iterator[Growth]:
     """Measure how the cost of a call grows. A quick estimate has no more than three sizes."""
-    repetitions, calls, number = (3, 100, 3) if effort.quick else (7, 300, None)
+    repetitions, calls, number = (3, 100, 3) if effort.quick else (5, 300, None)
     yield from registered(repetitions, calls)
     yield from sessions(fitting("sessions", SESSION_SIZES[:number], SESSION_BYTES), repetitions, calls)
     yield subscriptions("subscriptions", SIZES, WATCHED, repetitions, calls)

@@ -175,17 +175,15 @@ def http(effort: Effort) -> Iterator[Measurement]:
     hypercorn = Side("hypercorn floor", "hypercorn-floor")
     # The official Python SDK has no streams for plain calls of 2026-07-28.
     for form, revision, least in (("json", LEGACY, 2.0), ("json", MODERN, 3.2), ("stream", LEGACY, 5.0)):
-        for at_once in (1, 16, 64):
-            # One of these lines takes the TypeScript SDK half a minute.
-            sides = tuple(side for side in ALL if side != TYPESCRIPT) if at_once == 64 else ALL
+        for at_once, goals in ((1, ()), (16, slower(least))):
             some = partial(http_calls.calls, form=form, revision=revision, at_once=at_once, number=effort.calls)
             yield Measurement(
                 title=f"HTTP {form}, {at_once} connections, {revision}",
                 unit="us",
                 measure=some,
-                sides=(*sides, hypercorn) if (form, revision, at_once) == ("json", MODERN, 16) else sides,
-                goals=slower(least) if at_once == 16 else (),
-                more_repetitions=-1 if at_once == 64 else 0,
+                sides=(*ALL, hypercorn) if (form, revision, at_once) == ("json", MODERN, 16) else ALL,
+                goals=goals,
+                more_repetitions=0 if goals else -1,
             )
     for size, goals in ((1, ()), (10, slower(1.0))):
         echo = partial(http_calls.calls, form="json", revision=LEGACY, at_once=1, number=4, size=size << 20)
@@ -258,7 +256,9 @@ def http_client(effort: Effort) -> Iterator[Measurement]:
         for at_once, goals in ((1, one), (16, many)):
             title = f"HTTP client CPU, {form}, {at_once} in flight, {revision}"
             some = partial(http_calls.client, revision=revision, at_once=at_once, number=effort.calls, form=form)
-            yield Measurement(title=title, unit="us", measure=some, sides=ALL, goals=goals)
+            yield Measurement(
+                title=title, unit="us", measure=some, sides=ALL, goals=goals, more_repetitions=0 if goals else -1
+            )
 
 
 FORMS: Final[dict[str, tuple[str, ...]]] = {
