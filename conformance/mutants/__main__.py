@@ -21,13 +21,13 @@ import trio
 
 from mutants.auth.authorization_server import ISSUER_FAULTS, try_issuer_fault
 from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, CLIENT_WITH_LOGIN, try_login_fault
-from mutants.auth.protected_server_faults import PROTECTED_FAULTS, try_protected_fault
+from mutants.auth.protected_server_faults import PROTECTED_FAULTS, PROTECTED_SERVER, try_protected_fault
 from mutants.client_faults.table import CLIENT_FAULTS
 from mutants.client_faults.variants import CLIENT_VARIANTS
 from mutants.generated.command import Selection, default_processes, run_generated
 from mutants.runs.clients import CLIENT, try_client_fault
 from mutants.runs.fork_server import fork_server
-from mutants.runs.servers import TRANSPORTS, try_fault
+from mutants.runs.servers import SERVER, TRANSPORTS, try_fault
 from mutants.server_faults.table import FAULTS
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown table {unknown[0]!r}: {', '.join(_TABLES)}")
     survivors, tried = 0, 0
-    with fork_server(CLIENT, CLIENT_WITH_LOGIN):
+    with fork_server(CLIENT, CLIENT_WITH_LOGIN, PROTECTED_SERVER, SERVER):
         for table in given.table or _TABLES:
             attempts = [
                 each

@@ -1,6 +1,6 @@
 """A server of all five revisions in plain Python: correct, except for one fault at a time.
 
-        python -m mutants.raw_server                     over stdio
+    python -m mutants.raw_server                     over stdio
     python -m mutants.raw_server --port 8000         over HTTP
     python -m mutants.raw_server --fault no-jsonrpc  broken
 
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from mutants.server.http import serve_http
 from mutants.server.server import RawServer
@@ -19,8 +20,8 @@ from mutants.server_faults.table import FAULTS
 __all__ = ["main"]
 
 
-def main() -> None:
-    """Serve until the input ends, or over HTTP until the process is ended."""
+def main() -> int:
+    """Serve until the input ends, or over HTTP until the process is ended, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="raw_server", description="A server in plain Python, for the tests of the suite."
     )
@@ -34,7 +35,8 @@ def main() -> None:
         serve(server)
     else:
         serve_http(server, given.port, given.key, modern_only=given.modern_only)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

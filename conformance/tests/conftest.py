@@ -16,16 +16,20 @@ sys.path[:0] = [str(_HERE), str(_HERE.parent), str(_HERE.parent / "fixtures")]
 
 
 @pytest.fixture(scope="session")
-def forked_clients() -> Iterator[None]:
-    """Start clients by a fork: `client_command` of a fork server that has imported them."""
+def forked_peers() -> Iterator[None]:
+    """Start peers by a fork: `peer_command` of a fork server that has imported them."""
     from program_path import PROGRAM_PATH
 
     from mutants.auth.client_faults import CLIENT_WITH_LOGIN
+    from mutants.auth.protected_server_faults import PROTECTED_SERVER
     from mutants.runs.clients import CLIENT
     from mutants.runs.fork_server import fork_server
+    from mutants.runs.servers import SERVER
+
+    modules = ("everything_client.__main__", CLIENT, CLIENT_WITH_LOGIN, PROTECTED_SERVER, SERVER)
 
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", PROGRAM_PATH)
-            stack.enter_context(fork_server("everything_client.__main__", CLIENT, CLIENT_WITH_LOGIN))
+            stack.enter_context(fork_server(*modules))
         yield

@@ -35,7 +35,7 @@ from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, ProtectedFault, try_protected
 from mutants.client.login import DOCUMENT_URL
 from mutants.client_faults.table import ClientFault
-from mutants.runs.fork_server import client_command
+from mutants.runs.fork_server import peer_command
 
 SETTINGS = Settings(timeout=10.0)
 NOT_PASSED = {Outcome.FAILED, Outcome.BROKEN}
@@ -44,7 +44,7 @@ AT = "http://localhost:{port}/mcp"
 
 
 @pytest.fixture(autouse=True)
-def _find_fixtures(monkeypatch: pytest.MonkeyPatch, forked_clients: None) -> None:
+def _find_fixtures(monkeypatch: pytest.MonkeyPatch, forked_peers: None) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
     for name in [each for each in os.environ if each.startswith("MCP_CONFORMANCE_")]:
         monkeypatch.delenv(name)
@@ -83,7 +83,7 @@ CHOSEN = (
 @pytest.mark.parametrize("words", ["everything_client.__main__ {url}", "mutants.raw_client_auth --url {url}"])
 async def test_own_and_raw_client_pass(words: str) -> None:
     module, *arguments = words.split()
-    command = ClientCommand(http=f"{shlex.join(client_command(module))} {' '.join(arguments)}")
+    command = ClientCommand(http=f"{shlex.join(peer_command(module))} {' '.join(arguments)}")
     run = await run_client(command, SETTINGS, revisions=[LATEST], chosen=CHOSEN)
     assert failures(run) == []
     assert len(run.verdicts) == len(CHOSEN)

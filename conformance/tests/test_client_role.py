@@ -21,7 +21,7 @@ from mcp_conformance.suite.checks import CHECKS, find
 from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, R2025_06_18, REVISIONS, Revision
 from mutants.client_faults.table import CLIENT_FAULTS, ClientFault
 from mutants.runs.clients import try_client, try_client_fault
-from mutants.runs.fork_server import client_command
+from mutants.runs.fork_server import peer_command
 
 EVERYTHING = f"{sys.executable} -m everything_client"
 SETTINGS = Settings(timeout=10.0)
@@ -29,7 +29,7 @@ GOOD = {Outcome.PASSED, Outcome.NOT_APPLICABLE}
 
 
 @pytest.fixture(autouse=True)
-def _find_fixtures(monkeypatch: pytest.MonkeyPatch, forked_clients: None) -> None:
+def _find_fixtures(monkeypatch: pytest.MonkeyPatch, forked_peers: None) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
     for name in [each for each in os.environ if each.startswith("MCP_CONFORMANCE_")]:
         monkeypatch.delenv(name)
@@ -58,7 +58,7 @@ def failures(run: Run) -> list[str]:
     ],
 )
 async def test_own_client_passes(revision: str, transport: str, loop: str) -> None:
-    client = shlex.join([*client_command("everything_client.__main__"), "--loop", loop])
+    client = shlex.join([*peer_command("everything_client.__main__"), "--loop", loop])
     command = ClientCommand(
         http=client if transport == "http" else None,
         stdio=f"{client} --start" if transport == "stdio" else None,

@@ -1,4 +1,4 @@
-"""Tests of the fork server, which starts the clients with faults."""
+"""Tests of the fork server, which starts the peers with faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from program_path import PROGRAM_PATH
 
-from mutants.runs.fork_server import client_command, fork_server
+from mutants.runs.fork_server import fork_server, peer_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,22 +31,22 @@ def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def command(*arguments: str) -> list[str]:
-    return [*client_command(CLIENT), *arguments]
+    return [*peer_command(CLIENT), *arguments]
 
 
-def test_client_command_outside_of_block_starts_client_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peer_command_outside_of_block_starts_peer_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MUTANTS_FORK_SERVER", raising=False)
     with fork_server(CLIENT):
         pass
-    assert client_command(CLIENT) == [sys.executable, "-m", CLIENT]
+    assert peer_command(CLIENT) == [sys.executable, "-m", CLIENT]
 
 
 def test_end_of_inner_block_restores_outer_server() -> None:
     with fork_server(CLIENT):
-        outer = client_command(CLIENT)
+        outer = peer_command(CLIENT)
         with fork_server(CLIENT):
-            assert client_command(CLIENT) != outer
-        assert client_command(CLIENT) == outer
+            assert peer_command(CLIENT) != outer
+        assert peer_command(CLIENT) == outer
 
 
 @pytest.fixture
@@ -96,9 +96,28 @@ def test_client_ends_when_launcher_is_killed(pipe: Path) -> None:
 
 def test_launcher_after_end_of_fork_server_fails() -> None:
     with fork_server(CLIENT):
-        words = client_command(CLIENT)
+        words = peer_command(CLIENT)
 
     found = subprocess.run(words, capture_output=True, text=True, check=False)
 
     assert found.returncode == 1
     assert "FileNotFoundError" in found.stderr
+
+
+def test_end_of_output_of_peer_seen_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "silent_peer.py").write_text("""
+import os, sys
+
+def main():
+    os.close(1)
+    sys.stdin.read()
+    return 3
+""")
+    monkeypatch.setenv("PYTHONPATH", f"{PROGRAM_PATH}{os.pathsep}{tmp_path}")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with fork_server("silent_peer"), subprocess.Popen(peer_command("silent_peer"), **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+        assert process.poll() is None
+        process.communicate()
+        assert process.returncode == 3

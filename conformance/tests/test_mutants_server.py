@@ -11,7 +11,7 @@ from mutants.server_faults.table import FAULTS
 
 
 @pytest.fixture(autouse=True)
-def _find_fixtures(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def _find_fixtures(monkeypatch: pytest.MonkeyPatch, forked_peers: None) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from typing import Final
 
 import pytest
@@ -17,6 +17,8 @@ from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.model.verdict import Deviation, Outcome, Run
 from mcp_conformance.runners.server import run_server
 from mcp_core.revisions import REVISIONS
+from mutants.runs.fork_server import peer_command
+from mutants.runs.servers import SERVER
 
 _SETTINGS: Final = Settings(
     timeout=5.0,
@@ -28,7 +30,7 @@ _AREAS: Final = ("http", "header", "session", "sse", "resume", "http-sse")
 
 
 def _command(*words: str) -> str:
-    return " ".join((sys.executable, "-m", "mutants.raw_server", "--port", "{port}", "--key", "raw", *words))
+    return shlex.join([*peer_command(SERVER), "--port", "{port}", "--key", "raw", *words])
 
 
 def _with(run: Run, *outcomes: Outcome) -> list[str]:
@@ -40,7 +42,7 @@ async def _run(target: ServerTarget, revision: str, ids: list[str]) -> Run:
 
 
 @pytest.fixture(autouse=True)
-def _find_program(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def _find_program(monkeypatch: pytest.MonkeyPatch, forked_peers: None) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
 
 
@@ -59,7 +61,7 @@ async def test_conforming_server_passes_over_http(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2026-07-28"])
 async def test_conforming_server_passes_over_stdio(revision: str) -> None:
-    target = CommandTarget([sys.executable, "-m", "mutants.raw_server"], _SETTINGS)
+    target = CommandTarget(peer_command(SERVER), _SETTINGS)
 
     run = await _run(target, revision, [check.id for check in SERVER_CHECKS])
 

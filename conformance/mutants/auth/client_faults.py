@@ -13,7 +13,7 @@ from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
 from mutants.client.login import DOCUMENT_URL
 from mutants.client_faults.table import ClientFault
-from mutants.runs.fork_server import client_command
+from mutants.runs.fork_server import peer_command
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 __all__ = ["CLIENT_FAULTS_AUTH", "CLIENT_WITH_LOGIN", "try_login_fault"]
@@ -246,7 +246,7 @@ async def try_login_fault(fault: ClientFault, *, own: bool = False) -> FaultResu
         fault: The fault.
         own: Run only the checks that must detect the fault, which is faster.
     """
-    words = f"{shlex.join(client_command(CLIENT_WITH_LOGIN))} --fault {fault.name} --url {{url}}"
+    words = f"{shlex.join(peer_command(CLIENT_WITH_LOGIN))} --fault {fault.name} --url {{url}}"
     chosen = (
         fault.caught_by
         if own and fault.caught_by

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mcp_conformance.checks import SERVER_CHECKS
@@ -12,6 +12,7 @@ from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.server import run_server
 from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
+from mutants.runs.fork_server import peer_command
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 if TYPE_CHECKING:
@@ -19,14 +20,13 @@ if TYPE_CHECKING:
 
     from mcp_conformance.model.verdict import Run
 
-__all__ = ["PROTECTED_FAULTS", "ProtectedFault", "try_protected", "try_protected_fault"]
+__all__ = ["PROTECTED_FAULTS", "PROTECTED_SERVER", "ProtectedFault", "try_protected", "try_protected_fault"]
 
 _LATE: Final = "2025-11-25"
 _MODERN: Final = "2026-07-28"
 _AT: Final = "http://localhost:{port}/mcp"
-_SERVER: Final = (
-    f"{sys.executable} -m mutants.raw_protected_server --port {{port}} --issuer {{issuer}} --resource {{resource}}"
-)
+PROTECTED_SERVER: Final = "mutants.raw_protected_server"
+"""The module of the raw protected server."""
 _AREAS: Final = ("auth", "dpop")
 _SESSIONS: Final = ("security.session-is-no-token", "security.session-of-another")
 
@@ -143,7 +143,9 @@ async def try_protected(fault: str | None, revision: str, chosen: Collection[str
         revision: The revision.
         chosen: The checks, or `None` for all checks of tokens.
     """
-    words = _SERVER if fault is None else f"{_SERVER} --fault {fault}"
+    words = f"{shlex.join(peer_command(PROTECTED_SERVER))} --port {{port}} --issuer {{issuer}} --resource {{resource}}"
+    if fault is not None:
+        words += f" --fault {fault}"
     all_ = {each.id for each in SERVER_CHECKS if each.area in _AREAS or each.id in _SESSIONS}
     async with started_protected(words, _AT, Settings(timeout=TIMEOUT)) as (target, settings):
         return await run_server(

@@ -29,7 +29,7 @@ from mutants.generated.logins.operator import LOGIN
 from mutants.generated.protected import PROTECTED
 from mutants.generated.proxy import Conversation, Mutation, Observer
 from mutants.generated.stdio_peer import StdioTarget
-from mutants.runs.fork_server import client_command
+from mutants.runs.fork_server import peer_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -225,7 +225,7 @@ async def run_faulty_client(
     """
     if leg.transport == LOGIN:
         chosen = _LOGIN_CHECKS if chosen is None else _LOGIN_CHECKS.intersection(chosen)
-    words = client_command(client_process.__name__)
+    words = peer_command(client_process.__name__)
     words += [] if fault is None else ["--generated", json.dumps(fault)]
     words += ["--leg", leg.role, leg.revision, leg.transport]
     with TemporaryDirectory() as folder:

@@ -9,7 +9,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
-from mutants.runs.fork_server import client_command
+from mutants.runs.fork_server import peer_command
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ async def try_client(
         chosen: The checks, or `None` for all.
         looked_at: The same as in `run_client`.
     """
-    client = f"{shlex.join(client_command(CLIENT))} {arguments}"
+    client = f"{shlex.join(peer_command(CLIENT))} {arguments}"
     command = ClientCommand(
         http=f"{client} --url {{url}}" if transport == "http" else None,
         stdio=f"{client} --start {{command}}" if transport == "stdio" else None,

@@ -1,9 +1,9 @@
-"""The fork server: it has imported the raw clients once, and forks a process for each client under test.
+"""The fork server: it has imported the raw peers once, and forks a process for each peer under test.
 
-A trial of a fault starts up to a hundred clients, each of which would import the same modules. `launcher` is the program that
-the suite starts in place of the client. When it ends, its client ends too.
+A trial of a fault starts up to a hundred peers, each of which would import the same modules. `launcher` is the program that
+the suite starts in place of the peer. When it ends, its peer ends too.
 
-The server ends at the end of its standard input.
+The fork server ends at the end of its standard input.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mutants.runs import launcher
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["client_command", "fork_server", "main"]
+__all__ = ["fork_server", "main", "peer_command"]
 
 _SOCKET: Final = "MUTANTS_FORK_SERVER"
 """The environment variable with the path of the socket."""
@@ -36,11 +36,11 @@ _WAITING: Final = 128
 """The number of launchers that may wait for the server."""
 
 
-def client_command(module: str) -> list[str]:
-    """Return the start of the command line of a client: the launcher if a fork server runs, otherwise the client itself.
+def peer_command(module: str) -> list[str]:
+    """Return the start of the command line of a peer: the launcher if a fork server runs, otherwise the peer itself.
 
     Args:
-        module: The module whose function `main` runs the client.
+        module: The module whose function `main` runs the peer.
     """
     where = os.environ.get(_SOCKET)
     if not where:
@@ -50,10 +50,10 @@ def client_command(module: str) -> list[str]:
 
 @contextmanager
 def fork_server(*modules: str) -> Iterator[None]:
-    """Run a fork server. Clients that this process and its new child processes start in the block use it.
+    """Run a fork server. Peers that this process and its new child processes start in the block use it.
 
     Args:
-        modules: The modules of the clients.
+        modules: The modules of the peers.
     """
     outer = os.environ.get(_SOCKET)
     with TemporaryDirectory() as folder:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> None:
     """Serve until the end of standard input, and print a line when ready.
 
     Args:
-        arguments: The path of the socket, and the modules of the clients.
+        arguments: The path of the socket, and the modules of the peers.
     """
     where, *modules = arguments
     for module in modules:
@@ -85,9 +85,9 @@ def main(arguments: Sequence[str]) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(where)
         listener.listen(_WAITING)
-        # The system reaps the clients: each reports its exit status itself.
+        # The system reaps the peers: each reports its exit status itself.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        # A collection in a client would copy all that it shares with this process.
+        # A collection in a peer would copy all that it shares with this process.
         gc.freeze()
         print("ready", flush=True)
         while sys.stdin not in (ready := select.select([listener, sys.stdin], [], [])[0]):
@@ -95,12 +95,12 @@ def main(arguments: Sequence[str]) -> None:
                 connection, _ = listener.accept()
                 if os.fork() == 0:
                     listener.close()
-                    _run_client(connection)
+                    _run_peer(connection)
                 connection.close()
 
 
-def _run_client(connection: socket.socket) -> None:
-    """Run one client in this process, and report its exit status. Does not return."""
+def _run_peer(connection: socket.socket) -> None:
+    """Run one peer in this process, and report its exit status. Does not return."""
     status = launcher.LOST
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -126,7 +126,7 @@ def _take_over(connection: socket.socket) -> Callable[[], int]:
     """Take the arguments, the environment, the working folder and the standard streams of the launcher.
 
     Returns:
-        The function that runs the client.
+        The function that runs the peer.
     """
     head, descriptors, _, _ = socket.recv_fds(connection, launcher.LENGTH.size, 3)
     for own, given in enumerate(descriptors):
@@ -144,8 +144,8 @@ def _take_over(connection: socket.socket) -> Callable[[], int]:
         name, _, value = each.partition(b"=")
         os.environb[name] = value
     sys.argv = [*map(os.fsdecode, arguments)]
-    client: Callable[[], int] = import_module(sys.argv[0]).main
-    return client
+    peer: Callable[[], int] = import_module(sys.argv[0]).main
+    return peer
 
 
 def _end_with_launcher(connection: socket.socket) -> None:

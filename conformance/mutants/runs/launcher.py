@@ -1,7 +1,7 @@
-"""The program that stands for a client under test: a process of the fork server runs the client.
+"""The program that stands for a peer under test: a process of the fork server runs the peer.
 
 It uses only the standard library and is run as a file, so that it starts in a fraction of the time that the imports of the
-client take. The client gets the arguments, the environment, the working folder and the standard streams of this process.
+peer take. The peer gets the arguments, the environment, the working folder and the standard streams of this process.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["LENGTH", "LOST", "main"]
 LENGTH = struct.Struct(">I")
 """The length of an order in bytes, which precedes it."""
 LOST = 70
-"""The exit status if the fork server or the client ended without a status."""
+"""The exit status if the fork server or the peer ended without a status."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the client and return its exit status.
+    """Run the peer and return its exit status.
 
     Args:
-        arguments: The path of the socket of the fork server, and the module and the arguments of the client.
+        arguments: The path of the socket of the fork server, and the module and the arguments of the peer.
     """
     where, *others = arguments
     variables = [name + b"=" + value for name, value in os.environb.items()]
@@ -33,6 +33,9 @@ def main(arguments: list[str]) -> int:
         connection.connect(where)
         socket.send_fds(connection, [LENGTH.pack(len(order))], [0, 1, 2])
         connection.sendall(order)
+        # Otherwise the suite would not see that the peer closes its output.
+        os.close(0)
+        os.close(1)
         status = connection.recv(1)
     return status[0] if status else LOST
 

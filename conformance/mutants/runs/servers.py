@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks import SERVER_CHECKS
@@ -13,6 +13,7 @@ from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.runners.server import run_server
 from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
+from mutants.runs.fork_server import peer_command
 from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 from mutants.server_faults.table import FAULTS
 
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from mcp_conformance.model.check import Check
     from mutants.server.fault import Row
 
-__all__ = ["TRANSPORTS", "try_fault"]
+__all__ = ["SERVER", "TRANSPORTS", "try_fault"]
+
+SERVER: Final = "mutants.raw_server"
+"""The module of the raw server."""
 
 TRANSPORTS: Final = ("stdio", "http", "http-sse")
 """The transports over which a raw server without a fault is tested."""
 
-_COMMAND: Final = (sys.executable, "-m", "mutants.raw_server")
 _AT: Final = "http://127.0.0.1:{port}"
 _KEY: Final = "raw"
 _SETTINGS: Final = Settings(
@@ -47,7 +50,7 @@ async def try_fault(name: str, transport: str, *, own: bool = False) -> FaultRes
     """
     row: Row | None = FAULTS[name] if name else None
     revision = (row.revisions if row is not None and row.revisions else tuple(REVISIONS))[-1]
-    arguments = [*_COMMAND, *(("--fault", name) if name else ()), *(row.words if row is not None else ())]
+    arguments = [*peer_command(SERVER), *(("--fault", name) if name else ()), *(row.words if row is not None else ())]
     expected = frozenset(check.id for check in _expected(row, transport, revision))
     own = own and bool(expected)
     judges = expected if own else frozenset(each.id for each in SERVER_CHECKS)
@@ -70,7 +73,7 @@ async def _failed(
     if transport == "stdio":
         run = await run_server(CommandTarget(arguments, _SETTINGS), _SETTINGS, Manifest(), revisions=chosen, chosen=ids)
     else:
-        command = " ".join([*arguments, "--port", "{port}", "--key", _KEY])
+        command = f"{shlex.join(arguments)} --port {{port}} --key {_KEY}"
         sse = f"{_AT}/sse" if transport == "http-sse" else None
         async with started(command, f"{_AT}/mcp", _SETTINGS, sse_url=sse) as target:
             run = await run_server(target, _SETTINGS, Manifest(), revisions=chosen, chosen=ids)
