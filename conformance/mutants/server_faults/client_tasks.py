@@ -16,13 +16,13 @@ __all__: list[str] = []
 _CORE: Final = LEGACY[3:]
 
 
-@fault("client-task-ttl", "tasks.server-metadata", revisions=_CORE)
+@fault("client-task-ttl", "tasks.server-metadata", "schema.elicit-form", revisions=_CORE)
 class _TtlAsText(Fault):
     def task_params(self, method: str, params: JsonObject) -> JsonObject:
         return {**params, "task": {"ttl": "a minute"}} if method == "elicitation/create" else params
 
 
-@fault("client-task-id-member", "tasks.server-request-params", revisions=_CORE)
+@fault("client-task-id-member", "tasks.server-request-params", "schema.server-messages", revisions=_CORE)
 class _IdMember(Fault):
     def task_params(self, method: str, params: JsonObject) -> JsonObject:
         return {"id": params["taskId"]} if method == "tasks/get" else params

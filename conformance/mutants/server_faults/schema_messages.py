@@ -89,7 +89,7 @@ _sending("error-of-nobody", "schema.error-id",
         message={"id": None, "error": {"code": -32603, "message": "by the way"}}, revisions=LEGACY)  # fmt: skip
 
 
-@fault("update-of-number", "schema.resource-updated", revisions=LEGACY)
+@fault("update-of-number", "schema.resource-updated", "resources.updated", revisions=LEGACY)
 class _UpdateOfNumber(Fault):
     def change_notification(self, message: JsonObject) -> JsonObject | None:
         return {**message, "params": {"uri": 5}} if message["method"] == "notifications/resources/updated" else message

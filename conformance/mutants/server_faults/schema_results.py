@@ -319,6 +319,7 @@ _enter(
         _first("messages", _with(content={"type": "resource", "resource": {"uri": "a:b", "text": ""}})),
     ),
     "schema.sampling-content",
+    "sampling.shape",
 )
 _enter(
     "form-null",
@@ -340,11 +341,17 @@ _enter(
     "schema.elicit-enums",
 )
 _enter("flag-string", partial(_InCapabilities, _with(tools={"listChanged": "yes"})), "schema.server-capabilities")
-_enter("experimental-flag", partial(_InCapabilities, _with(experimental={"a": True})), "capability.experimental")
+_enter(
+    "experimental-flag",
+    partial(_InCapabilities, _with(experimental={"a": True})),
+    "capability.experimental",
+    "schema.server-messages",
+)
 _enter(
     "extension-flag",
     partial(_InCapabilities, _within("extensions", _with(**{"com.example/a": True}))),
     "capability.extensions",
+    "schema.server-messages",
     revisions=("2026-07-28",),
 )
 _enter(

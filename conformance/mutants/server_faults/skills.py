@@ -269,6 +269,7 @@ _files("skill-without-skill-file", "skills.files", "skills.complete", change=lam
 _files(
     "skill-file-elsewhere",
     "skills.files",
+    "skills.contents",
     change=lambda files: [*files, {**files[0], "uri": _EMAIL}],
 )
 _files(
@@ -330,9 +331,20 @@ def _renamed(name: str, *caught_by: str, old: str, new: str) -> None:
 
 _renamed("skill-name-upper-case", "skills.path", old="daily", new="Daily")
 _renamed("skill-name-double-dash", "skills.path", "skills.contents", old="git-workflow", new="git--workflow")
-_renamed("skill-name-twice", "skills.names-unique", "skills.contents", old="express", new="refunds")
+_renamed(
+    "skill-name-twice",
+    "skills.names-unique",
+    "skills.contents",
+    # Two skills have the same URIs.
+    "skills.directory",
+    "skills.front-matter",
+    "skills.get",
+    "skills.media-type",
+    old="express",
+    new="refunds",
+)
 _renamed("skill-scheme", "skills.uri-form", old="skill://acme/", new="github://acme/")
-_renamed("skill-authority", "skills.uri-form", old="skill://acme/", new="skill://ac me/")
+_renamed("skill-authority", "skills.uri-form", "resources.uri-syntax", old="skill://acme/", new="skill://ac me/")
 
 
 # --- directories -----------------------------------------------------------------------------------------------------

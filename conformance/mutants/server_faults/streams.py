@@ -239,7 +239,7 @@ class _CancelsOnLoss(Fault):
 # --- HTTP+SSE ---------------------------------------------------------------------------------------------------------
 
 
-def _to_all(name: str, check: str, has: Callable[[JsonObject], bool]) -> None:
+def _to_all(name: str, *checks: str, has: Callable[[JsonObject], bool]) -> None:
     """Add a server that sends some of its messages on the streams of all clients."""
 
     class _ToAll(Fault):
@@ -252,10 +252,12 @@ def _to_all(name: str, check: str, has: Callable[[JsonObject], bool]) -> None:
             # Unlike the request of any other client.
             return f"{id}-{secrets.token_hex(4)}"
 
-    fault(name, check, revisions=_OLD, transports=_SSE)(_ToAll)
+    fault(name, *checks, revisions=_OLD, transports=_SSE)(_ToAll)
 
 
-_to_all("answers-to-all", "http-sse.answers-apart", lambda value: "result" in value)
-_to_all("progress-to-all", "http-sse.progress-apart", lambda value: value.get("method") == "notifications/progress")
-_to_all("logs-to-all", "http-sse.logs-apart", lambda value: value.get("method") == "notifications/message")
-_to_all("samplings-to-all", "http-sse.requests-apart", lambda value: value.get("method") == "sampling/createMessage")
+_to_all("answers-to-all", "http-sse.answers-apart", "jsonrpc.response-ids", has=lambda value: "result" in value)
+_to_all("progress-to-all", "http-sse.progress-apart", has=lambda value: value.get("method") == "notifications/progress")
+_to_all("logs-to-all", "http-sse.logs-apart", has=lambda value: value.get("method") == "notifications/message")
+_to_all(
+    "samplings-to-all", "http-sse.requests-apart", has=lambda value: value.get("method") == "sampling/createMessage"
+)

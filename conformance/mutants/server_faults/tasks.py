@@ -181,7 +181,7 @@ class _ListRevived(Fault):
         raise error
 
 
-@fault("task-failed-nameless", "tasks.failed", revisions=MODERN)
+@fault("task-failed-nameless", "tasks.failed", "schema.server-messages", revisions=MODERN)
 class _FailedNameless(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         return {**result, "error": {}} if _is(inbound, "tasks/get") and "error" in result else result
