@@ -169,6 +169,31 @@ async def send_once(client: RawClient, params: JsonObject) -> JsonObject:
     return as_object((await client.response(await client.start("tools/call", params)))["result"])
 
 
+@BOTH_REVISIONS
+async def test_input_required_with_undeclared_capability_sends_nothing(revision: Revision) -> None:
+    server = Server("by hand", version="1")
+    sampled: list[CreateMessageRequestParams] = []
+
+    async def note(params: CreateMessageRequestParams) -> CreateMessageResult:
+        sampled.append(params)
+        return await sample(params)
+
+    @server.tool
+    async def ask() -> str | InputRequired:
+        return InputRequired({"model": MODEL, "roots": ROOTS, "name": NAME})
+
+    async with open_in_memory(
+        lambda stream: serve_stream(server, stream),
+        revisions=[revision],
+        handlers=Handlers(sample=note, roots=(Root(uri="file:///"),)),
+    ) as client:
+        # Concurrent tasks run in random order.
+        for _ in range(8):
+            with pytest.raises(RequestFailed, match="client capability that was not declared: elicitation"):
+                await client.call_tool("ask")
+    assert sampled == []
+
+
 async def test_unanswered_input_request_is_requested_again() -> None:
     server = Server("by hand", version="1")
     answered: list[list[str]] = []

@@ -41,7 +41,7 @@ from mcp_core.types import (
     TitledSingleSelectEnumSchema,
 )
 from mcp_core.types.meta import PROGRESS_TOKEN
-from mcp_server.connection.client_requests import client_requests_of
+from mcp_server.connection.client_requests import check_client_request, client_requests_of
 from mcp_server.connection.throttle import ProgressThrottle
 from mcp_server.errors import InvalidResult, RegistrationError
 from mcp_server.handlers.access import principal_of
@@ -567,6 +567,9 @@ class Context:
         except TypeError as error:
             raise InvalidResult(f"the state of an InputRequired is not JSON: {error}") from error
         rows = {key: definition_of(request) for key, request in required.input_requests.items()}
+        for key, request in required.input_requests.items():
+            # Otherwise the user would be asked in vain for the one, because the client lacks the capability for another.
+            check_client_request(self._call, rows[key], request)
         hand.methods.update({key: definition.name for key, definition in rows.items()})
         self._client_requests.keep_plan({"state": hand.state, "methods": {**hand.methods}})
 
