@@ -83,6 +83,24 @@ async def test_client_fault_fails_only_its_checks(fault: ClientFault) -> None:
     assert (result.missed, result.collateral) == ((), ())
 
 
+@pytest.mark.parametrize(
+    ("fault", "revision", "transport", "check"),
+    [
+        ("batched", "2025-06-18", "http", "jsonrpc.client-response-shape"),
+        ("chatty", "2025-11-25", "stdio", "cancellation.client-invalid-ignored"),
+        ("no-meta", "2026-07-28", "stdio", "skills.client-pages"),
+        ("posts-elsewhere", "2024-11-05", "http", "version.client-goes-on"),
+        ("takes-404-for-nobody", "2026-07-28", "http", "jsonrpc.client-absent-result-type-list"),
+    ],
+)
+async def test_check_does_not_report_fault_of_other_check(
+    fault: str, revision: str, transport: str, check: str
+) -> None:
+    run = await try_client(f"--fault {fault}", transport, [revision], [check])
+    assert run.verdicts
+    assert {verdict.outcome for verdict in run.verdicts} <= {Outcome.PASSED, Outcome.NOT_TESTABLE}
+
+
 def test_client_fault_checks_run_in_leg_of_fault() -> None:
     for fault in CLIENT_FAULTS:
         transport = Transport.STDIO if fault.transport == "stdio" else Transport.HTTP

@@ -50,7 +50,7 @@ _PROOFS: Final = tuple(
     f"dpop.server-proof-{each}"
     for each in (
         *("missing", "twice", "malformed", "signature", "type", "method", "url", "token", "no-token", "key", "no-id"),
-        *("old", "future", "symmetric"),
+        *("no-time", "time-text", "long-ago", "milliseconds", "old", "future", "symmetric"),
     )
 )
 

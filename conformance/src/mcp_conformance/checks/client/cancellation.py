@@ -231,7 +231,7 @@ def _server_cancellation(client: ClientUnderTest) -> Evidence:
 
     Raises:
         NotApplicable: The client does not declare a capability for a client request.
-        NotTestable: The client did not call the tool, or responded before the cancellation.
+        NotTestable: The client did not call the tool, responded before the cancellation, or sent an unreadable message.
     """
     evidence = client.run(_SERVER)
     called = [each for each in evidence.sent("tools/call") if _params(each).get("name") == CANCELLED]
@@ -242,6 +242,8 @@ def _server_cancellation(client: ClientUnderTest) -> Evidence:
         raise NotApplicable("the client declares neither elicitation nor sampling")
     if pings[0].response is None:
         raise NotTestable("the control request failed: the client did not respond to a ping while the form was open")
+    if evidence.unread is not None:
+        raise NotTestable(f"the client sent an unreadable message: {brief(evidence.unread)}")
     return evidence
 
 

@@ -104,6 +104,8 @@ async def goes_on(client: ClientUnderTest) -> None:
     if not evidence.sent("notifications/initialized"):
         raise Deviation(f"the client to continue with {client.revision}", evidence.ending)
     used = client.run("tools_call")
+    if not used.taken("initialize"):
+        raise NotTestable(f"in the scenario tools_call, the server got no initialize request: {used.ending}")
     methods = {str(each.get("method")) for each in used.messages if isinstance(each, dict)}
     # Another check covers a request without an id.
     if used.status != 0 and methods <= {"initialize", "notifications/initialized"}:

@@ -108,6 +108,8 @@ async def untyped_list(client: ClientUnderTest) -> None:
     if not evidence.taken("resources/list"):
         raise NotTestable(f"the client did not list the resources: {evidence.ending}")
     if not evidence.sent("resources/read"):
+        if evidence.status != 0 and evidence.requests[-1].get("method") != "resources/list":
+            raise NotTestable(f"the client went on after the list, and ended before it read: {evidence.ending}")
         raise Deviation("the resources of a list without a resultType to be read", evidence.ending)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -125,6 +126,9 @@ async def pages(client: ClientUnderTest) -> None:
     cursors = _params(evidence, _LIST, "cursor")
     if not cursors:
         raise NotApplicable("the client does not list skills")
+    results = evidence.transcript.messages(sent=True)
+    if not any(member(each, "result", "nextCursor") == SKILLS_CURSOR for each in results):
+        raise NotTestable(f"the client did not get the first page: {evidence.ending}")
     if SKILLS_CURSOR not in cursors:
         raise Deviation(f"{_LIST} with the cursor {SKILLS_CURSOR!r}", f"cursors {brief(cursors)}")
 
