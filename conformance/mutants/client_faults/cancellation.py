@@ -25,7 +25,8 @@ CANCEL_FAULTS: Final = (
     of("cancels-others", _FIRST, "stdio", "cancellation.client-own"),
     of("cancels-others", _MODERN, "stdio", "cancellation.client-own"),
     of("cancels-initialize", _OLD, "stdio", "cancellation.client-not-initialize"),
-    of("answers-cancelled", _LATE, "stdio", "cancellation.client-no-response"),
+    # It is cancelled twice, and responds twice.
+    of("answers-cancelled", _LATE, "stdio", "cancellation.client-no-response", "jsonrpc.client-response-once"),
     of("dies-of-odd-cancellation", _JUNE, "stdio", "cancellation.client-invalid-ignored"),
     of("no-batches", _OLD, "stdio", "batch.client-receives-stdio", "batch.client-receives"),
     of("first-of-batch", _OLD, "stdio", "batch.client-receives"),

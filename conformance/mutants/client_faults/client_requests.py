@@ -48,7 +48,7 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("any-tools", _MODERN, "stdio", "sampling.client-undeclared-tools"),
     of("never-uses-tools", _LATE, "stdio", "sampling.client-tool-required"),
     of("always-uses-tools", _LATE, "stdio", "sampling.client-tool-none"),
-    of("use-without-input", _LATE, "stdio", "sampling.client-tool-use"),
+    of("use-without-input", _LATE, "stdio", "sampling.client-tool-use", "sampling.client-result"),
     of("missing-results", _LATE, "stdio", "sampling.client-missing-result"),
     of("missing-results", _MODERN, "stdio", "sampling.client-missing-result"),
     of("mixed-results", _LATE, "stdio", "sampling.client-mixed-result"),
