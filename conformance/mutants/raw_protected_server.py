@@ -59,6 +59,9 @@ class ProtectedServer(ThreadingHTTPServer):
         keys: The keys of the authorization server.
     """
 
+    # As in `RawHttpServer`.
+    request_queue_size = 128
+
     def __init__(self, address: tuple[str, int] | None, issuer: str, resource: str, keys: KeySet) -> None:
         super().__init__(address or ("localhost", 0), _Handler, bind_and_activate=address is not None)
         self.issuer: Final = issuer

@@ -114,8 +114,10 @@ def main():
     return 3
 """)
     monkeypatch.setenv("PYTHONPATH", f"{PROGRAM_PATH}{os.pathsep}{tmp_path}")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with fork_server("silent_peer"), subprocess.Popen(peer_command("silent_peer"), **pipes) as process:
+    with (
+        fork_server("silent_peer"),
+        subprocess.Popen(peer_command("silent_peer"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process,
+    ):
         assert process.stdout is not None
         assert process.stdout.read() == b""
         assert process.poll() is None

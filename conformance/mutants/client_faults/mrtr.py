@@ -33,7 +33,7 @@ MRTR_FAULTS: Final = (
     ),
     of("keeps-answers", _MODERN, "stdio", "mrtr.client-no-cross-use"),
     of("states-first", _MODERN, "stdio", "mrtr.client-initial"),
-    of("says-no", _MODERN, "stdio", "mrtr.client-decline", "schema.client-messages"),
+    of("says-no", _MODERN, "stdio", "mrtr.client-decline", "schema.client-messages", "elicitation.client-result"),
     of(
         "trims-cursors",
         _LATE,

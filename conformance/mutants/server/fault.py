@@ -5,7 +5,7 @@ A fault overrides one place. Its row names the checks that must detect it; no ot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from mutants.server.protocol import LEGACY, LEVELS, META
 from mutants.server.streams import HttpFault
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mutants.server.protocol import RpcError
     from mutants.server.session import Session
 
-__all__ = ["FAULTS", "Fault", "InboundRequest", "Row", "fault"]
+__all__ = ["FAULTS", "Checks", "Fault", "InboundRequest", "Row", "fault", "ids_of"]
 
 
 class _Server(Protocol):
@@ -348,3 +348,12 @@ def fault(
         return kind
 
     return enter
+
+
+Checks: TypeAlias = "str | tuple[str, ...]"
+"""The id of a check, or those of several."""
+
+
+def ids_of(checks: Checks) -> tuple[str, ...]:
+    """Return the ids as a tuple."""
+    return (checks,) if isinstance(checks, str) else checks

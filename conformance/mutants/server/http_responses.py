@@ -32,6 +32,8 @@ class RawHttpServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    # The default is 5: a connection beyond that waits a second until its client tries again.
+    request_queue_size = 128
 
     def __init__(
         self, address: tuple[str, int], handler: type[Answering], raw: RawServer, key: str | None, *, modern_only: bool

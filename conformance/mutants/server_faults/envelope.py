@@ -24,7 +24,7 @@ class _ResultAndError(Fault):
         return {**response, **both} if inbound.params.get("name") == "test_image_content" else response
 
 
-@fault("id-as-string", "jsonrpc.id-echo")
+@fault("id-as-string", "jsonrpc.id-echo", "jsonrpc.response-ids")
 class _IdAsString(Fault):
     def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
         return {**response, "id": 4711.0 if response["id"] == 4711 else response["id"]}

@@ -6,14 +6,14 @@ import base64
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mutants.server.fault import Fault, fault
+from mutants.server.fault import Fault, fault, ids_of
 from mutants.server.protocol import MODERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import InboundRequest
+    from mutants.server.fault import Checks, InboundRequest
     from mutants.server.protocol import RpcError
 
 _HTTP: Final = ("http",)
@@ -26,7 +26,7 @@ _MISMATCHES: Final = (
 )
 
 
-def _breaking(name: str, check: str, rule: str, words: tuple[str, ...] = ()) -> None:
+def _breaking(name: str, checks: Checks, rule: str, words: tuple[str, ...] = ()) -> None:
     """Add a server that does not apply a rule."""
 
     class _Breaks(Fault):
@@ -34,7 +34,7 @@ def _breaking(name: str, check: str, rule: str, words: tuple[str, ...] = ()) -> 
             return rule != broken
 
     broken = rule
-    fault(name, check, revisions=MODERN, transports=_HTTP, words=words)(_Breaks)
+    fault(name, *ids_of(checks), revisions=MODERN, transports=_HTTP, words=words)(_Breaks)
 
 
 _breaking("method-header-optional", "header.method-missing", "missing Mcp-Method")
@@ -45,7 +45,12 @@ _breaking("nested-param-header-optional", "header.param-nested", "missing Mcp-Pa
 _breaking("param-header-demanded", "header.param-absent", "no-header-for-nothing")
 _breaking("name-characters", "header.invalid-characters", "characters Mcp-Name")
 _breaking("param-characters", "header.param-characters", "characters Mcp-Param-Region")
-_breaking("name-undecoded", "header.name-base64", "base64 Mcp-Name")
+_breaking(
+    "name-undecoded",
+    # Unknown names contain characters that are encoded.
+    ("header.name-base64", "prompts.unknown-name", "tasks.unknown", "tools.unknown-name-code"),
+    "base64 Mcp-Name",
+)
 _breaking("names-exact", "header.names-case", "names-any-case")
 for _name in ("MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Region"):
     _breaking(f"spaces-kept-in-{_name.lower()}", "header.spaces", f"spaces {_name}")
@@ -88,27 +93,35 @@ for _word, _accepts in {
     )
 
 
-def _agreeing(name: str, check: str, agrees: Callable[[str, str, JsonValue], bool]) -> None:
+def _agreeing(name: str, *checks: str, agrees: Callable[[str, str, JsonValue], bool]) -> None:
     """Add a server that accepts headers that differ from the body."""
 
     class _Agrees(Fault):
         def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
             return same or agrees(name, text, value)
 
-    fault(name, check, revisions=MODERN, transports=_HTTP)(_Agrees)
+    fault(name, *checks, revisions=MODERN, transports=_HTTP)(_Agrees)
 
 
 _agreeing(
-    "method-unheeded", "header.method-mismatch", lambda name, text, _: (name, text) == ("Mcp-Method", "tools/list")
+    "method-unheeded",
+    "header.method-mismatch",
+    agrees=lambda name, text, _: (name, text) == ("Mcp-Method", "tools/list"),
 )
 _agreeing(
-    "method-any-case", "header.method-case", lambda name, text, value: name == "Mcp-Method" and text.lower() == value
+    "method-any-case",
+    "header.method-case",
+    agrees=lambda name, text, value: name == "Mcp-Method" and text.lower() == value,
 )
 _agreeing(
-    "name-unheeded", "header.name-mismatch", lambda name, text, _: (name, text) == ("Mcp-Name", "conformance-other")
+    "name-unheeded",
+    "header.name-mismatch",
+    agrees=lambda name, text, _: (name, text) == ("Mcp-Name", "conformance-other"),
 )
-_agreeing("version-header-unheeded", "header.version-mismatch", lambda name, _, __: name == "MCP-Protocol-Version")
-_agreeing("param-unheeded", "header.param-mismatch", lambda _, text, __: text == "there")
+_agreeing(
+    "version-header-unheeded", "header.version-mismatch", agrees=lambda name, _, __: name == "MCP-Protocol-Version"
+)
+_agreeing("param-unheeded", "header.param-mismatch", "header.param-nested", agrees=lambda _, text, __: text == "there")
 
 
 def _reading(name: str, check: str, read: Callable[[str, str], str]) -> None:
@@ -165,7 +178,7 @@ class _BooleansNotCompared(Fault):
 
 @fault("mismatch-200", *_MISMATCHES, "header.invalid-characters", "header.param-base64-invalid", "header.param-boolean",
        "header.param-characters",
-       "header.param-mismatch", "header.param-missing", "header.version-mismatch", "tasks.mcp-name", revisions=MODERN,
+       "header.param-mismatch", "header.param-missing", "header.param-nested", "header.version-mismatch", "tasks.mcp-name", revisions=MODERN,
        transports=_HTTP)  # fmt: skip
 class _Mismatch200(Fault):
     def refusal(self, why: str, status: int) -> int:

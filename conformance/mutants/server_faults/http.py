@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mutants.server.fault import Fault, fault
+from mutants.server.fault import Fault, fault, ids_of
 from mutants.server.protocol import LEGACY, MODERN, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import InboundRequest
+    from mutants.server.fault import Checks, InboundRequest
     from mutants.server.streams import AccessInfo
 
 __all__ = ["breaking"]
@@ -27,7 +27,7 @@ _OLD: Final = LEGACY[:1]
 
 def _admitting(
     name: str,
-    check: str,
+    checks: Checks,
     lets: Callable[[AccessInfo], bool],
     revisions: tuple[str, ...] = MODERN,
     transport: str = "http",
@@ -39,9 +39,9 @@ def _admitting(
             return admitted or lets(info)
 
         def keeps(self, rule: str) -> bool:
-            return not (rule == "content-type" and check == "http.origin-simple-post")
+            return not (rule == "content-type" and checks == "http.origin-simple-post")
 
-    fault(name, check, revisions=revisions, transports=(transport,))(_Admits)
+    fault(name, *ids_of(checks), revisions=revisions, transports=(transport,))(_Admits)
 
 
 def _is_evil(info: AccessInfo, kind: str) -> bool:
@@ -63,8 +63,12 @@ _admitting(
 _admitting("origin-by-prefix", "http.origin-lookalike", lambda a: (a.origin or "").startswith("http://127.0.0.1."))
 _admitting("origin-by-suffix", "http.origin-lookalike", lambda a: _host(a).endswith("127.0.0.1"))
 _admitting("origin-by-suffix-of-name", "http.origin-lookalike", lambda a: _host(a).endswith("localhost"))
-_admitting("origin-contains-host", "http.origin-lookalike", lambda a: f"//{a.host}" in (a.origin or ""))
-_admitting("origin-by-port", "http.origin-lookalike", lambda a: _port(a) == a.host.rpartition(":")[2])
+_admitting(
+    "origin-contains-host", ("http.origin-lookalike", "http.dns-rebinding"), lambda a: f"//{a.host}" in (a.origin or "")
+)
+_admitting(
+    "origin-by-port", ("http.origin-lookalike", "http.dns-rebinding"), lambda a: _port(a) == a.host.rpartition(":")[2]
+)
 _admitting("origin-of-user", "http.origin-lookalike", lambda a: "://127.0.0.1:" in (a.origin or "") and "@" in _host(a))
 _admitting(
     "origin-with-dot",
@@ -136,7 +140,7 @@ class _SessionAsCredentials(Fault):
 
 def _status(
     name: str,
-    checks: str | tuple[str, ...],
+    checks: Checks,
     why: str,
     wrong: int,
     *,
@@ -150,16 +154,12 @@ def _status(
             return wrong if why == reason else status
 
     reason = why
-    fault(name, *_all(checks), revisions=revisions, transports=_HTTP, words=words)(_Refuses)
-
-
-def _all(checks: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (checks,) if isinstance(checks, str) else checks
+    fault(name, *ids_of(checks), revisions=revisions, transports=_HTTP, words=words)(_Refuses)
 
 
 def breaking(
     name: str,
-    checks: str | tuple[str, ...],
+    checks: Checks,
     *rules: str,
     revisions: tuple[str, ...] = MODERN,
     words: tuple[str, ...] = (),
@@ -170,7 +170,7 @@ def breaking(
         def keeps(self, rule: str) -> bool:
             return rule not in rules
 
-    fault(name, *_all(checks), revisions=revisions, transports=_HTTP, words=words)(_Breaks)
+    fault(name, *ids_of(checks), revisions=revisions, transports=_HTTP, words=words)(_Breaks)
 
 
 _status("capability-200", "http.missing-capability", "capability", 200)
@@ -195,7 +195,7 @@ breaking("requests-in-stream", "http.stream-no-requests", "no-requests")
 
 def _shaping(
     name: str,
-    checks: str | tuple[str, ...],
+    checks: Checks,
     shape: Callable[[str, int, dict[str, str]], tuple[int, dict[str, str]]],
     *,
     revisions: tuple[str, ...] = MODERN,
@@ -207,7 +207,7 @@ def _shaping(
         def head(self, method: str, status: int, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
             return shape(method, status, headers)
 
-    fault(name, *_all(checks), revisions=revisions, transports=_HTTP, words=words)(_Shapes)
+    fault(name, *ids_of(checks), revisions=revisions, transports=_HTTP, words=words)(_Shapes)
 
 
 _JSON: Final = "application/json"
@@ -227,7 +227,9 @@ _shaping(
 _shaping("notification-200", "http.notification", lambda _, s, h: (200 if s == 202 else s, h), revisions=_STREAMS)
 _shaping("notification-204", "http.notification-accepted", lambda _, s, h: (204 if s == 202 else s, h))
 _shaping(
-    "text-plain", "http.response-type", lambda _, s, h: (s, {**h, "Content-Type": "text/plain"} if _is_json(h) else h)
+    "text-plain",
+    ("http.response-type", "http.content-type"),
+    lambda _, s, h: (s, {**h, "Content-Type": "text/plain"} if _is_json(h) else h),
 )
 for _revisions, _era in ((LEGACY[3:], "legacy"), (MODERN, "modern")):
     _shaping(
@@ -248,7 +250,10 @@ _shaping(
 _shaping(
     "get-json",
     # No client receives notifications on that stream.
-    ("http.get", "resources.updated", "resources.updated-only-if-subscribed"),
+    (
+        *("http.get", "resources.updated", "resources.updated-only-if-subscribed", "resume.by-get"),
+        *("prompts.list-changed", "resources.list-changed", "tools.list-changed"),
+    ),
     lambda m, s, h: (s, {**h, "Content-Type": _JSON} if m == "GET" and s == 200 else h),
     revisions=_STREAMS,
 )
@@ -274,7 +279,7 @@ class _InitializeAnswered(Fault):
         return {"jsonrpc": "2.0", "id": response["id"], "result": {"resultType": "complete"}}
 
 
-@fault("answers-by-id", "http.same-ids", revisions=MODERN, transports=_HTTP)
+@fault("answers-by-id", "http.same-ids", "schema.server-messages", revisions=MODERN, transports=_HTTP)
 class _AnswersById(Fault):
     """A server that gives one client the response to another client's request with the same id."""
 

@@ -191,6 +191,7 @@ class _NoTools(_WithoutCapability):
     "capability.undeclared-not-served",
     "resources.undeclared",
     "tools.embedded-resource-capability",
+    "skills.resources-declared",
 )
 class _NoResources(_WithoutCapability):
     kind = "resources"
@@ -246,7 +247,15 @@ refusal(
     "tool-name-trimmed", "tools.unknown-name-code",
     method="tools/call", code=None, instead=_text("?"), of="test_simple_text ",
 )  # fmt: skip
-refusal("any-tool-name", "tools.name-case", method="tools/call", code=None, instead=_text("?"), of="TEST_SIMPLE_TEXT")
+refusal(
+    "any-tool-name",
+    "tools.name-case",
+    "tools.unknown-name-code",
+    method="tools/call",
+    code=None,
+    instead=_text("?"),
+    of="TEST_SIMPLE_TEXT",
+)
 refusal(
     "malformed-call-code", "tools.malformed-call",
     method="tools/call", code=-32603, when=-32602, of="test_simple_text",
@@ -310,7 +319,9 @@ changed(
 )  # fmt: skip
 changed("listed-but-not-there", "resources.listed-can-be-read", method="resources/list",
         change=_extra(uri="test://not-there"))  # fmt: skip
-refusal("not-found-as-internal", "resources.not-found-code", method=_READ, code=-32603, when=-32602)
+refusal(
+    "not-found-as-internal", "resources.not-found-code", "skills.file-unknown", method=_READ, code=-32603, when=-32602
+)
 refusal("not-found-as-any", "resources.not-found", method=_READ, code=-32603, when=-32002, revisions=LEGACY)
 refusal(
     "not-found-is-empty", "resources.not-found-is-not-empty", "resources.not-found-code",

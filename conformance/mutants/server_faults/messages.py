@@ -22,25 +22,35 @@ def _is(inbound: InboundRequest, *methods: str) -> bool:
     return inbound.request["method"] in methods
 
 
-def _identified(name: str, change: Callable[[JsonValue], JsonValue]) -> None:
+def _identified(name: str, change: Callable[[JsonValue], JsonValue], *checks: str) -> None:
     """Add a server that sends another id in its responses."""
 
     class _OtherId(Fault):
         def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
             return {**response, "id": change(response["id"])} if "id" in response else response
 
-    fault(name, "jsonrpc.id-echo")(_OtherId)
+    fault(name, "jsonrpc.id-echo", *checks)(_OtherId)
 
 
-_identified("id-in-lower-case", lambda id: id.lower() if isinstance(id, str) else id)
-_identified("id-of-32-bits", lambda id: id & 0xFFFF_FFFF if isinstance(id, int) and id > 0 else id)
-_identified("id-without-sign", lambda id: abs(id) if isinstance(id, int) else id)
+_identified("id-in-lower-case", lambda id: id.lower() if isinstance(id, str) else id, "jsonrpc.response-ids")
+_identified(
+    "id-of-32-bits", lambda id: id & 0xFFFF_FFFF if isinstance(id, int) and id > 0 else id, "jsonrpc.response-ids"
+)
+_identified("id-without-sign", lambda id: abs(id) if isinstance(id, int) else id, "sse.own-responses")
 _identified("id-zero-dropped", lambda id: None if id == 0 else id)
 _identified("id-empty-dropped", lambda id: None if id == "" else id)
-_identified("id-cut", lambda id: id[:64] if isinstance(id, str) else id)
-_identified("id-ascii-only", lambda id: id.encode("ascii", "replace").decode() if isinstance(id, str) else id)
-_identified("id-stripped", lambda id: id.strip() if isinstance(id, str) else id)
-_identified("id-of-digits-as-number", lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id)
+_identified("id-cut", lambda id: id[:64] if isinstance(id, str) else id, "jsonrpc.response-ids")
+_identified(
+    "id-ascii-only",
+    lambda id: id.encode("ascii", "replace").decode() if isinstance(id, str) else id,
+    "jsonrpc.response-ids",
+)
+_identified("id-stripped", lambda id: id.strip() if isinstance(id, str) else id, "jsonrpc.response-ids")
+_identified(
+    "id-of-digits-as-number",
+    lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id,
+    "jsonrpc.response-ids",
+)
 
 
 def _other_id(id: JsonValue) -> JsonValue:
@@ -131,7 +141,7 @@ _answering("no-type-of-calls", "jsonrpc.result-type", _without_type, "tools/call
 
 def _reading(
     name: str,
-    check: str,
+    *checks: str,
     read: Callable[[JsonObject], JsonObject],
     revisions: tuple[str, ...] = LEGACY,
     transports: tuple[str, ...] = ("stdio", "http"),
@@ -142,35 +152,40 @@ def _reading(
         def reads(self, message: JsonValue) -> JsonValue:
             return read(message) if isinstance(message, dict) else message
 
-    fault(name, check, revisions=revisions, transports=transports)(_Reads)
+    fault(name, *checks, revisions=revisions, transports=transports)(_Reads)
 
 
 _reading(
     "jsonrpc-missing-code",
     "jsonrpc.no-request-without-version",
-    lambda m: {**m, "jsonrpc": "2.0", "method": "none"} if "method" in m and "jsonrpc" not in m else m,
+    read=lambda m: {**m, "jsonrpc": "2.0", "method": "none"} if "method" in m and "jsonrpc" not in m else m,
 )
 _reading(
     "jsonrpc-of-any-version",
     "jsonrpc.no-request-old-version",
-    lambda m: {**m, "jsonrpc": "2.0"} if m.get("jsonrpc") == "1.0" else m,
+    read=lambda m: {**m, "jsonrpc": "2.0"} if m.get("jsonrpc") == "1.0" else m,
 )
 _reading(
     "jsonrpc-of-any-modern-version",
     "jsonrpc.other-version",
-    lambda m: {**m, "jsonrpc": "2.0"} if m.get("jsonrpc") == "1.0" else m,
-    MODERN,
-    ("http",),
+    read=lambda m: {**m, "jsonrpc": "2.0"} if m.get("jsonrpc") == "1.0" else m,
+    revisions=MODERN,
+    transports=("http",),
 )
 _reading(
-    "method-as-text", "jsonrpc.no-request-method", lambda m: {**m, "method": str(m["method"])} if "method" in m else m
+    "method-as-text",
+    "jsonrpc.no-request-method",
+    read=lambda m: {**m, "method": str(m["method"])} if "method" in m else m,
 )
 _reading(
-    "id-of-any-type", "jsonrpc.no-request-id", lambda m: {**m, "id": "any"} if isinstance(m.get("id"), dict) else m
+    "id-of-any-type",
+    "jsonrpc.no-request-id",
+    "jsonrpc.response-ids",
+    read=lambda m: {**m, "id": "any"} if isinstance(m.get("id"), dict) else m,
 )
 
 
-def _unvalidated(method: str, wrong: Callable[[JsonObject], bool]) -> None:
+def _unvalidated(method: str, wrong: Callable[[JsonObject], bool], *checks: str) -> None:
     """Add a server that fails internally at invalid params of a method."""
 
     class _Fails(Fault):
@@ -179,14 +194,14 @@ def _unvalidated(method: str, wrong: Callable[[JsonObject], bool]) -> None:
                 raise RpcError(-32603, "internal error")
             raise error
 
-    fault(f"{method}-unvalidated", "jsonrpc.invalid-params", revisions=LEGACY)(_Fails)
+    fault(f"{method}-unvalidated", "jsonrpc.invalid-params", *checks, revisions=LEGACY)(_Fails)
 
 
 _unvalidated("tools/call", lambda params: "name" not in params)
 _unvalidated("prompts/get", lambda params: "name" not in params)
 _unvalidated("resources/read", lambda params: "uri" not in params)
 _unvalidated("resources/subscribe", lambda params: "uri" not in params)
-_unvalidated("completion/complete", lambda params: "ref" not in params)
+_unvalidated("completion/complete", lambda params: "ref" not in params, "completion.missing-argument")
 _unvalidated("logging/setLevel", lambda params: "level" not in params)
 
 
@@ -276,7 +291,7 @@ class _MissingRow(Fault):
         return {**result, "supportedVersions": ["1.0"]} if _is(inbound, "server/discover") else result
 
 
-@fault("discover-without-scope", "discover.result", "caching.discover", revisions=MODERN)
+@fault("discover-without-scope", "discover.result", "caching.discover", "schema.server-messages", revisions=MODERN)
 class _NoScope(Fault):
     def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         if _is(inbound, "server/discover"):
@@ -290,7 +305,7 @@ class _Anonymous(Fault):
         return {**result, "_meta": {}} if _is(inbound, "server/discover") else result
 
 
-@fault("initialize-without-info", "lifecycle.initialize-result", revisions=LEGACY)
+@fault("initialize-without-info", "lifecycle.initialize-result", "schema.server-messages", revisions=LEGACY)
 class _WithoutInfo(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
         return {key: each for key, each in result.items() if key != "serverInfo"}
@@ -326,7 +341,7 @@ class _CapabilityList(Fault):
         return error
 
 
-@fault("code-of-old", "error.legacy-range", "resources.not-found-code", revisions=MODERN)
+@fault("code-of-old", "error.legacy-range", "resources.not-found-code", "skills.file-unknown", revisions=MODERN)
 class _OldCode(Fault):
     def error(self, error: JsonObject) -> JsonObject:
         return {**error, "code": -32002} if "uri" in str(error.get("data")) else error
@@ -347,7 +362,7 @@ class _CarriageReturns(Fault):
         return line[:-1] + b"\r\n"
 
 
-@fault("arrays-on-stdout", "stdio.no-batch", transports=_PIPES)
+@fault("arrays-on-stdout", "stdio.no-batch", "jsonrpc.version-member", transports=_PIPES)
 class _Arrays(Fault):
     def line(self, line: bytes) -> bytes:
         return b"[" + line[:-1] + b"]\n"
@@ -377,7 +392,7 @@ class _NoRequestCode(Fault):
         )
 
 
-@fault("batch-answered-once", "batch.requests", revisions=LEGACY[1:2])
+@fault("batch-answered-once", "batch.requests", "batch.bad-member", "jsonrpc.response-ids", revisions=LEGACY[1:2])
 class _BatchOnce(Fault):
     def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
         return {**response, "id": "first"} if response.get("id") == "second" else response

@@ -73,7 +73,7 @@ class _KeyTwice(Fault):
         return line.replace(b'"inputRequests":{"user_name":', b'"inputRequests":{"user_name":{},"user_name":')
 
 
-@fault("asks-for-ping", "mrtr.requests-kinds", revisions=MODERN)
+@fault("asks-for-ping", "mrtr.requests-kinds", "schema.input-required", revisions=MODERN)
 class _PingAsInputRequest(Fault):
     def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         requests = result.get("inputRequests")

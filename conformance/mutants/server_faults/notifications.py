@@ -55,6 +55,7 @@ def notification_fault(
 changed(
     "ping-with-more",
     "ping.empty-result",
+    "ping.before-initialized",
     "schema.empty-result",
     method="ping",
     change=lambda _, __: {"pong": True},
@@ -119,7 +120,8 @@ class _LevelRemembered(Fault):
         return self.last
 
 
-@fault("logs-late", "logging.before-answer", revisions=MODERN)
+@fault("logs-late", "logging.before-answer", revisions=MODERN, transports=("stdio",))
+@fault("logs-late-over-http", "logging.before-answer", "logging.on-own-stream", revisions=MODERN, transports=("http",))
 class _LogsLate(Fault):
     def __init__(self) -> None:
         self.late = False
@@ -131,7 +133,12 @@ class _LogsLate(Fault):
         return result
 
 
-@fault("logs-behind-answer", "logging.before-answer", revisions=MODERN)
+@fault("logs-behind-answer", "logging.before-answer", revisions=MODERN, transports=("stdio",))
+@fault(
+    *("logs-behind-answer-over-http", "logging.before-answer", "logging.on-own-stream"),
+    revisions=MODERN,
+    transports=("http",),
+)
 class _LogsBehind(Fault):
     def following(self, request: JsonObject) -> list[JsonValue]:
         params = _params(request)

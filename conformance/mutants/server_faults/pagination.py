@@ -70,7 +70,7 @@ class _OwnCursors(Fault):
         return cursor
 
 
-@fault("empty-cursor-at-end", "pagination.walk")
+@fault("empty-cursor-at-end", "pagination.walk", "skills.directory")
 class _EmptyCursorAtEnd(_OwnCursors):
     def cursor(self, cursor: JsonValue) -> JsonValue:
         return cursor or None
@@ -79,7 +79,7 @@ class _EmptyCursorAtEnd(_OwnCursors):
         return {"nextCursor": "", **result} if "resources" in result else result
 
 
-@fault("cursor-of-last-listing", "pagination.stable-cursor", transports=("stdio",))
+@fault("cursor-of-last-listing", "pagination.stable-cursor", "skills.directory", transports=("stdio",))
 class _CursorOfLastListing(_OwnCursors):
     def __init__(self) -> None:
         self._listings = 0
@@ -109,7 +109,7 @@ changed("cursor-as-number", "pagination.cursor-is-a-string", "caching.scope-of-p
         change=lambda _, result: {**result, "nextCursor": 4} if "nextCursor" in result else result)  # fmt: skip
 
 _SCHEMAS: Final = {
-    "server/discover": ("discover.result",),
+    "server/discover": ("discover.result", "schema.server-messages"),
     "tools/list": ("tools.list-schema", "schema.list-tools-result"),
     "prompts/list": ("prompts.list-schema", "schema.list-prompts-result"),
     "resources/list": ("resources.list-schema", "schema.list-resources-result"),

@@ -146,7 +146,7 @@ for _name, _checks, _method, _of, _change in (
         ("schema.resource", "resources.uri-syntax", "resources.listed-can-be-read"),
         "resources/list",
         None,
-        _first("resources", _with(uri="static"), 3),
+        _first("resources", lambda entry: {**entry, "uri": entry["name"]}, 3),
     ),
     (
         "template-without-name",

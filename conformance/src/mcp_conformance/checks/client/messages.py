@@ -379,7 +379,9 @@ async def roots_undeclared(client: ClientUnderTest) -> None:
     request = next((each for each in _server_requests(client) if each.method == "roots/list"), None)
     if any(session.has("roots") for session in client.run("server-asks").server.sessions):
         raise NotApplicable("the client declares roots")
-    response = None if request is None else _response(client, request)
+    if request is None:
+        raise NotTestable("the server sent no roots/list: the client did not respond to the requests before")
+    response = _response(client, request)
     error = (response or {}).get("error")
     if not isinstance(error, dict) or error.get("code") != -32601:
         raise Deviation("error -32601 for roots/list", brief(response))

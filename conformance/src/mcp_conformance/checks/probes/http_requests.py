@@ -110,9 +110,16 @@ def _message(answer: HttpResponse) -> JsonObject:
 
 
 def error_code(answer: HttpResponse) -> JsonValue:
-    """Return the code of the error in the body; `None` when there is no error."""
+    """Return the code of the error in the body; `None` when there is no error.
+
+    A code that is written as text or as a fraction is returned as an integer: another check covers its type.
+    """
     error = _message(answer).get("error")
-    return error.get("code") if isinstance(error, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
+    try:
+        return int(str(code).removesuffix(".0"))
+    except ValueError:
+        return code
 
 
 def error_id(answer: HttpResponse) -> JsonValue:
