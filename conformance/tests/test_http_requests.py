@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def response(code: JsonValue) -> HttpResponse:
     body = {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "no"}}
-    return HttpResponse(status=400, headers=[("content-type", "application/json")], body=json.dumps(body).encode())
+    return HttpResponse(status=400, headers=(("content-type", "application/json"),), body=json.dumps(body).encode())
 
 
 @pytest.mark.parametrize("code", [-32602, "-32602", -32602.0, "-32602.0"])
@@ -30,5 +30,5 @@ def test_error_code_that_is_no_integer_unchanged(code: JsonValue) -> None:
 
 
 def test_body_without_error_has_no_code() -> None:
-    assert error_code(HttpResponse(status=200, headers=[], body=b'{"jsonrpc":"2.0","id":1,"result":{}}')) is None
-    assert error_code(HttpResponse(status=502, headers=[], body=b"<html>")) is None
+    assert error_code(HttpResponse(status=200, headers=(), body=b'{"jsonrpc":"2.0","id":1,"result":{}}')) is None
+    assert error_code(HttpResponse(status=502, headers=(), body=b"<html>")) is None
