@@ -68,6 +68,7 @@ async def greet(context: Context) -> str:
 
 @server.tool
 async def wait() -> str:
+    events.append("wait started")
     try:
         await asyncio.Event().wait()
     finally:
@@ -228,7 +229,8 @@ async def hosted(folder: Path, host: str, application: str) -> AsyncIterator[str
         finally:
             if process.returncode is None:
                 process.kill()
-                await process.wait()
+                with trio.CancelScope(shield=True):
+                    await process.wait()
     assert "Traceback" not in log.read_text(), log.read_text()
 
 
@@ -269,10 +271,11 @@ async def test_application_serves_asyncio_functions(
 async def test_call_cancelled_ends_asyncio_function(tmp_path: Path, application: Application, era: Era) -> None:
     revision = [each for each in REVISIONS.values() if each.era is era][-1]
     async with served(tmp_path, application) as url, open_http(url, revisions=[revision]) as client:
+        seen = partial(client.call_tool, "seen", returns=list[str])
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "wait")
-            await client.call_tool("steps")
+            while "wait started" not in (await seen()).data:
+                await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        ended = partial(client.call_tool, "seen", returns=list[str])
-        while "wait ended" not in (await ended()).data:
+        while "wait ended" not in (await seen()).data:
             await trio.lowlevel.checkpoint()
