@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY, MODERN, RpcError
+from mutants.server.protocol import LEGACY, META, MODERN, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _PIPES: Final = ("stdio",)
+_VERSION: Final = f"{META}protocolVersion"
 
 
 def _is(inbound: InboundRequest, *methods: str) -> bool:
@@ -249,6 +250,59 @@ def _agreeing(name: str, agrees: Callable[[str], bool]) -> None:
 
 _agreeing("version-of-any-date", lambda version: "2024-11-05" <= version <= "2025-11-30" and len(version) == 10)
 _agreeing("version-by-prefix", lambda version: version[:10] in LEGACY)
+_agreeing("modern-version-negotiated", lambda version: version in MODERN)
+
+
+def _version_of(message: JsonObject) -> str:
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return str(meta.get(_VERSION, "none")) if isinstance(meta, dict) else "none"
+
+
+def _in_its_version(message: JsonObject) -> JsonObject:
+    """Return a modern request in the version that the server supports."""
+    params = message["params"]
+    meta = params["_meta"] if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(meta, dict):
+        return message
+    return {**message, "params": {**params, "_meta": {**meta, _VERSION: MODERN[0]}}}
+
+
+def _serving_versions(
+    name: str, *checks: str, when: Callable[[str], bool] = lambda _: True, methods: tuple[str, ...] = ()
+) -> None:
+    """Add a server that serves requests of other versions, of all methods or of some."""
+
+    def read(message: JsonObject) -> JsonObject:
+        version = _version_of(message)
+        served = when(version) and (not methods or message.get("method") in methods)
+        return _in_its_version(message) if served and version not in ("none", *LEGACY, *MODERN) else message
+
+    _reading(name, *checks, read=read, revisions=MODERN)
+
+
+_serving_versions("modern-versions-by-order", "version.unsupported", when=lambda version: version > MODERN[0])
+_serving_versions("modern-version-by-prefix", "version.unsupported", when=lambda version: version[:10] in MODERN)
+_serving_versions("modern-version-cut", "version.unsupported", when=MODERN[0].startswith)
+_serving_versions("empty-version-served", "version.unsupported", when=lambda version: not version)
+_serving_versions("versions-unread-by-listen", "version.unsupported-every-method", methods=("subscriptions/listen",))
+for _methods in (("tools/call",), ("resources/read", "prompts/get"), ("completion/complete",), ("skills/list",)):
+    _serving_versions(f"versions-unread-by-{_methods[0]}", "version.unsupported-every-method", methods=_methods)
+
+
+@fault("first-version-named", "version.unsupported", revisions=MODERN)
+class _FirstVersionNamed(Fault):
+    """A server that names the first unsupported version in the errors for all others."""
+
+    def __init__(self) -> None:
+        self._first: JsonValue = None
+
+    def error(self, error: JsonObject) -> JsonObject:
+        data = error.get("data")
+        if error["code"] != -32022 or not isinstance(data, dict):
+            return error
+        self._first = self._first or data["requested"]
+        return {**error, "data": {**data, "requested": self._first}}
 
 
 @fault("cursor-number-taken", "jsonrpc.invalid-params")

@@ -108,7 +108,12 @@ def is_tagged(peer: SuiteConnection, message: JsonObject) -> bool:
 
 @asynccontextmanager
 async def open_subscription(
-    peer: SuiteConnection, requested: JsonObject, *, id: JsonValue = None
+    peer: SuiteConnection,
+    requested: JsonObject,
+    *,
+    id: JsonValue = None,
+    change: Callable[[JsonObject], JsonObject] = lambda message: message,
+    deviant: str = "",
 ) -> AsyncIterator[SubscriptionStream]:
     """Open a subscription for a block, and cancel it at the end.
 
@@ -116,13 +121,15 @@ async def open_subscription(
         peer: The connection.
         requested: The filter.
         id: The id of the request; `None`: the next one.
+        change: Changes the request before it is sent, except its id.
+        deviant: The rule that the changed request breaks on purpose.
     """
-    message = peer.message(LISTEN, {"notifications": requested}, id=id)
+    message = change(peer.message(LISTEN, {"notifications": requested}, id=id))
     subscription = SubscriptionStream(id=message["id"], peer=peer, since=len(peer.inbox))
 
     async def listen() -> None:
         try:
-            subscription.answer = await peer.exchange(message)
+            subscription.answer = await peer.exchange(message, deviant=deviant)
         except Deviation as deviation:
             subscription.failed = deviation
         peer.wake()

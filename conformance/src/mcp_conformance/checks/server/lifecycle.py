@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.modern_requests import rejections
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
-_LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
 _UNKNOWN: Final = "1900-01-01"
 """A version that no server supports."""
+_MODERN: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.MODERN)
+_FAR: Final = "2999-12-31"
+"""A version that a comparison of dates takes for a supported one."""
 
 
 @check(
@@ -64,12 +68,15 @@ async def version_alternative(server: ServerUnderTest) -> None:
     """An unsupported version is answered with a result that names another version, which the server supports."""
     # The leg shows that its own version is supported.
     spoken = {server.revision.name}
-    for unknown in (_UNKNOWN, *_near_misses(server.revision.name)):
+    # Modern versions have no `initialize`, so that none of them can be negotiated with it.
+    for unknown in (_UNKNOWN, *_near_misses(server.revision.name), *_MODERN):
         async with server.open(handshake=False) as peer:
             answer = await peer.request("initialize", _initialize(unknown))
+            if unknown in _MODERN and answer.is_error:
+                continue  # the server may support that version, although not with this request
             offered = answer.member("protocolVersion", str)
-        if offered == unknown:
-            raise Deviation("a version that the server supports", brief(offered))
+        if offered == unknown or offered in _MODERN:
+            raise Deviation("a version with `initialize` that the server supports", brief(offered))
         if str(offered) in spoken:
             continue
         async with server.open(handshake=False) as peer:
@@ -160,25 +167,37 @@ async def discover_versions(server: ServerUnderTest) -> None:
 async def version_unsupported(server: ServerUnderTest) -> None:
     """A request with an unsupported version is rejected with -32022 and the supported versions."""
     await server.peer.fence()  # control: the same request with the right version
-    answer = await _with_version(server.peer, "server/discover")
-    data = answer.error(-32022, what=f"version {_UNKNOWN}").get("data")
-    if not isinstance(data, dict) or not isinstance(data.get("supported"), list):
-        raise Deviation("data.supported to be a list of versions", str(answer))
-    if data.get("requested") != _UNKNOWN:
-        raise Deviation(f"data.requested {_UNKNOWN}", str(answer))
+    name = server.revision.name
+    for version in (_UNKNOWN, *_near_misses(name), name[:-3], _FAR):
+        answer = await _with_version(server.peer, version)
+        data = answer.error(-32022, what=f"version {version}").get("data")
+        if not isinstance(data, dict) or not isinstance(data.get("supported"), list):
+            raise Deviation("data.supported to be a list of versions", str(answer))
+        if data.get("requested") != version:
+            raise Deviation(f"data.requested {version}", str(answer))
+    # A server may take an empty version for a missing one, and over HTTP an empty header for a missing one.
+    (await _with_version(server.peer, "")).error(what="an empty version")
 
 
 @check("version.unsupported-every-method", proves=("version.unsupported-every-method",))
 async def version_unsupported_every_method(server: ServerUnderTest) -> None:
     """An unsupported version is rejected for each method."""
-    for capability, method in _LISTS:
-        if server.inventory.has(capability):
-            (await server.peer.request(method)).result()
-            (await _with_version(server.peer, method)).error(-32022, what=f"{method} in version {_UNKNOWN}")
+    change = partial(_of_version, version=_UNKNOWN)
+    for answer in await rejections(server, change, "an unsupported version"):
+        answer.error(-32022, what=f"{answer.method} in version {_UNKNOWN}")
 
 
-async def _with_version(peer: SuiteConnection, method: str) -> JsonRpcResponse:
-    message = peer.message(method, {"_meta": {PROTOCOL_VERSION: _UNKNOWN}})
+def _of_version(message: JsonObject, *, version: str) -> JsonObject:
+    """Return a modern request of another version."""
+    params = message["params"]
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(meta, dict):
+        raise AssertionError("every modern request has _meta")  # noqa: TRY004  an error of the suite
+    return {**message, "params": {**params, "_meta": {**meta, PROTOCOL_VERSION: version}}}
+
+
+async def _with_version(peer: SuiteConnection, version: str) -> JsonRpcResponse:
+    message = _of_version(peer.message("server/discover"), version=version)
     return await peer.exchange(message, deviant="an unsupported version")
 
 
@@ -186,7 +205,7 @@ async def _with_version(peer: SuiteConnection, method: str) -> JsonRpcResponse:
 async def discover_consistent(server: ServerUnderTest) -> None:
     """`server/discover` names the same versions as the error for an unsupported version."""
     versions = (await server.peer.request("server/discover")).member("supportedVersions", list)
-    supported = member((await _with_version(server.peer, "server/discover")).error(), "data", "supported")
+    supported = member((await _with_version(server.peer, _UNKNOWN)).error(), "data", "supported")
     if sorted(map(str, items(versions))) != sorted(map(str, items(supported))):
         raise Deviation(f"data.supported {brief(versions)}", brief(supported))
 

@@ -1,0 +1,100 @@
+"""Valid modern requests of all the methods that a server has, and their variants that it must reject."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.subscription_stream import LISTEN, open_subscription
+from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.protocol.response import brief
+from mcp_core.types.skills import SKILLS_EXTENSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import JsonRpcResponse
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["rejections"]
+
+_LISTS: Final = (
+    ("tools", "tools/list"),
+    ("resources", "resources/list"),
+    ("resources", "resources/templates/list"),
+    ("prompts", "prompts/list"),
+)
+_CHANGES: Final[Mapping[str, str]] = {
+    "toolsListChanged": "tools.listChanged",
+    "promptsListChanged": "prompts.listChanged",
+    "resourcesListChanged": "resources.listChanged",
+}
+"""Members of the filter of a subscription, and the capability of each."""
+
+
+async def rejections(
+    server: ServerUnderTest, change: Callable[[JsonObject], JsonObject], deviant: str
+) -> list[JsonRpcResponse]:
+    """Send a changed request of each method that succeeds unchanged, and return the responses.
+
+    Args:
+        server: The server.
+        change: Returns the request that the server must reject.
+        deviant: The rule that the changed request breaks.
+
+    Raises:
+        Deviation: The server opens a subscription for a changed `subscriptions/listen`.
+    """
+    peer = server.peer
+    found = [
+        await peer.exchange(change(peer.message(method, params)), deviant=deviant)
+        for method, params in _requests(server)
+        if not (await peer.request(method, params)).is_error
+    ]
+    wanted: JsonObject = {name: True for name, capability in _CHANGES.items() if server.inventory.has(capability)}
+    if wanted:
+        answer = await _listen(server, wanted, change, deviant)
+        # Another check covers a server that does not serve the method at all.
+        if answer.error().get("code") != -32601:
+            found.append(answer)
+    return found
+
+
+async def _listen(
+    server: ServerUnderTest, wanted: JsonObject, change: Callable[[JsonObject], JsonObject], deviant: str
+) -> JsonRpcResponse:
+    async with open_subscription(server.peer, wanted, change=change, deviant=deviant) as subscription:
+        # A server that accepts the request sends no response, but an acknowledgment.
+        await subscription.until(lambda: subscription.own() or subscription.answer, f"an error for {LISTEN}")
+        if subscription.answer is None:
+            raise Deviation(f"an error for {LISTEN} with {deviant}", brief([*subscription.own()]))
+        return subscription.answer
+
+
+def _requests(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the method and the params of requests that any client may send at any time."""
+    has, lists = server.inventory.has, server.inventory.lists
+    yield "server/discover", {}
+    for capability, method in _LISTS:
+        if has(capability):
+            yield method, {}
+    simple = server.manifest.find("tools", "test_simple_text")
+    if server.inventory.find("tools", simple.name) is not None:
+        yield "tools/call", {"name": simple.name, "arguments": simple.arguments or {}}
+    for resource in lists.get("resources", ())[:1]:
+        yield "resources/read", {"uri": str(resource.get("uri"))}
+    prompts = lists.get("prompts", ())
+    for prompt in [each for each in prompts if not each.get("arguments")][:1]:
+        yield "prompts/get", {"name": str(prompt.get("name"))}
+    for prompt in [each for each in prompts if each.get("arguments")][:1] if has("completions") else ():
+        ref: JsonObject = {"type": "ref/prompt", "name": str(prompt.get("name"))}
+        yield "completion/complete", {"ref": ref, "argument": {"name": _first_argument(prompt), "value": ""}}
+    extensions = server.inventory.capabilities.get("extensions")
+    if isinstance(extensions, dict) and SKILLS_EXTENSION in extensions:
+        yield "skills/list", {}
+
+
+def _first_argument(prompt: JsonObject) -> str:
+    named = prompt.get("arguments")
+    first = named[0] if isinstance(named, list) and named else None
+    return str(first.get("name")) if isinstance(first, dict) else ""
