@@ -101,6 +101,56 @@ _refusing(
 )
 
 
+def _completed(message: JsonObject, defaults: JsonObject) -> JsonObject:
+    """Return a modern request with defaults for the missing members of its metadata."""
+    params = message.get("params")
+    meta = params.get("_meta", {}) if isinstance(params, dict) else {}
+    modern = isinstance(params, dict) and isinstance(meta, dict)
+    return {**message, "params": {**params, "_meta": {**defaults, **meta}}} if modern else message
+
+
+def _defaulting(
+    name: str, *checks: str, defaults: JsonObject, methods: tuple[str, ...], transports: tuple[str, ...] = _HTTP
+) -> None:
+    """Add a server that does not require some request metadata of some methods."""
+
+    class _Defaults(Fault):
+        def reads(self, message: JsonValue) -> JsonValue:
+            known = isinstance(message, dict) and message.get("method") in methods and "id" in message
+            return _completed(message, defaults) if known and isinstance(message, dict) else message
+
+    fault(name, *checks, revisions=MODERN, transports=transports)(_Defaults)
+
+
+for _methods in (("tools/call",), ("resources/read", "prompts/get"), ("tools/list",), ("subscriptions/listen",)):
+    _defaulting(
+        f"capabilities-optional-for-{_methods[0]}",
+        "meta.missing-capabilities",
+        "meta.missing-status",
+        defaults={_DECLARED: {}},
+        methods=_methods,
+        transports=(*_PIPES, *_HTTP),
+    )
+_defaulting(
+    "metadata-optional-for-prompts",
+    *("meta.missing", "meta.missing-version", "meta.missing-capabilities", "meta.missing-status"),
+    defaults={_VERSION: MODERN[0], _DECLARED: {}},
+    methods=("prompts/get",),
+)
+
+
+@fault("capabilities-of-any-type-for-prompts", "meta.wrong-type", revisions=MODERN)
+class _AnyCapabilities(Fault):
+    def reads(self, message: JsonValue) -> JsonValue:
+        prompts = isinstance(message, dict) and message.get("method") == "prompts/get"
+        params = message["params"] if prompts and isinstance(message, dict) else None
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(meta, dict):
+            return message
+        read: JsonObject = {_DECLARED: {}} if isinstance(meta.get(_DECLARED), list) else {}
+        return {**message, "params": {**params, "_meta": {**meta, **read}}}
+
+
 @fault("client-gone-by-lack", "lifecycle.missing-capability")
 class _LackForgotten(Fault):
     """A server that stops answering after it rejected a client that lacks a capability."""

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import answered
+from mcp_conformance.checks.probes.modern_requests import rejections
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_core.types import meta as keys
@@ -82,6 +83,10 @@ def _register() -> None:
         ) -> None:
             answer = await _without(server, change, f"a request without {what}")
             answer.error(-32602, what=f"a request without {what}")
+            # Over stdio, a request without its version may be one of a legacy client.
+            if server.transport is Transport.HTTP or what == CLIENT_CAPABILITIES:
+                for each in await _of_each_method(server, change, f"a request without {what}"):
+                    each.error(-32602, what=f"{each.method} without {what}")
 
         SERVER_CHECKS.add(
             f"meta.{words}", run, title=f"A request without {what} is answered with -32602.", proves=(requirement,)
@@ -91,18 +96,34 @@ def _register() -> None:
 _register()
 
 
+async def _of_each_method(
+    server: ServerUnderTest, change: Callable[[JsonObject], JsonObject], deviant: str
+) -> list[JsonRpcResponse]:
+    """Send requests of all methods with changed params, and return the responses."""
+
+    def changed(message: JsonObject) -> JsonObject:
+        params = message["params"]
+        return {**message, "params": change(params)} if isinstance(params, dict) else message
+
+    return await rejections(server, changed, deviant)
+
+
 @check("meta.missing-status", proves=("meta.missing-field-http-400",))
 async def missing_status(server: ServerUnderTest) -> None:
     """A request without a required member of `_meta` is answered with HTTP status 400."""
-    answer = await _without(server, _left_out(CLIENT_CAPABILITIES), "a request without clientCapabilities")
-    answer.refused((400,))
+    what = "a request without clientCapabilities"
+    (await _without(server, _left_out(CLIENT_CAPABILITIES), what)).refused((400,))
+    for answer in await _of_each_method(server, _left_out(CLIENT_CAPABILITIES), what):
+        answer.refused((400,))
 
 
 @check("meta.wrong-type", proves=("meta.wrong-type-32602",))
 async def wrong_type(server: ServerUnderTest) -> None:
     """A required member of `_meta` with a wrong type is answered with -32602."""
-    answer = await _without(server, _replaced(CLIENT_CAPABILITIES, ["sampling"]), "clientCapabilities is an array")
-    answer.error(-32602, what="clientCapabilities that are an array")
+    change, what = _replaced(CLIENT_CAPABILITIES, ["sampling"]), "clientCapabilities that are an array"
+    (await _without(server, change, what)).error(-32602, what=what)
+    for answer in await _of_each_method(server, change, what):
+        answer.error(-32602, what=f"{answer.method} with {what}")
 
 
 @check("meta.without-client-info", proves=("meta.client-info-optional-for-server",))
