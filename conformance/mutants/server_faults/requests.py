@@ -95,6 +95,16 @@ _refusing(
     when=lambda inbound: "conformanceUnknown" in _declared(inbound) and _method(inbound) in ("ping", "server/discover"),
 )
 _refusing(
+    "unknown-extension-refused",
+    "capability.unknown",
+    when=lambda inbound: "com.example/conformance" in str(_declared(inbound).get("extensions")),
+)
+_refusing(
+    "unknown-capability-refused-by-lists",
+    "capability.unknown",
+    when=lambda inbound: "conformanceUnknown" in _declared(inbound) and _method(inbound) == "prompts/list",
+)
+_refusing(
     "bare-client-refused",
     "capability.bare-client",
     when=lambda inbound: not _declared(inbound) and _method(inbound) == "prompts/list",

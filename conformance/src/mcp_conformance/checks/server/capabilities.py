@@ -112,9 +112,13 @@ async def unknown(server: ServerUnderTest) -> None:
         **ALL_CAPABILITIES,
         "conformanceUnknown": {"deep": [1, None]},
         "experimental": {"com.example/conformance": {}},
+        "extensions": {"com.example/conformance": {"deep": [1, None]}},
     }
     async with server.open(capabilities=declared) as peer:
         (await peer.fence()).result()
+        for feature, method, params in _feature_requests(server.revision):
+            if server.inventory.has(feature) and feature != "completions":
+                (await peer.request(method, params)).result()
 
 
 @check(
