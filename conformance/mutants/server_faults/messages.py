@@ -70,6 +70,44 @@ class _RejectedById(Fault):
 fault("other-id-in-rejections", "jsonrpc.response-ids", revisions=LEGACY, transports=("http",))(_RejectedById)
 
 
+def _identified_errors(
+    name: str, change: Callable[[JsonValue], JsonValue], *checks: str, revisions: tuple[str, ...], with_headers: bool
+) -> None:
+    """Add a server that sends another id in its errors: in all of them, or only for headers that differ."""
+
+    class _OtherId(Fault):
+        def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
+            return response if with_headers else self._changed(response)
+
+        def refusal_body(self, why: str, error: JsonObject) -> JsonObject:
+            return self._changed(error) if why == "mismatch" and with_headers else error
+
+        def _changed(self, response: JsonObject) -> JsonObject:
+            found = change(response["id"]) if "error" in response and "id" in response else None
+            rest = _without("id")(response)
+            return {**rest, "id": found} if found is not None else rest if "error" in response else response
+
+    # Over stdio the suite would wait for the response up to the timeout.
+    fault(name, *checks, revisions=revisions, transports=("http",))(_OtherId)
+
+
+def _as_number(id: JsonValue) -> JsonValue:
+    return int(id) if isinstance(id, str) and id.isdecimal() else id
+
+
+for _revisions, _era in ((LEGACY, "legacy"), (MODERN, "modern")):
+    _identified_errors(
+        f"{_era}-error-id-of-digits", _as_number, "jsonrpc.id-echo", revisions=_revisions, with_headers=False
+    )
+    _identified_errors(
+        f"{_era}-error-id-falsy", lambda id: id or None, "jsonrpc.id-echo", revisions=_revisions, with_headers=False
+    )
+_identified_errors("header-error-id-of-digits", _as_number, "header.error-id", revisions=MODERN, with_headers=True)
+_identified_errors(
+    "header-error-id-falsy", lambda id: id or None, "header.error-id", revisions=MODERN, with_headers=True
+)
+
+
 # --- framing, on which every check depends ---------------------------------------------------------------------------
 
 
@@ -183,6 +221,35 @@ _reading(
     "jsonrpc.no-request-id",
     "jsonrpc.response-ids",
     read=lambda m: {**m, "id": "any"} if isinstance(m.get("id"), dict) else m,
+)
+
+
+_METHODS: Final = ("ping", "tools/list", "server/discover")
+
+for _revisions, _era, _checks in (
+    (LEGACY, "legacy", ("jsonrpc.unknown-method",)),
+    (MODERN, "modern", ("jsonrpc.unknown-method", "http.method-not-found")),
+):
+    _reading(
+        f"{_era}-methods-of-any-case",
+        *_checks,
+        read=lambda m: {**m, "method": str(m["method"]).lower()} if str(m.get("method")).lower() in _METHODS else m,
+        revisions=_revisions,
+    )
+    _reading(
+        f"{_era}-requests-as-notifications",
+        *_checks,
+        read=lambda m: _without("id")(m) if str(m.get("method")).startswith("notifications/") else m,
+        revisions=_revisions,
+        # Over stdio the suite would wait for the response up to the timeout.
+        transports=("http",),
+    )
+_reading(
+    "cancellation-with-id",
+    "http.method-not-found",
+    read=lambda m: _without("id")(m) if m.get("method") == "notifications/cancelled" else m,
+    revisions=MODERN,
+    transports=("http",),
 )
 
 

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD, UNKNOWN_NOTIFICATION, unknown_methods
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 
 @check(
@@ -155,11 +157,21 @@ def _is_utf8(raw: bytes) -> bool:
     ),
 )
 async def id_echo(server: ServerUnderTest) -> None:
-    """A response has the id of its request, with the same type: a number or a string."""
+    """A response has the id of its request, with the same type: a number or a string. So has an error response."""
+    peer = server.peer
     for id in ODD_IDS:
-        answer = await server.peer.request("tools/list" if server.inventory.has("tools") else "nothing/known", id=id)
-        if answer.message.get("id") != id or type(answer.message.get("id")) is not type(id):
-            raise Deviation(f"the id {brief(id)}", str(answer))
+        requests = [(peer.message(UNKNOWN_METHOD, id=id), "an unknown method")]
+        if server.inventory.has("tools"):
+            requests.append((peer.message("tools/list", id=id), ""))
+        if server.inventory.has("prompts"):
+            requests.append((peer.message("prompts/get", {"name": "conformance-none"}, id=id), "an unknown prompt"))
+        if server.revision.era is Era.MODERN:
+            bare: JsonObject = {"jsonrpc": "2.0", "id": id, "method": "server/discover", "params": {"_meta": {}}}
+            requests.append((bare, "a request without its metadata"))
+        for request, deviant in requests:
+            answer = await peer.exchange(request, deviant=deviant)
+            if answer.message.get("id") != id or type(answer.message.get("id")) is not type(id):
+                raise Deviation(f"the id {brief(id)}", str(answer))
 
 
 @check(
@@ -169,8 +181,9 @@ async def id_echo(server: ServerUnderTest) -> None:
 async def unknown_method(server: ServerUnderTest) -> None:
     """A request with an unknown method is answered with -32601."""
     await server.peer.fence()
-    answer = await server.peer.request("conformance/does-not-exist", deviant="an unknown method")
-    answer.error(-32601, what="an unknown method")
+    for method in unknown_methods(server):
+        answer = await server.peer.request(method, deviant="an unknown method")
+        answer.error(-32601, what=f"the unknown method {method}")
 
 
 @check("jsonrpc.parse-error", proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"), subject=CheckScope.RECOVERING)
@@ -186,7 +199,7 @@ async def parse_error(server: ServerUnderTest) -> None:
 )
 async def notification_not_answered(server: ServerUnderTest) -> None:
     """A notification gets no response, even when its method is unknown."""
-    await server.peer.notify("notifications/conformance-unknown", deviant="an unknown notification")
+    await server.peer.notify(UNKNOWN_NOTIFICATION, deviant="an unknown notification")
     await server.peer.fence()
     if server.peer.strays:
         raise Deviation("no response to a notification", brief(server.peer.strays[0]))

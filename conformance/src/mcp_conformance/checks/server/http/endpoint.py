@@ -20,6 +20,7 @@ from mcp_conformance.checks.probes.http_requests import (
     without,
 )
 from mcp_conformance.checks.probes.message_pairs import objects
+from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD, unknown_methods
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
@@ -245,7 +246,13 @@ async def meta_missing(server: ServerUnderTest) -> None:
 @check("http.method-not-found", proves=("http.method-not-found-404",))
 async def method_not_found(server: ServerUnderTest) -> None:
     """An unknown method is answered with 404 and the error -32601."""
-    await _not_found(http_peer(server), "conformance/does-not-exist")
+    peer = http_peer(server)
+    for method in unknown_methods(server):
+        await _not_found(peer, method)
+    request = peer.message("notifications/cancelled", {"requestId": "conformance-none"})
+    answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant="a notification with an id")
+    # The server may also reject it as an invalid request.
+    require(answer, {400, 404}, "a request with the method of a notification")
 
 
 @check("http.removed-methods", proves=("http.removed-methods-404",))
@@ -368,7 +375,7 @@ async def _ignored(peer: HttpConnection, name: str, value: str) -> None:
 async def no_session(server: ServerUnderTest) -> None:
     """No response has an Mcp-Session-Id header."""
     peer = http_peer(server)
-    requests = [probe(peer), peer.message("conformance/does-not-exist")]
+    requests = [probe(peer), peer.message(UNKNOWN_METHOD)]
     if server.inventory.has("tools"):
         requests.append(peer.message("tools/list"))
     for request in requests:

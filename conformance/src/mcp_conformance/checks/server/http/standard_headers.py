@@ -21,6 +21,8 @@ from mcp_conformance.checks.probes.http_requests import (
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.odd_ids import ODD_IDS
+from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -169,12 +171,13 @@ async def name_mismatch(server: ServerUnderTest) -> None:
 async def mismatch_id(server: ServerUnderTest) -> None:
     """The error for headers that differ from the body has the id of the request."""
     peer = http_peer(server)
-    request = {**await control(peer), "id": "conformance-id"}
-    answer = await _sent(
-        peer, request, with_header(peer.headers(request), "Mcp-Method", "tools/list"), "another method"
-    )
-    if answer.status == 400 and error_id(answer) != "conformance-id":
-        raise Deviation('the id "conformance-id"', shown(answer))
+    request = await control(peer)
+    headers = with_header(peer.headers(request), "Mcp-Method", "tools/list")
+    for id in ODD_IDS:
+        answer = await _sent(peer, {**request, "id": id}, headers, "another method")
+        found = error_id(answer)
+        if answer.status == 400 and (found != id or type(found) is not type(id)):
+            raise Deviation(f"the id {brief(id)}", shown(answer))
 
 
 @check("header.invalid-characters", proves=("header.invalid-characters-rejected",), needs=_TOOLS)
