@@ -297,6 +297,49 @@ class _SameIdRefused(Fault):
         return result
 
 
+class _IdsOfAll(Fault):
+    """A server that keeps the ids of running calls for all its clients together."""
+
+    def __init__(self) -> None:
+        self._running: list[JsonValue] = []
+        self._cancelled: list[JsonValue] = []
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        if isinstance(message, dict) and isinstance(params, dict) and params.get("name") == "conformance_wait":
+            self._running.append(message.get("id"))
+        return message
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        id = inbound.request["id"]
+        if inbound.params.get("name") != "conformance_wait":
+            return response
+        self._running.remove(id)
+        return None if id in self._cancelled else response
+
+
+class _IdInUse(_IdsOfAll):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] in ("ping", "server/discover") and inbound.request["id"] in self._running:
+            raise RpcError(-32600, "the id is in use")
+        return result
+
+
+class _CancelsOfAll(_IdsOfAll):
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        params = message.get("params")
+        id = params.get("requestId") if isinstance(params, dict) else None
+        self._cancelled += [id] if id in self._running else []
+        return answer
+
+
+fault("id-in-use-by-another", "http.same-ids", revisions=MODERN, transports=_HTTP)(_IdInUse)
+fault("id-in-use-by-session", "session.same-ids", revisions=_STREAMS, transports=_HTTP)(_IdInUse)
+fault("cancels-of-all-sessions", "session.same-ids", revisions=_STREAMS, transports=_HTTP)(_CancelsOfAll)
+fault("sse-id-in-use", "session.same-ids", revisions=_OLD, transports=_SSE)(_IdInUse)
+fault("sse-cancels-of-all", "session.same-ids", revisions=_OLD, transports=_SSE)(_CancelsOfAll)
+
+
 class _ErrorStatus(Fault):
     """A server that sends an error with status 200."""
 

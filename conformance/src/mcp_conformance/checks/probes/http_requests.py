@@ -22,6 +22,7 @@ from mcp_core.revisions import REVISIONS, Era
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.drivers.settings import Settings
     from mcp_conformance.wire.http_client import Endpoint, HttpResponse
@@ -79,7 +80,7 @@ async def session(server: ServerUnderTest, *, revision: str | None = None) -> As
         yield peer
 
 
-def probe(peer: HttpConnection) -> JsonObject:
+def probe(peer: SuiteConnection) -> JsonObject:
     """Return a request that every server answers with a result."""
     return peer.message("ping" if peer.revision.era is Era.LEGACY else "server/discover")
 

@@ -17,18 +17,23 @@ from mcp_conformance.checks.probes.http_requests import (
     without,
 )
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
+from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.drivers.server.http_connection import HttpConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
 _SUCCESSES: Final = frozenset(range(200, 300))
+_SAME: Final = "conformance-same"
+"""The id that requests of several clients have."""
+_WAIT: Final = "conformance_wait"
 
 
 @check("http.same-ids", proves=("http.multiple-clients",))
@@ -49,7 +54,7 @@ async def same_ids(server: ServerUnderTest) -> None:
             raise NotTestable(f"the control request failed: {deviation}") from deviation
 
     async def ask(method: str) -> None:
-        request = peer.message(method, id="conformance-same")
+        request = peer.message(method, id=_SAME)
         answer = await peer.exchange(request)
         if members.get(method, method.partition("/")[0]) not in answer.result():
             wrong.append(f"{method} answered with {answer}")
@@ -59,6 +64,54 @@ async def same_ids(server: ServerUnderTest) -> None:
             nursery.start_soon(ask, method)
     if wrong:
         raise Deviation("a separate response for each request", wrong[0])
+    if server.inventory.find("tools", server.manifest.find("tools", _WAIT).name) is not None:
+        await _call_apart(server, peer)
+
+
+@check(
+    "session.same-ids",
+    proves=("jsonrpc.result-response-id", "http.request-response-type"),
+    transports=(Transport.HTTP, Transport.HTTP_SSE),
+)
+async def same_ids_of_sessions(server: ServerUnderTest) -> None:
+    """While a call runs in one session, its id has no effect in another one: a request is served, and nothing cancelled."""
+    await _call_apart(server, server.peer)
+
+
+async def _call_apart(server: ServerUnderTest, peer: SuiteConnection) -> None:
+    """Run a call while another client uses its id, and require that both get their results.
+
+    Raises:
+        NotTestable: The server lacks a fixture, or reports no progress, so that it is unknown when the call runs.
+    """
+    name, _ = server.tool(_WAIT)
+    release, _ = server.tool("conformance_release")
+    key = f"apart-{server.revision}-{server.transport.value}"
+    params: JsonObject = {"name": name, "arguments": {"key": key}, "_meta": {"progressToken": key}}
+    call = peer.message("tools/call", params, id=_SAME)
+
+    async def run() -> None:
+        (await peer.exchange(call)).result()
+
+    async with server.open() as other, open_nursery() as nursery:
+        nursery.start_soon(run)
+        try:
+            await peer.until(lambda: any(_token(each) == key for each in peer.inbox), f"progress of {name}")
+        except Deviation as deviation:
+            raise NotTestable(f"the control condition failed: {name} reports no progress") from deviation
+        try:
+            (await other.exchange({**probe(other), "id": _SAME})).result()
+            if other.transport is Transport.HTTP_SSE or (isinstance(other, HttpConnection) and other.session_id):
+                # Its own request has a response: the client may not know it yet.
+                await other.notify("notifications/cancelled", {"requestId": _SAME, "reason": "a late cancellation"})
+                await other.fence()
+        finally:
+            await other.request("tools/call", {"name": release, "arguments": {"key": key}})
+
+
+def _token(message: JsonObject) -> object:
+    params = message.get("params")
+    return params.get("progressToken") if isinstance(params, dict) else None
 
 
 @check(
