@@ -317,6 +317,35 @@ def _agreeing(name: str, agrees: Callable[[str], bool]) -> None:
 
 _agreeing("version-of-any-date", lambda version: "2024-11-05" <= version <= "2025-11-30" and len(version) == 10)
 _agreeing("version-by-prefix", lambda version: version[:10] in LEGACY)
+
+
+@fault("first-version-for-all", "version.echo", revisions=LEGACY[2:3], transports=("http",))
+class _FirstVersionForAll(Fault):
+    """A server that negotiates the version of its first client with all others."""
+
+    def __init__(self) -> None:
+        self._first = ""
+
+    def agreed(self, requested: str, agreed: str) -> str:  # noqa: ARG002
+        self._first = self._first or agreed
+        return self._first
+
+
+@fault("last-version-for-all", "batch.requests", revisions=LEGACY[1:2], transports=("http",))
+class _LastVersionForAll(Fault):
+    """A server that ignores batches of all its clients after one of a revision without batches."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def agreed(self, requested: str, agreed: str) -> str:  # noqa: ARG002
+        self._last = agreed
+        return agreed
+
+    def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:  # noqa: ARG002
+        return (answer, status) if self._last == LEGACY[1] else (None, 202)
+
+
 _agreeing("modern-version-negotiated", lambda version: version in MODERN)
 
 

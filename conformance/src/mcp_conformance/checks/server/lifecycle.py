@@ -9,10 +9,12 @@ from mcp_conformance.checks.probes.modern_requests import rejections
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.targets import NotStarted, UrlTarget
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.transcript import Part, Transcript
 from mcp_core.revisions import R2026_07_28, REVISIONS, Era, between
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SERVER_INFO
 from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
@@ -57,6 +59,40 @@ async def version_echo(server: ServerUnderTest) -> None:
         answer = await peer.request("initialize", _initialize(server.revision.name))
         if answer.member("protocolVersion", str) != server.revision.name:
             raise Deviation(f"protocolVersion {server.revision.name}", str(answer))
+    await _of_each_client(server)
+
+
+async def _of_each_client(server: ServerUnderTest) -> None:
+    """Require that a server with one version for all its clients has no other one when it is started again.
+
+    Raises:
+        Deviation: The first client of a process decides the version of all.
+    """
+    start = server.target.start_another if isinstance(server.target, UrlTarget) else None
+    if start is None:
+        return
+    answers: dict[str, JsonRpcResponse] = {}
+    for version in {name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY} - {
+        server.revision.name
+    }:
+        async with server.open(handshake=False) as peer:
+            answers[version] = await peer.request("initialize", _initialize(version))
+        if member(answers[version].message, "result", "protocolVersion") != server.revision.name:
+            return
+    refused = max(answers)
+    try:
+        async with start() as another:
+            transcript = Transcript()
+            server.opened.append(Part(transcript=transcript, since=0))
+            async with another.open(server.revision, server.transport, handshake=False, transcript=transcript) as peer:
+                first = await peer.request("initialize", _initialize(refused))
+    except NotStarted:
+        return  # the server cannot run twice at a time
+    if member(first.message, "result", "protocolVersion") == refused:
+        raise Deviation(
+            f"protocolVersion {refused}, which the server supports when this is its first request",
+            str(answers[refused]),
+        )
 
 
 @check(

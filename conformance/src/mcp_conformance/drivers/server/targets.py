@@ -7,6 +7,7 @@ import secrets
 import shlex
 import socket
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
@@ -147,6 +148,8 @@ class UrlTarget:
         """The process, if the suite started the server."""
         self.start: Callable[[], Awaitable[None]] | None = None
         """Starts the server again, and raises `NotStarted` on failure; `None` if the suite did not start it."""
+        self.start_another: Callable[[], AbstractAsyncContextManager[UrlTarget]] | None = None
+        """Starts another process of the server, at another port; `None` if the suite did not choose its port."""
         self.accounts: Final = trio.Lock()
         """Held by a check that changes the accounts of the users: all legs have the same users."""
 
@@ -229,6 +232,8 @@ async def started(
 
         await start()
         target.start = start
+        if "{port}" in command:
+            target.start_another = partial(started, command, url, settings, sse_url=sse_url, seconds=seconds)
         try:
             yield target
         finally:
