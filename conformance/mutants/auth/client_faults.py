@@ -36,6 +36,9 @@ CLIENT_FAULTS_AUTH: Final = (
     # Discovery of the authorization server.
     _of("first-challenge-only", "auth.client-challenge-parsed"),
     _of("first-challenge-only", "auth.client-challenge-parsed", revision=_JUNE),
+    _of("challenge-in-one-case", "auth.client-challenge-parsed"),
+    _of("quoted-pair-ends", "auth.client-challenge-parsed", revision=_LATE),
+    _of("deletes-without-token", "auth.client-every-request", revision=_LATE),
     _of(
         "challenge-ignored",
         "auth.client-metadata-named",
@@ -160,6 +163,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("no-challenge", "auth.client-pkce", revision=_OWN),
     _of("plain-pkce", "auth.client-pkce-s256", revision=_LATE),
     _of("pkce-unverified", "auth.client-pkce-refused", revision=_LATE),
+    _of("pkce-any-method", "auth.client-pkce-refused", revision=_LATE),
     _of("pkce-unverified-openid", "auth.client-pkce-refused-openid"),
     _of("response-type-token", "auth.client-oauth21", revision=_JUNE),
     _of("code-twice", "auth.client-oauth21"),
@@ -178,6 +182,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("iss-always-wanted", "auth.client-iss-not-wanted"),
     _of("iss-normalized", "auth.client-iss-exact"),
     _of("iss-any-case", "auth.client-iss-exact"),
+    _of("iss-decoded", "auth.client-iss-exact"),
     _of("error-shown", "auth.client-iss-error"),
     _of("smuggles", "security.client-urls"),
     # Extensions.

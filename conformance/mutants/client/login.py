@@ -9,7 +9,7 @@ import re
 import secrets
 import sys
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from mutants.client.client_jwts import Keys, client_assertion
 from mutants.client.fetch import default_metadata, document, fetch, texts
@@ -28,7 +28,10 @@ _OPENID: Final = "/.well-known/openid-configuration"
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _TYPES: Final = "urn:ietf:params:oauth:token-type:"
-_PAIR: Final = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,]+))')
+_PAIR: Final = re.compile(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,]+))')
+_PAIR_WITHOUT_ESCAPES: Final = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,]+))')
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_CHALLENGE: Final = r"(?:^|, )(Bearer|DPoP)( |$)"
 _FEW: Final = 3
 _SECOND: Final = 2
 
@@ -67,6 +70,7 @@ class Login:
         """Return the authorization headers of a request."""
         if (
             not self._token
+            or (wrong("deletes-without-token") and method == "DELETE")
             or wrong("token-in-query")
             or (wrong("token-once") and self._count > 1 and not self.keys.wanted)
         ):
@@ -88,9 +92,11 @@ class Login:
         """Obtain a token as a 401 or 403 requires, and return whether to send the request again."""
         challenge = headers.get("www-authenticate", "")
         self._challenge.clear()
-        mine = re.search(r"(?i)(?:^|, )(Bearer|DPoP)( |$)", re.sub(r'"[^"]*"', lambda m: "x" * len(m[0]), challenge))
+        flags = re.RegexFlag(0) if wrong("challenge-in-one-case") else re.IGNORECASE
+        mine = re.search(_CHALLENGE, _QUOTED.sub(lambda m: "x" * len(m[0]), challenge), flags)
         if mine is not None and not (wrong("first-challenge-only") and mine.start()):
-            self._challenge.update({m[1]: m[2] or m[3] or "" for m in _PAIR.finditer(challenge[mine.end() :])})
+            pairs = _PAIR_WITHOUT_ESCAPES if wrong("quoted-pair-ends") else _PAIR
+            self._challenge.update({m[1]: m[2] or m[3] or "" for m in pairs.finditer(challenge[mine.end() :])})
         if "dpop-nonce" in headers:
             self.keys.nonces[self._origin] = headers["dpop-nonce"]
         if self._challenge.get("error") == "use_dpop_nonce":
@@ -253,7 +259,8 @@ class Login:
         return found if isinstance(found, dict) else {}
 
     def _by_user(self, status: int) -> None:
-        if "S256" not in texts(self._metadata.get("code_challenge_methods_supported")):
+        methods = texts(self._metadata.get("code_challenge_methods_supported"))
+        if "S256" not in methods and not (methods and wrong("pkce-any-method")):
             openid = in_scenario("auth/pkce-missing-openid")
             if not wrong("pkce-unverified-openid" if openid else "pkce-unverified"):
                 raise ClientError("the authorization server does not support PKCE")
@@ -324,6 +331,7 @@ class Login:
             raise ClientError("the issuer is missing")
         nearly = wrong("iss-normalized") and (iss or "").rstrip("/") == issuer
         nearly = nearly or (wrong("iss-any-case") and (iss or "").lower() == issuer.lower())
+        nearly = nearly or (wrong("iss-decoded") and unquote(iss or "") == issuer)
         unseen = wrong("iss-any") or (wrong("iss-only-if-advertised") and not advertised) or nearly
         if "error" in back and wrong("error-shown"):
             print(f"error {back['error']}", file=sys.stderr)

@@ -31,6 +31,8 @@ _MOST_REFUSALS: Final = 2
 _INFO: Final[JsonObject] = {"name": "protected", "version": "1"}
 _CACHE: Final[JsonObject] = {"ttlMs": 0, "cacheScope": "private"}
 _META: Final[JsonObject] = {"io.modelcontextprotocol/serverInfo": _INFO}
+_SESSION: Final = ("Mcp-Session-Id", "session-1")
+"""The header with which a legacy session begins. Whether the client names it later does not matter here."""
 
 
 def _result(method: str, params: JsonObject) -> JsonObject | None:
@@ -61,7 +63,8 @@ def _speak(message: JsonObject, *, modern: bool) -> Response:
         error: JsonObject = {"code": -32601, "message": "unknown method"}
         return json_response({"jsonrpc": "2.0", "id": id, "error": error}, 404 if modern else 200)
     more: JsonObject = {"resultType": "complete", "_meta": _META} if modern else {}
-    return json_response({"jsonrpc": "2.0", "id": id, "result": {**result, **more}})
+    response = json_response({"jsonrpc": "2.0", "id": id, "result": {**result, **more}})
+    return attrs.evolve(response, headers=(*response.headers, _SESSION)) if method == "initialize" else response
 
 
 @attrs.define(kw_only=True)

@@ -142,10 +142,15 @@ _DISCOVERY: Final = (
     ),
     _of(
         "challenge-among-others",
-        "The challenge is one of several in a header, after one with a comma in a quoted string.",
+        "The challenge is one of several in a header. Its scheme is in lower case, and quoted strings contain commas, "
+        "escaped quotation marks and what looks like its parameters.",
         _RESOURCES,
         Quirks(
-            resource_metadata_at="elsewhere", challenge=(f'Basic realm="a, Bearer b", {CHALLENGE}, Negotiate YII=',)
+            resource_metadata_at="elsewhere",
+            challenge=(
+                f'Basic realm="a, Bearer b", {CHALLENGE.replace("Bearer", "bearer")}, '
+                r'error_description="say \"resource_metadata={evil}/prm\" again", Negotiate YII=',
+            ),
         ),
     ),
     _of(
@@ -366,6 +371,12 @@ _ANSWERS: Final = (
         Quirks(authorization={"iss": "{shouted_issuer}"}),
     ),
     _of(
+        "iss-percent-encoded",
+        "The authorization response names the issuer with a letter of its path percent-encoded.",
+        _NOW,
+        Quirks(issuer="{server}/tenant1", authorization={"iss": "{server}/%74enant1"}),
+    ),
+    _of(
         "iss-error",
         "The authorization response is an error and names another issuer.",
         _NOW,
@@ -392,6 +403,12 @@ _ANSWERS: Final = (
         "The metadata of the authorization server do not announce PKCE.",
         _LATE,
         Quirks(server_metadata={_METHODS: ABSENT}),
+    ),
+    _of(
+        "pkce-plain",
+        "The metadata of the authorization server announce only the PKCE method `plain`.",
+        _LATE,
+        Quirks(server_metadata={_METHODS: ["plain"]}),
     ),
     _of(
         "pkce-missing-openid",

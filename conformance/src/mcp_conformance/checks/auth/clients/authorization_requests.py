@@ -269,9 +269,9 @@ add_rules(
         ),
         Rule(
             id="auth.client-pkce-refused",
-            title="If RFC 8414 metadata do not list PKCE methods, the client does not proceed.",
+            title="If RFC 8414 metadata do not list the PKCE method S256, the client does not proceed.",
             proves=("auth.pkce-verify-support", "auth.pkce-refuse", "auth.pkce-refuse-rfc8414"),
-            within=("auth/pkce-missing",),
+            within=("auth/pkce-missing", "auth/pkce-plain"),
             tested=_verified,
             wrong=_proceeds,
         ),
@@ -345,10 +345,10 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-exact",
-            title="An issuer with an additional trailing slash, or in another case, is another issuer.",
+            title="An issuer with an additional trailing slash, in another case, or percent-encoded, is another issuer.",
             proves=("auth.iss-no-normalization",),
             notes=_ISSUES,
-            within=("auth/iss-normalized", "auth/iss-upper-case"),
+            within=("auth/iss-normalized", "auth/iss-upper-case", "auth/iss-percent-encoded"),
             tested=_authorized,
         ),
         Rule(
