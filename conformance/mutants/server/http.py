@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mutants.server.http_responses import Answering, RawHttpServer
 from mutants.server.pages import answer_page, is_page
-from mutants.server.protocol import LEGACY, MODERN, strict
+from mutants.server.protocol import LEGACY, META, MODERN, strict
 from mutants.server.request_headers import mismatch
 from mutants.server.server import RawServer
 from mutants.server.streams import AccessInfo, HttpSession, ListenStream, Stream
@@ -164,6 +164,7 @@ class _Handler(Answering):
             not self.server.modern_only
             and version not in MODERN
             and (version in LEGACY or self.headers.get("Mcp-Session-Id"))
+            and not (version in LEGACY and _is_modern(message) and self.fault.keeps("era-of-body"))
         ):
             session = self._session()
             if session is not None:
@@ -192,7 +193,7 @@ class _Handler(Answering):
             return
         message = self.fault.completed(self.kept, message)
         if "id" in message:
-            wrong = mismatch(self.fault, self.headers.items(), message)
+            wrong = self.fault.flaw(self.kept, message, mismatch(self.fault, self.headers.items(), message))
             if wrong is not None:
                 why = "initialize" if message["method"] == "initialize" else "mismatch"
                 wrong = f"{wrong}: spoken is {MODERN[0]}"
@@ -353,6 +354,13 @@ class _Handler(Answering):
                     send(late)
 
         threading.Thread(target=work, daemon=True).start()
+
+
+def _is_modern(message: JsonValue) -> bool:
+    """Return whether a message has the metadata of a modern request, which is served by the modern revision."""
+    params = message.get("params") if isinstance(message, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and f"{META}protocolVersion" in meta
 
 
 def _tool(message: JsonObject) -> JsonValue:

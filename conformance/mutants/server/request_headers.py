@@ -31,7 +31,8 @@ _SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 def mismatch(fault: Fault, headers: Iterable[tuple[str, str]], message: JsonObject) -> str | None:
     """Return how the headers of a request differ from its body, or `None`."""
     exact = not fault.keeps("names-any-case")
-    given = {name if exact else name.lower(): value for name, value in headers}
+    exactly = list(headers)
+    given = {name if exact else name.lower(): value for name, value in exactly}
     params = message.get("params")
     params = params if isinstance(params, dict) else {}
     meta = params.get("_meta")
@@ -51,7 +52,10 @@ def mismatch(fault: Fault, headers: Iterable[tuple[str, str]], message: JsonObje
     if not fault.keeps("unknown-params") and any(n.startswith("mcp-param-") and n not in known for n in given):
         return "a header names no parameter"
     for name, value, encoded in wanted:
-        wrong = _wrong(fault, name, given.get(name if exact else name.lower()), value, encoded=encoded)
+        found = given.get(name if exact else name.lower())
+        if not exact and not fault.keeps(f"names-any-case {name}") and (name, found) not in exactly:
+            found = None
+        wrong = _wrong(fault, name, found, value, encoded=encoded)
         if wrong is not None:
             return wrong
     return None

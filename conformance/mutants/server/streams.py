@@ -262,6 +262,10 @@ class HttpFault:
 
     # --- headers that repeat the body --------------------------------------------------------------------------------
 
+    def flaw(self, kept: JsonObject, message: JsonObject, flaw: str | None) -> str | None:  # noqa: ARG002
+        """Return how the headers of a request differ from its body; `kept` is the state of its connection."""
+        return flaw
+
     def read(self, name: str, value: str) -> str:  # noqa: ARG002
         """Return the value of a header."""
         return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from mutants.server.fault import Fault, fault, ids_of
 from mutants.server.protocol import MODERN
@@ -52,10 +53,79 @@ _breaking(
     "base64 Mcp-Name",
 )
 _breaking("names-exact", "header.names-case", "names-any-case")
+_breaking("param-names-exact", "header.names-case", "names-any-case Mcp-Param-Region")
+_breaking("name-of-name-exact", "header.names-case", "names-any-case Mcp-Name")
 for _name in ("MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Region"):
     _breaking(f"spaces-kept-in-{_name.lower()}", "header.spaces", f"spaces {_name}")
 _breaking("unknown-params-rejected", "header.param-unknown", "unknown-params")
 _breaking("base64-unchecked", "header.param-base64-invalid", "invalid-base64")
+_breaking("era-of-version-header", "header.version-mismatch", "era-of-body")
+
+
+def _header_unread(name: str, *checks: str, when: Callable[[JsonObject, JsonObject, str], bool]) -> None:
+    """Add a server that does not compare the headers of some requests with the body.
+
+    Args:
+        name: The name of the fault.
+        checks: The checks that must detect it.
+        when: Whether it accepts a request; its arguments are the state of the connection, the request and the flaw.
+    """
+
+    class _HeaderUnread(Fault):
+        def flaw(self, kept: JsonObject, message: JsonObject, flaw: str | None) -> str | None:
+            if flaw is None or when(kept, message, flaw):
+                kept["served"] = True
+                return None
+            return flaw
+
+    fault(name, *checks, revisions=MODERN, transports=_HTTP)(_HeaderUnread)
+
+
+def _retried(message: JsonObject) -> bool:
+    params = message.get("params")
+    return isinstance(params, dict) and ("inputResponses" in params or "requestState" in params)
+
+
+def _of_method(method: str, _: JsonObject, message: JsonObject, flaw: str) -> bool:
+    return message["method"] == method and "Mcp-Method" in flaw
+
+
+_OF_METHOD: Final = ("header.method-case", "header.method-mismatch", "header.method-missing")
+for _method in (
+    "completion/complete",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+):
+    _header_unread(
+        f"method-header-unread-of-{_method.replace('/', '-')}",
+        *_OF_METHOD,
+        when=partial(_of_method, _method),
+    )
+_header_unread(
+    "headers-unread-of-listen", *_OF_METHOD, when=lambda _, message, __: message["method"] == "subscriptions/listen"
+)
+_header_unread(
+    "headers-unread-of-retries",
+    "header.method-mismatch",
+    "header.method-missing",
+    "header.name-mismatch",
+    "header.name-missing",
+    when=lambda _, message, __: _retried(message),
+)
+_header_unread(
+    "headers-read-once",
+    "header.method-mismatch",
+    "header.method-missing",
+    "header.name-mismatch",
+    "header.name-missing",
+    when=lambda kept, _, __: kept.get("served") is True,
+)
 
 
 @fault("nested-param-unheeded", "header.param-nested", revisions=MODERN, transports=_HTTP)
@@ -103,6 +173,10 @@ def _agreeing(name: str, *checks: str, agrees: Callable[[str, str, JsonValue], b
     fault(name, *checks, revisions=MODERN, transports=_HTTP)(_Agrees)
 
 
+def _is_similar(header: str, similar: Callable[[str, str], bool], name: str, text: str, value: JsonValue) -> bool:
+    return name == header and similar(text, str(value))
+
+
 _agreeing(
     "method-unheeded",
     "header.method-mismatch",
@@ -114,6 +188,26 @@ _agreeing(
     agrees=lambda name, text, value: name == "Mcp-Method" and text.lower() == value,
 )
 _agreeing(
+    "name-any-case",
+    "header.method-case",
+    agrees=lambda name, text, value: name == "Mcp-Name" and text.lower() == str(value).lower(),
+)
+for _word, _similar in {
+    "prefixed": lambda text, value: text.startswith(value),
+    "suffixed": lambda text, value: text.endswith(value),
+    "shortened": lambda text, value: value.startswith(text) and text != "",
+    "empty": lambda text, _: text == "",
+    "slashed": lambda text, value: text.rstrip("/") == value,
+    "quoted": lambda text, value: text.strip('"') == value,
+    "in-url-encoding": lambda text, value: unquote(text) == value,
+}.items():
+    for _header, _check in (("method", "header.method-mismatch"), ("name", "header.name-mismatch")):
+        _agreeing(
+            f"{_header}-{_word}",
+            _check,
+            agrees=partial(_is_similar, f"Mcp-{_header.title()}", _similar),
+        )
+_agreeing(
     "name-unheeded",
     "header.name-mismatch",
     agrees=lambda name, text, _: (name, text) == ("Mcp-Name", "conformance-other"),
@@ -122,6 +216,15 @@ _agreeing(
     "version-header-unheeded", "header.version-mismatch", agrees=lambda name, _, __: name == "MCP-Protocol-Version"
 )
 _agreeing("param-unheeded", "header.param-mismatch", "header.param-nested", agrees=lambda _, text, __: text == "there")
+
+
+_agreeing(
+    "method-in-base64",
+    "header.method-mismatch",
+    agrees=lambda name, text, value: (
+        name == "Mcp-Method" and text == f"=?base64?{base64.b64encode(str(value).encode()).decode()}?="
+    ),
+)
 
 
 def _reading(name: str, check: str, read: Callable[[str, str], str]) -> None:

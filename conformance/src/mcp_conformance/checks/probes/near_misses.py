@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["near_misses"]
+__all__ = ["near_misses", "value_near_misses"]
 
 
 def near_misses(text: str, known: Collection[object] = ()) -> list[str]:
@@ -19,3 +19,13 @@ def near_misses(text: str, known: Collection[object] = ()) -> list[str]:
     """
     found = (text.swapcase(), f"{text} ", f" {text}", f"{text}/")
     return [each for each in found if each != text and each not in known]
+
+
+def value_near_misses(text: str) -> list[str]:
+    """Return values of a header that a lax comparison takes for another one, which is not empty.
+
+    They begin with it, end with it, or are its beginning; they differ from it in the last character, which is encoded as
+    in a URL; or they have quotation marks around it. The empty value is the last.
+    """
+    encoded = "".join(f"%{byte:02X}" for byte in text[-1].encode())
+    return [f"{text}-2", f"{text}/", f"other-{text}", text[:-1], f"{text[:-1]}{encoded}", f'"{text}"', ""]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from mcp_conformance.checks.probes.http_requests import (
@@ -10,6 +11,7 @@ from mcp_conformance.checks.probes.http_requests import (
     error_code,
     error_id,
     http_peer,
+    on_one_connection,
     probe,
     require,
     serves_legacy,
@@ -18,10 +20,13 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
     without,
 )
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, input_requests_of, retried
+from mcp_conformance.checks.probes.near_misses import value_near_misses
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
-from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.odd_ids import ODD_IDS
+from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import PROTOCOL_VERSION
 
@@ -35,8 +40,11 @@ if TYPE_CHECKING:
 
 _MISMATCH: Final = -32020
 _UNSUPPORTED: Final = -32022
+_LEGACY: Final = "2025-11-25"
 _VERSION: Final = "MCP-Protocol-Version"
 _UNKNOWN: Final = "1900-01-01"
+_CHANGES: Final = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
+"""The members of the filter of a subscription, by capability."""
 _CODE: Final = ("header.mismatch-error-code", "http.header-mismatch-400")
 _TOOLS: Final = ("capability:tools",)
 
@@ -48,12 +56,71 @@ async def _sent(peer: HttpConnection, message: JsonObject, headers: _Headers, de
     return await peer.look(headers=headers, body=encoded(message), deviant=deviant)
 
 
-async def _rejected(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> HttpResponse:
-    """Require that a request is rejected for its headers, after the same request with correct headers."""
+async def _rejected(peer: HttpConnection, message: JsonObject, *changes: tuple[_Change, str]) -> None:
+    """Require that a request is rejected for each change of its headers, after the same request with correct headers."""
     request = await control(peer, message)
-    answer = await _sent(peer, request, change(peer.headers(request)), what)
-    require(answer, {400}, what, code=_MISMATCH)
-    return answer
+    for change, what in changes:
+        request = {**request, "id": peer.next_id()}
+        answer = await _sent(peer, request, change(peer.headers(request)), what)
+        require(answer, {400}, what, code=_MISMATCH)
+
+
+async def _rejected_of_each_method(
+    server: ServerUnderTest, peer: HttpConnection, change: Callable[[str], _Change], what: str
+) -> None:
+    """Require that a request of each method is rejected for its headers, after the same request with correct ones."""
+    for request in await _requests_of_each_method(server, peer):
+        method = str(request["method"])
+        answer = await _sent(peer, request, change(method)(peer.headers(request)), f"{method} {what}")
+        require(answer, {400}, f"{method} {what}", code=_MISMATCH)
+
+
+async def _rejected_later(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> None:
+    """Require that a request is rejected for its headers on a connection that has served a correct request."""
+    request = {**message, "id": peer.next_id()}
+    with suppress(NotApplicable):
+        _, answer = await on_one_connection(peer, message, request, deviant=what, headers=change(peer.headers(request)))
+        require(answer, {400}, f"{what}, as the second request of a connection", code=_MISMATCH)
+
+
+async def _rejected_retries(server: ServerUnderTest, peer: HttpConnection, change: _Change, what: str) -> None:
+    """Require that a retry with input responses is rejected for its headers, after one with correct headers."""
+    for method, params in _requiring_input(server):
+        try:
+            await control(peer, await _retry(peer, method, params))
+            # The state of the first retry may be used up.
+            retry = await _retry(peer, method, params)
+        except (Deviation, NotTestable):
+            # Other checks cover the fixture.
+            continue
+        answer = await _sent(peer, retry, change(peer.headers(retry)), what)
+        require(answer, {400}, f"{what}, in a retry of {method}", code=_MISMATCH)
+
+
+def _requiring_input(server: ServerUnderTest) -> list[tuple[str, JsonObject]]:
+    """Return the requests for which the server requires input, if it has the fixtures."""
+    found: list[tuple[str, JsonObject]] = []
+    with suppress(NotTestable):
+        name, arguments = server.tool("test_input_required_result_elicitation")
+        found.append(("tools/call", {"name": name, "arguments": arguments}))
+    with suppress(NotTestable):
+        found.append(("resources/read", {"uri": server.require("resources", "test://conformance/asking")}))
+    return found
+
+
+async def _retry(peer: HttpConnection, method: str, params: JsonObject) -> JsonObject:
+    """Send a request, and return its retry.
+
+    Raises:
+        Deviation: There is no result.
+        NotTestable: The server requires no input.
+    """
+    answer = await peer.request(method, params)
+    if answer.result().get("resultType") != "input_required":
+        raise NotTestable(f"the control request failed: {method} requires no input: {answer}")
+    requests = input_requests_of(answer)
+    responses: JsonObject = {each.key: REPLIES[each.method](each.params) for each in requests if each.method in REPLIES}
+    return peer.message(method, retried(params, answer, responses))
 
 
 async def _accepted(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> None:
@@ -77,6 +144,17 @@ def _call(server: ServerUnderTest, peer: HttpConnection) -> JsonObject:
     return peer.message("tools/call", {"name": name, "arguments": arguments})
 
 
+def _put_name(name: str) -> _Change:
+    """Put a name into Mcp-Name, encoded if necessary."""
+    return _put("Mcp-Name", header_value(name) or "")
+
+
+def _named(message: JsonObject) -> str:
+    """Return the name or URI in a request, which Mcp-Name repeats."""
+    params = message["params"]
+    return str(params.get("name", params.get("uri"))) if isinstance(params, dict) else ""
+
+
 def _requests_with_name(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
     """Return a request of each kind that has an Mcp-Name header and that the server supports."""
     found: list[JsonObject] = []
@@ -93,6 +171,47 @@ def _requests_with_name(server: ServerUnderTest, peer: HttpConnection) -> list[J
     return found
 
 
+def _lists(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
+    """Return a request for each list that the server has."""
+    lists = {"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources"}
+    found = [peer.message(method) for method, capability in lists.items() if server.inventory.has(capability)]
+    return [*found, peer.message("resources/templates/list")] if server.inventory.has("resources") else found
+
+
+def _completions(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
+    """Return a request for the completion of an argument, if the server has any."""
+    if server.inventory.has("completions"):
+        for prompt in server.inventory.lists.get("prompts", ()):
+            arguments = prompt.get("arguments")
+            first = arguments[0] if isinstance(arguments, list) and arguments else None
+            if isinstance(first, dict):
+                ref: JsonObject = {"type": "ref/prompt", "name": prompt["name"]}
+                argument: JsonObject = {"name": first.get("name"), "value": ""}
+                return [peer.message("completion/complete", {"ref": ref, "argument": argument})]
+    return []
+
+
+def _subscriptions(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
+    """Return a request for a subscription, if the server has any."""
+    for capability, member in _CHANGES.items():
+        if server.inventory.has(f"{capability}.listChanged"):
+            return [peer.message("subscriptions/listen", {"notifications": {member: True}})]
+    return []
+
+
+async def _requests_of_each_method(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
+    """Return a request of each method that the server serves."""
+    found = [await control(peer)]
+    named: list[JsonObject] = []
+    with suppress(NotApplicable):
+        named = _requests_with_name(server, peer)
+    for message in (*_lists(server, peer), *named, *_completions(server, peer), *_subscriptions(server, peer)):
+        # Other checks cover whether the method is served at all.
+        with suppress(NotTestable):
+            found.append(await control(peer, message))
+    return found
+
+
 # --- version
 # ------------------------------------------------------------------------------------------------------------
 
@@ -102,8 +221,10 @@ async def version_mismatch(server: ServerUnderTest) -> None:
     """A request whose body has another version than MCP-Protocol-Version is rejected with 400."""
     peer = http_peer(server)
     for header, body, what in (
-        # A server that reads only the body serves the first request, and one that reads only the header the second.
+        # A server that reads only the body serves the first request, and one that reads only the header the third.
         (_UNKNOWN, peer.revision.name, "another version in the header"),
+        # The metadata of the body decides that the request is none of that revision.
+        (_LEGACY, peer.revision.name, f"{_LEGACY} in the header only"),
         (peer.revision.name, _UNKNOWN, "another version in the body"),
     ):
         request: JsonObject = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: body}}}
@@ -121,7 +242,7 @@ async def version_missing(server: ServerUnderTest) -> None:
         if await serves_legacy(server, revision):
             raise NotApplicable(f"the server supports {revision} too")
     peer = http_peer(server)
-    await _rejected(peer, probe(peer), _drop("MCP-Protocol-Version"), "a request without MCP-Protocol-Version")
+    await _rejected(peer, probe(peer), (_drop("MCP-Protocol-Version"), "a request without MCP-Protocol-Version"))
 
 
 # --- method and name
@@ -130,23 +251,44 @@ async def version_missing(server: ServerUnderTest) -> None:
 
 @check("header.method-missing", proves=("header.mcp-method-missing-rejected", *_CODE))
 async def method_missing(server: ServerUnderTest) -> None:
-    """A request without Mcp-Method is rejected with 400 and -32020."""
+    """A request of any method without Mcp-Method is rejected with 400 and -32020."""
     peer = http_peer(server)
-    await _rejected(peer, probe(peer), _drop("Mcp-Method"), "a request without Mcp-Method")
+    await _rejected_of_each_method(server, peer, lambda _: _drop("Mcp-Method"), "without Mcp-Method")
+    await _rejected_later(peer, probe(peer), _drop("Mcp-Method"), "a request without Mcp-Method")
+    await _rejected_retries(server, peer, _drop("Mcp-Method"), "a request without Mcp-Method")
 
 
 @check("header.method-mismatch", proves=("header.mcp-method-mismatch-rejected", *_CODE))
 async def method_mismatch(server: ServerUnderTest) -> None:
-    """A request with the Mcp-Method of another method is rejected with 400 and -32020."""
+    """A request with another Mcp-Method, of another method or similar to the right one, is rejected with 400 and -32020."""
     peer = http_peer(server)
-    await _rejected(peer, probe(peer), _put("Mcp-Method", "tools/list"), "the Mcp-Method of another method")
+    await _rejected_of_each_method(
+        server,
+        peer,
+        lambda method: _put("Mcp-Method", "server/discover" if method == "tools/list" else "tools/list"),
+        "with the Mcp-Method of another method",
+    )
+    other = _put("Mcp-Method", "tools/list")
+    await _rejected_later(peer, probe(peer), other, "the Mcp-Method of another method")
+    await _rejected_retries(server, peer, other, "the Mcp-Method of another method")
+    # No header but Mcp-Name and Mcp-Param may be in base64.
+    similar = [*value_near_misses("server/discover"), _base64("server/discover")]
+    await _rejected(peer, probe(peer), *((_put("Mcp-Method", each), f"the Mcp-Method {each!r}") for each in similar))
 
 
 @check("header.method-case", proves=("header.value-case-sensitive",))
 async def method_case(server: ServerUnderTest) -> None:
-    """The value of Mcp-Method is case-sensitive: a request in the wrong case is rejected with 400 and -32020."""
+    """The values of Mcp-Method and Mcp-Name are case-sensitive: a request in the wrong case is rejected with 400 and -32020."""
     peer = http_peer(server)
-    await _rejected(peer, probe(peer), _put("Mcp-Method", "SERVER/DISCOVER"), "an Mcp-Method in upper case")
+    await _rejected_of_each_method(
+        server, peer, lambda method: _put("Mcp-Method", method.upper()), "with Mcp-Method in upper case"
+    )
+    with suppress(NotApplicable):
+        for message in _requests_with_name(server, peer):
+            name = _named(message)
+            if name.swapcase() != name:
+                what = f"{message['method']} with an Mcp-Name in another case"
+                await _rejected(peer, message, (_put_name(name.swapcase()), what))
 
 
 @check("header.name-missing", proves=("header.mcp-name-missing-rejected", *_CODE))
@@ -154,29 +296,39 @@ async def name_missing(server: ServerUnderTest) -> None:
     """tools/call, resources/read and prompts/get without Mcp-Name are rejected with 400 and -32020."""
     peer = http_peer(server)
     for message in _requests_with_name(server, peer):
-        await _rejected(peer, message, _drop("Mcp-Name"), f"{message['method']} without Mcp-Name")
+        await _rejected(peer, message, (_drop("Mcp-Name"), f"{message['method']} without Mcp-Name"))
+        await _rejected_later(peer, message, _drop("Mcp-Name"), f"{message['method']} without Mcp-Name")
+    await _rejected_retries(server, peer, _drop("Mcp-Name"), "no Mcp-Name")
 
 
 @check("header.name-mismatch", proves=("header.mcp-name-mismatch-rejected", *_CODE))
 async def name_mismatch(server: ServerUnderTest) -> None:
-    """tools/call, resources/read and prompts/get with another Mcp-Name are rejected with 400 and -32020."""
+    """tools/call, resources/read and prompts/get with another Mcp-Name, even a similar one, are rejected with 400 and -32020."""
     peer = http_peer(server)
+    other = _put("Mcp-Name", "conformance-other")
     for message in _requests_with_name(server, peer):
+        method = message["method"]
+        similar = value_near_misses(_named(message))
         await _rejected(
-            peer, message, _put("Mcp-Name", "conformance-other"), f"another Mcp-Name of {message['method']}"
+            peer,
+            message,
+            (other, f"another Mcp-Name of {method}"),
+            *((_put_name(each), f"the Mcp-Name {each!r} of {method} {_named(message)!r}") for each in similar),
         )
+        await _rejected_later(peer, message, other, f"another Mcp-Name of {method}")
+    await _rejected_retries(server, peer, other, "another Mcp-Name")
 
 
 @check("header.error-id", proves=("header.mismatch-error-id",))
 async def mismatch_id(server: ServerUnderTest) -> None:
     """The error for headers that differ from the body has the id of the request."""
     peer = http_peer(server)
-    request = await control(peer)
-    headers = with_header(peer.headers(request), "Mcp-Method", "tools/list")
-    for id in ODD_IDS:
-        answer = await _sent(peer, {**request, "id": id}, headers, "another method")
-        found = error_id(answer)
-        if answer.status == 400 and (found != id or type(found) is not type(id)):
+    right = await control(peer)
+    for id in ("conformance-id", *ODD_IDS):
+        request = {**right, "id": id}
+        headers = with_header(peer.headers(request), "Mcp-Method", "tools/list")
+        answer = await _sent(peer, request, headers, "another method")
+        if answer.status == 400 and encoded(error_id(answer)) != encoded(id):
             raise Deviation(f"the id {brief(id)}", shown(answer))
 
 
@@ -200,22 +352,16 @@ async def invalid_characters(server: ServerUnderTest) -> None:
 async def names_case(server: ServerUnderTest) -> None:
     """The names of headers are not case-sensitive."""
     peer = http_peer(server)
-    await _accepted(peer, probe(peer), lambda headers: [(n.lower(), v) for n, v in headers], "names in lower case")
-    await _accepted(peer, probe(peer), lambda headers: [(n.upper(), v) for n, v in headers], "names in upper case")
+    for request in _requests_with_headers(server, peer):
+        await _accepted(peer, request, lambda headers: [(n.lower(), v) for n, v in headers], "names in lower case")
+        await _accepted(peer, request, lambda headers: [(n.upper(), v) for n, v in headers], "names in upper case")
 
 
 @check("header.spaces", proves=("header.value-ows-trimmed",))
 async def spaces(server: ServerUnderTest) -> None:
     """White space around the value of a header is ignored."""
     peer = http_peer(server)
-    requests = [probe(peer)]
-    if server.inventory.has("tools"):
-        requests.append(_call(server, peer))
-        fixture = server.manifest.find("tools", "conformance_headers")
-        if server.inventory.find("tools", fixture.name) is not None:
-            arguments = fixture.arguments or {"region": "here"}
-            requests.append(peer.message("tools/call", {"name": fixture.name, "arguments": arguments}))
-    for request in requests:
+    for request in _requests_with_headers(server, peer):
         for name, value in peer.headers(request):
             if name == _VERSION or name.startswith(("Mcp-Method", "Mcp-Name", "Mcp-Param-")):
                 await _accepted(peer, request, _put(name, f"  {value} \t"), f"white space around {name}")
@@ -232,6 +378,18 @@ async def name_base64(server: ServerUnderTest) -> None:
     call = _call(server, peer)
     name, _ = server.tool("test_simple_text")
     await _accepted(peer, call, _put("Mcp-Name", _base64(name)), "an Mcp-Name in base64")
+
+
+def _requests_with_headers(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
+    """Return requests with all headers that repeat parts of the body, as far as the server has the fixtures."""
+    requests = [probe(peer)]
+    if server.inventory.has("tools"):
+        requests.append(_call(server, peer))
+        fixture = server.manifest.find("tools", "conformance_headers")
+        if server.inventory.find("tools", fixture.name) is not None:
+            arguments = fixture.arguments or {"region": "here"}
+            requests.append(peer.message("tools/call", {"name": fixture.name, "arguments": arguments}))
+    return requests
 
 
 def _base64(text: str) -> str:
