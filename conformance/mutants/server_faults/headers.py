@@ -288,10 +288,23 @@ class _Mismatch200(Fault):
         return 200 if why == "mismatch" else status
 
 
-@fault("mismatch-without-id", "header.error-id", revisions=MODERN, transports=_HTTP)
 class _MismatchWithoutId(Fault):
+    def __init__(self, dropped: Callable[[JsonValue], bool]) -> None:
+        self._dropped = dropped
+
     def refusal_body(self, why: str, error: JsonObject) -> JsonObject:
-        return {key: value for key, value in error.items() if key != "id"} if why == "mismatch" else error
+        drops = why == "mismatch" and self._dropped(error.get("id"))
+        return {key: value for key, value in error.items() if key != "id"} if drops else error
+
+
+for _word, _drops in {
+    "id": lambda _: True,
+    "id-zero": lambda id: id == 0,
+    "empty-id": lambda id: id == "",
+}.items():
+    fault(f"mismatch-without-{_word}", "header.error-id", revisions=MODERN, transports=_HTTP)(
+        partial(_MismatchWithoutId, _drops)
+    )
 
 
 # --- annotations ------------------------------------------------------------------------------------------------------
