@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from mutants.server.protocol import RpcError
 
 _HTTP: Final = ("http",)
+_OF_URLS: Final = str.maketrans("-_", "+/")
+"""Changes the alphabet of Base64 for URLs into that of Base64."""
 _MISMATCHES: Final = (
     "header.method-case",
     "header.method-mismatch",
@@ -245,6 +247,21 @@ def _undone(name: str, value: str) -> str:
 
 
 _reading("marker-any-case", "header.param-literal", _undone)
+
+
+def _decoded_twice(name: str, value: str) -> str:
+    """Decode Base64, so that its text is decoded again if it looks like Base64."""
+    if not name.startswith("Mcp-Param") or not value.startswith("=?base64?PT9"):
+        return value
+    return base64.b64decode(value[len("=?base64?") : -2]).decode()
+
+
+_reading(
+    "param-in-base64-for-urls",
+    "header.param-base64-invalid",
+    lambda _, value: value.translate(_OF_URLS) if value.startswith("=?base64?") else value,
+)
+_reading("param-decoded-twice", "header.param-base64", _decoded_twice)
 _reading(
     "param-undecoded", "header.param-base64", lambda _, value: f"{value} " if value == "=?base64?SGVsbG8=?=" else value
 )
@@ -273,10 +290,65 @@ class _NumberAsText(Fault):
         return text == str(value)
 
 
-@fault("booleans-not-compared", "header.param-boolean", revisions=MODERN, transports=_HTTP)
-class _BooleansNotCompared(Fault):
-    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:  # noqa: ARG002
-        return same or isinstance(value, bool)
+def _is_number(value: JsonValue) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_spelled(spelled: tuple[str, str], _: str, text: str, value: JsonValue) -> bool:
+    return isinstance(value, bool) and text == spelled[not value]
+
+
+_agreeing("booleans-not-compared", "header.param-boolean", agrees=lambda _, __, value: isinstance(value, bool))
+for _word, _spelled in {"any-case": ("True", "False"), "digits": ("1", "0"), "words": ("yes", "no")}.items():
+    _agreeing(
+        f"booleans-in-{_word}",
+        "header.param-boolean",
+        agrees=partial(_is_spelled, _spelled),
+    )
+_agreeing("boolean-empty", "header.param-boolean", agrees=lambda _, text, value: value is False and text == "")
+_agreeing("numbers-not-compared", "header.param-mismatch", agrees=lambda _, __, value: _is_number(value))
+_agreeing(
+    "number-with-more",
+    "header.param-mismatch",
+    agrees=lambda _, text, value: _is_number(value) and text.startswith(str(value)),
+)
+_agreeing(
+    "number-empty", "header.param-mismatch", agrees=lambda _, text, value: _is_number(value) and not value and not text
+)
+_agreeing(
+    "param-any-case",
+    "header.param-mismatch",
+    agrees=lambda name, text, value: name.startswith("Mcp-Param") and text.lower() == value,
+)
+_agreeing("empty-param-not-compared", "header.param-mismatch", agrees=lambda _, __, value: value == "")
+
+
+class _ParamOptional(Fault):
+    """A server that does not require the header of some values."""
+
+    def __init__(self, optional: Callable[[JsonValue], bool]) -> None:
+        self._optional = optional
+
+    def flaw(self, kept: JsonObject, message: JsonObject, flaw: str | None) -> str | None:
+        params = message.get("params")
+        arguments = params.get("arguments") if isinstance(params, dict) else None
+        given = arguments if isinstance(arguments, dict) else {}
+        missing = flaw is not None and "Mcp-Param" in flaw and flaw.endswith("is missing")
+        if missing and any(self._optional(value) for value in given.values()):
+            return None
+        return super().flaw(kept, message, flaw)
+
+
+for _word, _optional in {
+    "falsy": lambda value: not value,
+    "zero": lambda value: _is_number(value) and not value,
+    "false": lambda value: value is False,
+    "empty": lambda value: value == "",
+    "number": _is_number,
+}.items():
+    fault(f"{_word}-param-header-optional", "header.param-missing", revisions=MODERN, transports=_HTTP)(
+        partial(_ParamOptional, _optional)
+    )
 
 
 @fault("mismatch-200", *_MISMATCHES, "header.invalid-characters", "header.param-base64-invalid", "header.param-boolean",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -17,13 +19,14 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
     without,
 )
+from mcp_conformance.checks.probes.near_misses import value_near_misses
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
@@ -193,30 +196,63 @@ async def _send_header(
     peer = http_peer(server)
     param = _param(server, kind)
     request = await control(peer, param.call(peer, value))
+    return await _look(peer, param, request, header, deviant)
+
+
+async def _look(
+    peer: HttpConnection, param: _Param, request: JsonObject, header: str | None, deviant: str = ""
+) -> HttpResponse:
+    """Send a call with the given header, or without it."""
     headers = without(peer.headers(request), param.header)
     if header is not None:
         headers = with_header(headers, param.header, header)
     return await peer.look(headers=headers, body=encoded(request), deviant=deviant)
 
 
-def _require_success(answer: HttpResponse, what: str) -> None:
+async def _require_mismatches(
+    server: ServerUnderTest, value: JsonValue, headers: Iterable[str | None], *, kind: str = "string"
+) -> None:
+    """Require that calls with the given headers are rejected, after a control request with the correct one."""
+    peer = http_peer(server)
+    param = _param(server, kind)
+    request = await control(peer, param.call(peer, value))
+    for header in headers:
+        given = "no header" if header is None else f"the header {header!r}"
+        what = f"{given} for a parameter that is {brief(value)}"
+        request = {**request, "id": peer.next_id()}
+        require(await _look(peer, param, request, header, what), {400}, what, code=_MISMATCH)
+
+
+async def _require_success(server: ServerUnderTest, value: str, header: str) -> None:
+    """Require that a call with a notation of a value is served, after a control request with a plain value."""
+    peer = http_peer(server)
+    param = _param(server)
+    await control(peer, param.call(peer, "here"))
+    answer = await _look(peer, param, param.call(peer, value), header)
     if not succeeded(answer):
-        raise Deviation(f"a result for {what}", shown(answer))
+        raise Deviation(f"a result for the parameter {value!r} with the header {header}", shown(answer))
 
 
 @check("header.param-mismatch", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
 async def param_mismatch(server: ServerUnderTest) -> None:
-    """A call whose Mcp-Param header differs from the body is rejected with 400 and -32020."""
-    what = "an Mcp-Param header that differs from the body"
-    require(await _send_header(server, "here", "there", what), {400}, what, code=_MISMATCH)
+    """A call whose Mcp-Param header differs from the body, even a little, is rejected with 400 and -32020."""
+    await _require_mismatches(server, "here", ("there", "HERE", *value_near_misses("here")))
+    # A server without such parameters was tested as far as it can be.
+    with suppress(NotTestable):
+        await _require_mismatches(server, "", ("here",))
+    with suppress(NotTestable):
+        await _require_mismatches(server, 42, ("43", "-42", "42.5", "42abc", "42 43", "true", ""), kind="integer")
+        await _require_mismatches(server, 0, ("1", "", "false", "zero"), kind="integer")
 
 
 @check("header.param-boolean", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
 async def param_boolean(server: ServerUnderTest) -> None:
     """A boolean in an Mcp-Param header is "true" or "false", and is rejected when it differs from the body."""
-    for value, header in ((True, "false"), (False, "true")):
-        what = f"the header {header} of a parameter that is {'true' if value else 'false'}"
-        require(await _send_header(server, value, header, what, kind="boolean"), {400}, what, code=_MISMATCH)
+    for value, headers in (
+        (True, ("false", "True", "TRUE", "1", "yes", "on")),
+        (False, ("true", "False", "FALSE", "0", "no", "off", "")),
+    ):
+        await _require_mismatches(server, value, headers, kind="boolean")
 
 
 @check(
@@ -274,9 +310,12 @@ def _names(value: JsonValue) -> list[str]:
 
 @check("header.param-missing", proves=("header.param-missing-but-in-body-rejected",), needs=_NEEDS)
 async def param_missing(server: ServerUnderTest) -> None:
-    """A call with a header parameter but without its header is rejected with 400 and -32020."""
-    what = "a header parameter without its header"
-    require(await _send_header(server, "here", None, what), {400}, what, code=_MISMATCH)
+    """A call with a header parameter but without its header is rejected with 400 and -32020, whatever the value."""
+    await _require_mismatches(server, "here", (None,))
+    for value, kind in (("", "string"), (0, "integer"), (False, "boolean")):
+        # A server without such parameters was tested as far as it can be.
+        with suppress(NotTestable):
+            await _require_mismatches(server, value, (None,), kind=kind)
 
 
 @check("header.param-characters", proves=("header.param-invalid-chars-rejected",), needs=_NEEDS)
@@ -288,23 +327,24 @@ async def param_characters(server: ServerUnderTest) -> None:
 
 @check("header.param-base64", proves=("header.base64-decoded-before-compare",), needs=_NEEDS)
 async def param_base64(server: ServerUnderTest) -> None:
-    """An Mcp-Param header in base64 is decoded."""
-    _require_success(await _send_header(server, "Hello", "=?base64?SGVsbG8=?="), "an Mcp-Param header in base64")
+    """An Mcp-Param header in base64 is decoded, once and without further changes."""
+    for value in ("Hello", "=?base64?SGVsbG8=?=", " padded ", "Hello, \u4e16\u754c", "~~~???", "line1\nline2"):
+        await _require_success(server, value, f"=?base64?{base64.b64encode(value.encode()).decode()}?=")
 
 
 @check("header.param-base64-invalid", proves=("header.base64-invalid-rejected",), needs=_NEEDS)
 async def param_base64_invalid(server: ServerUnderTest) -> None:
     """An Mcp-Param header with invalid base64 is rejected with 400 and -32020."""
-    for header in ("=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?="):
-        what = f"the Mcp-Param header {header}"
-        require(await _send_header(server, "Hello", header, what), {400}, what, code=_MISMATCH)
+    await _require_mismatches(server, "Hello", ("=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?SGVs bG8=?="))
+    # The alphabet is that of base64, and not that for URLs.
+    await _require_mismatches(server, "~~~???", ("=?base64?fn5-Pz8_?=",))
 
 
 @check("header.param-literal", proves=("header.base64-markers-exact",), needs=_NEEDS)
 async def param_literal(server: ServerUnderTest) -> None:
     """An Mcp-Param header without the exact markers of base64 is a literal value."""
     for value in ("=?base64?SGVsbG8=", "SGVsbG8=?=", "=?BASE64?SGVsbG8=?="):
-        _require_success(await _send_header(server, value, value), f"the parameter {value}")
+        await _require_success(server, value, value)
 
 
 @check("header.param-absent", proves=("header.param-null-not-expected",), needs=_NEEDS)
@@ -324,7 +364,9 @@ async def param_absent(server: ServerUnderTest) -> None:
 @check("header.param-integer", proves=("header.integer-compared-numerically",), needs=_NEEDS)
 async def param_integer(server: ServerUnderTest) -> None:
     """An integer in an Mcp-Param header is compared as a number: 42.0 equals 42."""
-    _require_success(await _send_header(server, 42, "42.0", kind="integer"), "the header 42.0 of the parameter 42")
+    answer = await _send_header(server, 42, "42.0", kind="integer")
+    if not succeeded(answer):
+        raise Deviation("a result for the header 42.0 of the parameter 42", shown(answer))
 
 
 @check("header.param-unknown", proves=("header.param-unknown-ignored",), needs=_NEEDS)
@@ -334,4 +376,6 @@ async def param_unknown(server: ServerUnderTest) -> None:
     name, arguments = server.tool("test_simple_text")
     request = await control(peer, peer.message("tools/call", {"name": name, "arguments": arguments}))
     headers = [*peer.headers(request), ("Mcp-Param-Conformance-None", "whatever")]
-    _require_success(await peer.look(headers=headers, body=encoded(request)), "an Mcp-Param header without a parameter")
+    answer = await peer.look(headers=headers, body=encoded(request))
+    if not succeeded(answer):
+        raise Deviation("a result for a call with an Mcp-Param header without a parameter", shown(answer))
