@@ -149,6 +149,9 @@ changed(
 )
 changed("scope-by-page", "caching.scope-of-pages", method="resources/list", modern=True,
         change=lambda inbound, result: {**result, "cacheScope": "public"} if "cursor" in inbound.params else result)  # fmt: skip
+changed("no-hints-after-retry", "caching.resources-read", "schema.read-resource-result",
+        method="resources/read", modern=True,
+        change=lambda inbound, result: _without("ttlMs")(inbound, result) if "inputResponses" in inbound.params else result)  # fmt: skip
 changed("hints-with-questions", "caching.not-when-input-is-required", method="resources/read", modern=True,
         of="test://conformance/asking", change=_with(ttlMs=0, cacheScope="private"))  # fmt: skip
 

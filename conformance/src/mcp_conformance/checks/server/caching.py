@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, input_requests_of, retried
 from mcp_conformance.checks.probes.message_pairs import answered
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.checks.server.lists import LISTS, walk
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _HINTS: Final = ("ttlMs", "cacheScope")
+_INTERACTIVE: Final = "test://conformance/asking"
+"""The resource whose reading requires input."""
 _SCOPES: Final = ("public", "private")
 _METHODS: Final = {
     "server/discover": ("discover", None),
@@ -39,10 +42,9 @@ def _register() -> None:
                 if not server.inventory.lists["resources"]:
                     raise NotTestable("the server lists no resources")
                 params = {"uri": server.inventory.lists["resources"][0].get("uri")}
-            result = (await server.peer.request(method, params)).result()
-            missing = [hint for hint in _HINTS if hint not in result]
-            if missing and result.get("resultType") == "complete":
-                raise Deviation(f"{' and '.join(_HINTS)} in the result of {method}", f"no {' and no '.join(missing)}")
+            _require_hints(method, (await server.peer.request(method, params)).result())
+            if method == "resources/read":
+                await _require_hints_of_retry(server)
 
         SERVER_CHECKS.add(
             f"caching.{words}",
@@ -51,6 +53,27 @@ def _register() -> None:
             proves=(f"caching.hints-{words}",),
             needs=() if capability is None else (f"capability:{capability}",),
         )
+
+
+def _require_hints(method: str, result: JsonObject) -> None:
+    missing = [hint for hint in _HINTS if hint not in result]
+    if missing and result.get("resultType") == "complete":
+        raise Deviation(f"{' and '.join(_HINTS)} in the result of {method}", f"no {' and no '.join(missing)}")
+
+
+async def _require_hints_of_retry(server: ServerUnderTest) -> None:
+    """Require the hints in the result of a retry with input responses, if the server has the fixture."""
+    try:
+        params: JsonObject = {"uri": server.require("resources", _INTERACTIVE)}
+    except NotTestable:
+        return
+    answer = await server.peer.request("resources/read", params)
+    requests = input_requests_of(answer)
+    if requests and all(each.method in REPLIES for each in requests):
+        responses: JsonObject = {each.key: REPLIES[each.method](each.params) for each in requests}
+        again = await server.peer.request("resources/read", retried(params, answer, responses))
+        if not again.is_error:
+            _require_hints("a retry of resources/read", again.result())
 
 
 _register()
@@ -112,7 +135,7 @@ async def scope_of_pages(server: ServerUnderTest) -> None:
 )
 async def not_when_input_is_required(server: ServerUnderTest) -> None:
     """An InputRequiredResult of `resources/read` has neither ttlMs nor cacheScope."""
-    uri = server.require("resources", "test://conformance/asking")
+    uri = server.require("resources", _INTERACTIVE)
     answer = await server.peer.request("resources/read", {"uri": uri})
     if answer.member("resultType") != "input_required":
         raise NotTestable(f"the control request failed: the resource requires no input: {answer}")
