@@ -106,7 +106,7 @@ class Answering(BaseHTTPRequestHandler):
 
     def json(self, status: int, value: JsonValue, headers: dict[str, str] | None = None) -> None:
         """Send a JSON response."""
-        body = json.dumps(value, separators=(",", ":")).encode()
+        body = self.fault.body(json.dumps(value, separators=(",", ":")).encode())
         self.respond(status, {"Content-Type": "application/json", **(headers or {})}, body)
 
     def refuse(self, why: str, status: int, code: int, message: str, id: JsonValue = None) -> None:

@@ -227,6 +227,14 @@ class HttpFault:
         """Return a modern message; `kept` is the state of its connection, which has none."""
         return message
 
+    def beside(self, session: HttpSession | None, message: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return a modern message; `session` is the legacy session whose id it has, although it belongs to none."""
+        return message
+
+    def body(self, body: bytes) -> bytes:
+        """Return the bytes of a JSON body."""
+        return body
+
     def written(self, frame: bytes) -> bytes:
         """Return the bytes of an event."""
         return frame

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -522,6 +523,18 @@ class _Arrays(Fault):
 class _Latin(Fault):
     def line(self, line: bytes) -> bytes:
         return line.replace(b"\\u00fc", b"\xfc")
+
+
+@fault("latin-1-where-it-fits", "jsonrpc.id-echo", "jsonrpc.utf8")
+class _LatinWhereItFits(Fault):
+    def body(self, body: bytes) -> bytes:
+        try:
+            return json.dumps(json.loads(body), ensure_ascii=False, separators=(",", ":")).encode("latin-1")
+        except UnicodeEncodeError:
+            return body
+
+    def line(self, line: bytes) -> bytes:
+        return self.body(line[:-1]) + b"\n"
 
 
 @fault("no-json-ignored", "jsonrpc.parse-error", "jsonrpc.no-json-bad-utf8", "jsonrpc.no-json-nan",
