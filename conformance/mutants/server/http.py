@@ -192,6 +192,7 @@ class _Handler(Answering):
                 self.respond(202, {})
             return
         message = self.fault.completed(self.kept, message)
+        message = self.fault.beside(self.server.sessions.get(self.headers.get("Mcp-Session-Id", "")), message)
         if "id" in message:
             wrong = self.fault.flaw(self.kept, message, mismatch(self.fault, self.headers.items(), message))
             if wrong is not None:

@@ -249,6 +249,16 @@ for _name, _key in (("meta", ""), ("version", _VERSION), ("capabilities", _DECLA
     )
 
 
+@fault("capabilities-of-session", "jsonrpc.stateless", revisions=MODERN, transports=_HTTP)
+class _CapabilitiesOfSession(Fault):
+    def beside(self, session: HttpSession | None, message: JsonObject) -> JsonObject:
+        params = message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        if session is None or not isinstance(params, dict) or not isinstance(meta, dict):
+            return message
+        return {**message, "params": {**params, "_meta": {_DECLARED: session.capabilities, **meta}}}
+
+
 # --- unsolicited messages --------------------------------------------------------------------------------------------
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.http_requests import error_code, on_one_connection, shown, succeeded
+from mcp_conformance.checks.probes.http_requests import error_code, on_one_connection, session, shown, succeeded
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
@@ -20,9 +22,11 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _DEPTH: Final = 100_000
+_LEGACY: Final = "2025-11-25"
 _MANY: Final = 8
 
 _ODD: Final = 77_001
@@ -191,6 +195,24 @@ async def stateless(server: ServerUnderTest) -> None:
         else:
             (await peer.exchange(message, deviant=what)).error(-32602, what=what)
             await peer.fence()
+    if isinstance(peer, HttpConnection):
+        await _stateless_beside_session(server, peer)
+
+
+async def _stateless_beside_session(server: ServerUnderTest, peer: HttpConnection) -> None:
+    """Require that a request without capabilities is not served with those of a legacy session that it names."""
+    what = "a request without clientCapabilities, with the id of a legacy session"
+    incomplete: JsonObject = {key: each for key, each in peer.meta().items() if key != CLIENT_CAPABILITIES}
+    discover: JsonObject = {**peer.message("server/discover"), "params": {"_meta": incomplete}}
+    answer: HttpResponse | None = None
+    # Most servers serve one era only.
+    with suppress(Deviation):
+        async with session(server, revision=_LEGACY) as legacy:
+            if legacy.session_id is not None:
+                headers = [*peer.headers(discover), ("Mcp-Session-Id", legacy.session_id)]
+                answer = await peer.look(headers=headers, body=encoded(discover), deviant=what)
+    if answer is not None and succeeded(answer):
+        raise Deviation(f"an error for {what}", shown(answer))
 
 
 @check(
