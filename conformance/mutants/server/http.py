@@ -217,7 +217,8 @@ class _Handler(Answering):
         session.host = self.headers.get("Host", "")
         stream = Stream(session, self.fault)
         if isinstance(message, dict):
-            session.hung_up[str(message.get("id"))] = self.gone
+            id = str(message.get("id"))
+            session.hung_up[id] = self.fault.disconnection(id, self.gone)
         open_here = threading.Event()
 
         def event(value: JsonValue) -> None:

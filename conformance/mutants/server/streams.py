@@ -264,6 +264,10 @@ class HttpFault:
         """Return whether the end of its connection cancels a call."""
         return gone and modern
 
+    def disconnection(self, id: str, gone: Callable[[], bool]) -> Callable[[], bool]:  # noqa: ARG002
+        """Return the function that says whether the client of a request has disconnected."""
+        return gone
+
     def overheard(self, value: JsonValue, *, gone: bool) -> bool:  # noqa: ARG002
         """Return whether subscribers get a message of another client's request."""
         return False

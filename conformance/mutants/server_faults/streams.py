@@ -224,10 +224,47 @@ class _NotifiesNewStreams(Fault):
         return [Stream.text({"data": json.dumps(changed)})] if found is None else found
 
 
-@fault("works-on", "http.cancel-by-disconnect", revisions=MODERN, transports=_HTTP)
+@fault("works-on", "http.cancel-by-disconnect", "http.cancel-only-own", revisions=MODERN, transports=_HTTP)
 class _WorksOn(Fault):
     def hangs_up(self, *, gone: bool, modern: bool) -> bool:  # noqa: ARG002
         return False
+
+
+@fault("cancels-by-id", "http.cancel-only-own", revisions=MODERN, transports=_HTTP)
+class _CancelsById(Fault):
+    def __init__(self) -> None:
+        self._events: Final[dict[str, list[threading.Event]]] = {}
+
+    def disconnection(self, id: str, gone: Callable[[], bool]) -> Callable[[], bool]:
+        own = threading.Event()
+        events = self._events.setdefault(id, [])
+        events.append(own)
+
+        def is_gone() -> bool:
+            if not own.is_set() and gone():
+                for each in events:
+                    each.set()
+            return own.is_set()
+
+        return is_gone
+
+
+@fault("cancels-latest-with-id", "http.cancel-only-own", revisions=MODERN, transports=_HTTP)
+class _CancelsLatestWithId(Fault):
+    def __init__(self) -> None:
+        self._latest: Final[dict[str, threading.Event]] = {}
+
+    def disconnection(self, id: str, gone: Callable[[], bool]) -> Callable[[], bool]:
+        own = self._latest[id] = threading.Event()
+        reported = threading.Event()
+
+        def is_gone() -> bool:
+            if not own.is_set() and not reported.is_set() and gone():
+                reported.set()
+                self._latest[id].set()
+            return own.is_set()
+
+        return is_gone
 
 
 @fault("cancels-on-loss", "sse.disconnect-no-cancel", revisions=_STREAMS, transports=_HTTP)

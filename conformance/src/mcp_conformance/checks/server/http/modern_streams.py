@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -21,10 +22,12 @@ from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import LOG_LEVEL
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.framing.sse import Event
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _NEEDS: Final = ("capability:tools",)
 _LOOKS: Final = 20
@@ -130,30 +133,45 @@ def _is_progress(peer: HttpConnection, event: Event | None) -> bool:
     return isinstance(message, dict) and message.get("method") == "notifications/progress"
 
 
-async def _disconnect(server: ServerUnderTest, key: str) -> None:
-    """Start a call that waits, and close its connection.
+@asynccontextmanager
+async def _waiting_call(server: ServerUnderTest, key: str, *, id: JsonValue = None) -> AsyncIterator[None]:
+    """Start a call that waits, and close its connection at the end of the block.
+
+    Args:
+        server: The server.
+        key: The key of the call, by which it is released.
+        id: The id of the request; `None`: the next one.
 
     Raises:
+        NotApplicable: The response is not a stream.
         NotTestable: The call reports no progress, so that it is unknown when it runs.
     """
     peer = http_peer(server)
     name, _ = server.tool("conformance_wait")
     server.tool("conformance_outcome")
     meta: JsonObject = {"progressToken": key}
-    request = peer.message("tools/call", {"name": name, "arguments": {"key": key}, "_meta": meta})
-    try:
-        async with (
-            peer.open_exchange("POST", peer.headers(request), encoded(request)) as exchange,
-            peer.within("progress of the call on its stream"),
-        ):
-            if exchange.media_type != "text/event-stream":
-                raise NotApplicable("the response is not a stream")
-            while not _is_progress(peer, await exchange.next_event()):
-                pass
-    except Deviation as deviation:
-        # A server may send no progress; then it is unknown when the call runs.
-        raise NotTestable(f"the control condition failed: {name} reports no progress") from deviation
+    request = peer.message("tools/call", {"name": name, "arguments": {"key": key}, "_meta": meta}, id=id)
+    async with AsyncExitStack() as stack:
+        try:
+            exchange = await stack.enter_async_context(
+                peer.open_exchange("POST", peer.headers(request), encoded(request))
+            )
+            async with peer.within("progress of the call on its stream"):
+                if exchange.media_type != "text/event-stream":
+                    raise NotApplicable("the response is not a stream")
+                while not _is_progress(peer, await exchange.next_event()):
+                    pass
+        except Deviation as deviation:
+            # A server may send no progress; then it is unknown when the call runs.
+            raise NotTestable(f"the control condition failed: {name} reports no progress") from deviation
+        yield
     peer.transcript.note("the stream is closed before the response")
+
+
+async def _disconnect(server: ServerUnderTest, key: str) -> None:
+    """Start a call that waits, and close its connection. The exceptions are those of `_waiting_call`."""
+    async with _waiting_call(server, key):
+        pass
 
 
 async def _final_outcome(server: ServerUnderTest, key: str) -> str:
@@ -174,6 +192,30 @@ async def cancel_by_disconnect(server: ServerUnderTest) -> None:
     outcome = await _final_outcome(server, key)
     if outcome != "cancelled":
         raise Deviation("the request to be cancelled", f"it is {outcome}")
+
+
+@check("http.cancel-only-own", proves=("http.cancel-on-disconnect", "http.multiple-clients"), needs=_NEEDS)
+async def cancel_only_own(server: ServerUnderTest) -> None:
+    """A disconnect cancels no request of another client, even if it has the same id."""
+    id = http_peer(server).next_id()
+    before, between, after = [f"same-{id}-{number}" for number in range(3)]
+    async with AsyncExitStack() as others:
+        await others.enter_async_context(_waiting_call(server, before, id=id))
+        async with _waiting_call(server, between, id=id):
+            await others.enter_async_context(_waiting_call(server, after, id=id))
+        if await _final_outcome(server, between) != "cancelled":
+            raise Deviation("the request to be cancelled, although others have its id", "it is not")
+        # A server that cancels the others needs a moment for it. No verdict depends on its length.
+        for _ in range(_LOOKS):
+            for key in (before, after):
+                if await _outcome(server, key) == "cancelled":
+                    raise Deviation("a request of another client to continue", "it is cancelled")
+            await trio.sleep(_PAUSE)
+        for key in (before, after):
+            (await server.call("conformance_release", {"key": key})).result()
+            outcome = await _final_outcome(server, key)
+            if outcome != "finished":
+                raise Deviation("a request of another client to continue to its end", f"it is {outcome}")
 
 
 @check("sse.disconnect-no-cancel", proves=("sse.disconnect-not-cancel",), needs=_NEEDS)
