@@ -267,6 +267,30 @@ class _CancelsLatestWithId(Fault):
         return is_gone
 
 
+@fault("progress-by-token", "progress.on-own-stream", revisions=MODERN, transports=_HTTP)
+class _ProgressByToken(Fault):
+    """A server that sends the progress with a token on the stream of the latest request that has it."""
+
+    def __init__(self) -> None:
+        self._started: Final[list[Stream]] = []
+        self._latest: Final[dict[str, Stream]] = {}
+        self._moved: Final[dict[str, list[JsonValue]]] = {}
+
+    def on_stream(self, stream: Stream, value: JsonValue) -> Sequence[JsonValue]:
+        params = value.get("params") if isinstance(value, dict) else None
+        if not isinstance(params, dict) or "progressToken" not in params or stream.session.revision is not None:
+            return [value]
+        token = json.dumps(params["progressToken"])
+        if stream not in self._started:
+            self._started.append(stream)
+            self._latest[token], self._moved[token] = stream, []
+        if self._latest[token] is not stream:
+            self._moved[token].append(value)
+            return []
+        moved, self._moved[token] = self._moved[token], []
+        return [*moved, value]
+
+
 @fault("cancels-on-loss", "sse.disconnect-no-cancel", revisions=_STREAMS, transports=_HTTP)
 class _CancelsOnLoss(Fault):
     def hangs_up(self, *, gone: bool, modern: bool) -> bool:  # noqa: ARG002

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PROGRESS: Final = "notifications/progress"
 _FIXTURE: Final = "test_tool_with_progress"
+_CLIENTS: Final = 3
+"""The number of clients that use the same progress token at once."""
 _NEEDS: Final = ("capability:tools",)
 _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
 _TOKENS: Final[tuple[JsonValue, ...]] = (
@@ -147,13 +149,30 @@ async def message(server: ServerUnderTest) -> None:
 
 @check("progress.on-own-stream", proves=("progress.on-request-stream",), transports=(Transport.HTTP,), needs=_NEEDS)
 async def on_own_stream(server: ServerUnderTest) -> None:
-    """Over HTTP progress notifications are sent on the stream of their request."""
+    """Over HTTP progress notifications are sent on the stream of their request, even if clients have the same token."""
     answer, reported = await _reported(server)
     own = [_params(each) for each in answer.before if each.get("method") == _PROGRESS]
     if own != reported:
         raise Deviation(
             "all progress notifications on the stream of the request", f"{len(reported) - len(own)} on other streams"
         )
+    name, arguments = server.tool(_FIXTURE)
+    params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": _TOKENS[0]}}
+    answers: list[JsonRpcResponse] = []
+
+    async def call() -> None:
+        answers.append(await server.peer.request("tools/call", params))
+
+    async with open_nursery() as nursery:
+        # Each request has an own connection, like one of another client.
+        for _ in range(_CLIENTS):
+            nursery.start_soon(call)
+    for each in answers:
+        found = [_params(one) for one in each.before if one.get("method") == _PROGRESS]
+        steps = [params.get("progress") for params in found]
+        # The values of one request increase, so that none is there twice.
+        if any(steps.count(step) > 1 for step in steps):
+            raise Deviation("only the progress of the request on its stream", brief([*steps]))
 
 
 # --- progress of client requests
