@@ -233,6 +233,17 @@ class Fault(HttpFault):
         """Return whether a cancelled subscription ends."""
         return True
 
+    def same_client(self, event: str, *, same: bool) -> bool:  # noqa: ARG002
+        """Return whether another subscription with the same id ends by an event: `open`, `cancel` or `disconnect`.
+
+        `same`: whether it belongs to the same client.
+        """
+        return same
+
+    def watched_uris(self, uris: list[JsonValue]) -> list[JsonValue]:
+        """Return the URIs of a subscription whose updates it gets."""
+        return uris
+
     def wanted(self, method: str, *, wanted: bool) -> bool:  # noqa: ARG002
         """Return whether a subscriber gets a notification."""
         return wanted
@@ -240,6 +251,10 @@ class Fault(HttpFault):
     def change_notification(self, message: JsonObject) -> JsonObject | None:
         """Return the notification of a change, or `None` to send none."""
         return message
+
+    def announces(self, number: int) -> bool:  # noqa: ARG002
+        """Return whether a subscription gets a change; `number`: how many of this type there were, with this one."""
+        return True
 
     def cancels(self, id: JsonValue) -> bool:  # noqa: ARG002
         """Return whether a cancelled request stops."""

@@ -91,7 +91,7 @@ class RawServer:
     def _cancel(self, message: JsonObject, session: Session) -> None:
         params = message.get("params")
         id = params.get("requestId") if isinstance(params, dict) else None
-        if message.get("method") == "notifications/cancelled" and not self.listeners.close(id):
+        if message.get("method") == "notifications/cancelled" and not self.listeners.close(session, id):
             with session.cancelling:
                 session.cancelled.append(id)
 

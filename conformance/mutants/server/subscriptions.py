@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.protocol import META, RpcError
@@ -33,6 +34,7 @@ class Subscription:
         self.id: Final = id
         self.wanted: Final = wanted
         self.send: Final = send
+        self.changes: Final[Counter[str]] = Counter()
 
     def tag(self) -> JsonObject:
         """Return the members that each of its messages has in `_meta`."""
@@ -66,13 +68,21 @@ class SubscriptionRegistry:
             "method": "notifications/subscriptions/acknowledged",
             "params": params,
         }
+        for other in self._found("open", inbound.session, subscription.id):
+            self._all.remove(other)
         self._all.append(subscription)
         for each in self._fault.opening(message):
             subscription.send(each)
 
-    def close(self, id: JsonValue) -> bool:
+    def _found(self, event: str, session: Session, id: JsonValue) -> list[Subscription]:
+        """Return the subscriptions with this id that belong to a session."""
+        return [
+            each for each in self._all if each.id == id and self._fault.same_client(event, same=each.session is session)
+        ]
+
+    def close(self, session: Session, id: JsonValue) -> bool:
         """Remove a subscription without a message, and return whether there was one."""
-        found = [each for each in self._all if each.id == id]
+        found = self._found("cancel", session, id)
         for each in found:
             if self._fault.forgets(each.id):
                 self._all.remove(each)
@@ -80,8 +90,9 @@ class SubscriptionRegistry:
 
     def hung_up(self, session: Session) -> None:
         """Remove a subscription whose stream has ended."""
-        for each in [each for each in self._all if each.session is session]:
-            self._all.remove(each)
+        for id in [each.id for each in self._all if each.session is session]:
+            for each in self._found("disconnect", session, id):
+                self._all.remove(each)
 
     def end(self) -> None:
         """End all subscriptions: the server stops."""
@@ -116,7 +127,8 @@ class SubscriptionRegistry:
             return
         for each in list(self._all):
             watched = each.wanted.get("resourceSubscriptions")
-            if self._fault.wanted(method, wanted=isinstance(watched, list) and uri in watched):
+            uris = self._fault.watched_uris(watched) if isinstance(watched, list) else []
+            if self._fault.wanted(method, wanted=uri in uris):
                 self._notify(each, method, {"uri": uri})
 
     def _send_legacy(self, inbound: InboundRequest, message: JsonObject) -> None:
@@ -128,17 +140,19 @@ class SubscriptionRegistry:
         notification = self._fault.change_notification(
             {"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": subscription.tag()}}
         )
-        if notification is None:
-            return
-        subscription.send(notification)
+        subscription.changes[method] += 1
+        if notification is not None and self._fault.announces(subscription.changes[method]):
+            subscription.send(notification)
 
 
 def _has(declared: JsonObject, member: str) -> bool:
     if member == "taskIds":
         return "extensions" in declared
-    kind, flag = next(
-        ((kind, "listChanged") for kind, name in _MEMBERS.items() if name == member), ("resources", "subscribe")
-    )
+    flags = {name: (kind, "listChanged") for kind, name in _MEMBERS.items()}
+    flags["resourceSubscriptions"] = ("resources", "subscribe")
+    if member not in flags:
+        return False
+    kind, flag = flags[member]
     own = declared.get(kind)
     return isinstance(own, dict) and bool(own.get(flag))
 

@@ -353,6 +353,99 @@ class _LongerUri(Fault):
         return {**message, "params": {**params, "uri": f"{params['uri']}-other"}}
 
 
+def _by_id(name: str, event: str) -> None:
+    """Add a server for which subscriptions of all clients with the same id are one when an event happens."""
+
+    class _ById(Fault):
+        def same_client(self, event: str, *, same: bool) -> bool:
+            return same or event == happened
+
+    happened = event
+    fault(name, "subscription.clients-apart", revisions=MODERN, transports=("http",))(_ById)
+
+
+_by_id("replaced-by-id", "open")
+_by_id("cancelled-by-id", "cancel")
+_by_id("disconnected-by-id", "disconnect")
+
+
+@fault("changes-replayed", "subscription.clients-apart", revisions=MODERN, transports=("http",))
+class _ChangesReplayed(Fault):
+    """A server that keeps a change for the next subscription of a user whose subscription has ended."""
+
+    def __init__(self) -> None:
+        self._has_changed = False
+
+    def change_notification(self, message: JsonObject) -> JsonObject | None:
+        self._has_changed = self._has_changed or message["method"] == "notifications/tools/list_changed"
+        return message
+
+    def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
+        params = _params(acknowledgement)
+        granted = params["notifications"]
+        if not self._has_changed or not isinstance(granted, dict) or "toolsListChanged" not in granted:
+            return [acknowledgement]
+        self._has_changed = False
+        method = "notifications/tools/list_changed"
+        return [acknowledgement, {"jsonrpc": "2.0", "method": method, "params": {"_meta": params["_meta"]}}]
+
+
+@fault("acknowledges-unknown", "subscription.not-offered", revisions=MODERN)
+class _AcknowledgesUnknown(Fault):
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:
+        return {**granted, **{name: value for name, value in wanted.items() if name.startswith("conformance")}}
+
+
+@fault("acknowledges-false", "subscription.acknowledged-filter", revisions=MODERN)
+class _AcknowledgesFalse(Fault):
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:
+        return {**granted, **{name: True for name, value in wanted.items() if value is False}}
+
+
+@fault("one-uri-of-two", "subscription.only-these-resources", revisions=MODERN)
+class _OneUri(Fault):
+    def watched_uris(self, uris: list[JsonValue]) -> list[JsonValue]:
+        return uris[:1]
+
+
+@fault("one-change-of-two", *(f"subscription.{each}" for each in (
+    "tools-changed", "prompts-changed", "resources-changed", "resource-updated", "only-these-resources"
+)), revisions=MODERN, transports=("stdio",))  # fmt: skip
+@fault("one-change-of-two-over-http", *(f"subscription.{each}" for each in (
+    "tools-changed", "prompts-changed", "resources-changed", "resource-updated", "only-these-resources", "clients-apart"
+)), revisions=MODERN, transports=("http",))  # fmt: skip
+class _OneChange(Fault):
+    def announces(self, number: int) -> bool:
+        return number == 1
+
+
+@fault("level-of-subscription", "logging.on-own-stream", "http.listen-apart", revisions=MODERN, transports=("http",))
+class _LevelOfSubscription(Fault):
+    """A server that sends all log messages to a subscription with a log level."""
+
+    def __init__(self) -> None:
+        self._has_level = False
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and message.get("method") == "subscriptions/listen":
+            meta = _params(message).get("_meta")
+            self._has_level = isinstance(meta, dict) and f"{META}logLevel" in meta
+        return message
+
+    def overheard(self, value: JsonValue, *, gone: bool) -> bool:  # noqa: ARG002
+        return self._has_level and isinstance(value, dict) and value.get("method") == "notifications/message"
+
+
+@fault("change-on-stream-of-call", "subscription.not-unasked", revisions=MODERN)
+class _ChangeOnCall(Fault):
+    """A server that announces a change on the stream of the call that causes it, if the call has such a stream."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_trigger_tool_change" and "progressToken" in inbound.meta:
+            inbound.notify("notifications/tools/list_changed", {})
+        return result
+
+
 @fault("not-forgotten", "subscription.cancelled", transports=("stdio",))
 class _NotForgotten(Fault):
     def forgets(self, id: JsonValue) -> bool:  # noqa: ARG002

@@ -112,6 +112,7 @@ async def open_subscription(
     requested: JsonObject,
     *,
     id: JsonValue = None,
+    meta: JsonObject | None = None,
     change: Callable[[JsonObject], JsonObject] = lambda message: message,
     deviant: str = "",
 ) -> AsyncIterator[SubscriptionStream]:
@@ -121,10 +122,11 @@ async def open_subscription(
         peer: The connection.
         requested: The filter.
         id: The id of the request; `None`: the next one.
+        meta: More members of `_meta`.
         change: Changes the request before it is sent, except its id.
         deviant: The rule that the changed request breaks on purpose.
     """
-    message = change(peer.message(LISTEN, {"notifications": requested}, id=id))
+    message = change(peer.message(LISTEN, {"notifications": requested, "_meta": meta or {}}, id=id))
     subscription = SubscriptionStream(id=message["id"], peer=peer, since=len(peer.inbox))
 
     async def listen() -> None:

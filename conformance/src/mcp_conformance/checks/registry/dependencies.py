@@ -293,6 +293,8 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "progress.increasing": ("progress.shape", "sse.get-no-response"),
     "schema.cancelled": ("cancellation.of-own-requests",),
     "stdio.cancelled-silent": ("cancellation.stops",),
+    "http.accepted-status": ("http.notification", "http.notification-accepted"),
+    "sse.own-responses": ("sse.get-no-response",),
     "resources.updated": ("http.get",),
     "resources.updated-only-if-subscribed": ("http.get", "resources.updated"),
     **{
@@ -309,6 +311,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
             "prompts-changed",
             "resources-changed",
             "several",
+            "clients-apart",
             "cancelled",
         )
     },

@@ -169,7 +169,9 @@ async def on_own_stream(server: ServerUnderTest) -> None:
     """Log messages are sent on the stream of the request that set the level, and on no other."""
     if not any(server.inventory.has(f"{kind}.listChanged") for kind in ("tools", "prompts", "resources")):
         raise NotApplicable("the server supports no subscriptions")
-    async with open_subscription(server.peer, {"toolsListChanged": True}) as subscription:
+    # The level of the subscription is not one of other requests.
+    leveled: JsonObject = {LOG_LEVEL: "debug"}
+    async with open_subscription(server.peer, {"toolsListChanged": True}, meta=leveled) as subscription:
         await subscription.acknowledged()
         answer = await _call(server, "debug", "test_logging_tool")
         await server.peer.fence()

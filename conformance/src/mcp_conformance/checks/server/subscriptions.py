@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.probes.repetition import each_time
+from mcp_conformance.checks.probes.second_user import other_user
 from mcp_conformance.checks.probes.subscription_stream import ACKNOWLEDGED, LISTEN, is_tagged, open_subscription, tag_of
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
@@ -13,7 +16,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw, flaw_of_params
 from mcp_conformance.protocol.response import brief
-from mcp_core.types.meta import SERVER_INFO, SUBSCRIPTION_ID
+from mcp_core.types.meta import LOG_LEVEL, SERVER_INFO, SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.probes.subscription_stream import SubscriptionStream
@@ -33,6 +36,9 @@ _FLAGS: Final = {
 }
 """The members of a filter, and the capability of each."""
 _WATCHED: Final = "test://watched-resource"
+_CANCELLED: Final = "notifications/cancelled"
+_CHANGES_AFTERWARDS: Final = 3
+"""The number of changes after a client has disconnected."""
 
 
 def _offered(server: ServerUnderTest) -> list[str]:
@@ -54,8 +60,11 @@ def _filter(server: ServerUnderTest, *names: str) -> JsonObject:
     return {name: [_watched(server)] if name == "resourceSubscriptions" else True for name in names}
 
 
-async def _trigger(server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None) -> JsonRpcResponse:
-    answer = await server.call(fixture, arguments)
+async def _trigger(
+    server: ServerUnderTest, fixture: str, arguments: JsonObject | None = None, *, meta: JsonObject | None = None
+) -> JsonRpcResponse:
+    name, given = server.tool(fixture, arguments)
+    answer = await server.peer.request("tools/call", {"name": name, "arguments": given, "_meta": meta or {}})
     if answer.is_error:
         raise NotTestable(f"the control request failed: {answer}")
     return answer
@@ -96,24 +105,34 @@ async def acknowledged_first(server: ServerUnderTest) -> None:
 async def acknowledged_filter(server: ServerUnderTest) -> None:
     """The acknowledgment contains the requested members that the server supports, and no others."""
     offered = _offered(server)
-    for members in (offered, offered[:1]):
-        async with open_subscription(server.peer, _filter(server, *members)) as subscription:
+    refused: JsonObject = {name: False for name in offered[1:] if name != "resourceSubscriptions"}
+    for members, more in ((offered, {}), (offered[:1], {}), (offered[:1], refused)):
+        requested: JsonObject = {**_filter(server, *members), **more}
+        async with open_subscription(server.peer, requested) as subscription:
             found = await subscription.acknowledged()
         given = {name for name, value in found.items() if value not in (False, None, [])}
         if given != set(members):
-            raise Deviation(f"{brief(_filter(server, *members))} to be acknowledged", brief(found))
+            raise Deviation(f"{brief(requested)} to be acknowledged", brief(found))
+        uris = found.get("resourceSubscriptions")
+        if isinstance(uris, list) and any(each != _watched(server) for each in uris):
+            raise Deviation(f"no resources other than {_watched(server)} to be acknowledged", brief(found))
 
 
 @check("subscription.not-offered", proves=("subscription.unsupported-not-acked",))
 async def not_offered(server: ServerUnderTest) -> None:
-    """The server does not acknowledge notifications that it does not declare."""
+    """The server does not acknowledge notifications that it does not declare, or of a type that does not exist."""
     _offered(server)
-    async with open_subscription(server.peer, _filter(server, *_FLAGS)) as subscription:
-        found = await subscription.acknowledged()
     offered = [name for name, capability in _FLAGS.items() if server.inventory.has(capability)]
-    more = [name for name, value in found.items() if value not in (False, None, []) and name not in offered]
-    if more:
-        raise Deviation(f"only {brief([*offered])} to be acknowledged", brief([*more]))
+    for unknown in ({}, {"conformanceListChanged": True}):
+        async with open_subscription(server.peer, {**_filter(server, *_FLAGS), **unknown}) as subscription:
+            await subscription.until(lambda: bool(subscription.own()) or subscription.ended, ACKNOWLEDGED)
+            if unknown and subscription.answer is not None and subscription.answer.is_error:
+                # The schema does not say what happens to a member that it does not define.
+                return
+            found = await subscription.acknowledged()
+        more = [name for name, value in found.items() if value not in (False, None, []) and name not in offered]
+        if more:
+            raise Deviation(f"only {brief([*offered])} to be acknowledged", brief([*more]))
 
 
 @check("subscription.id", proves=("subscription.id-equals-request-id",))
@@ -189,15 +208,16 @@ def _register() -> None:
                 server.require("resources", _WATCHED)
             async with open_subscription(server.peer, _filter(server, member)) as subscription:
                 await subscription.acknowledged()
-                await _trigger(
-                    server, fixture, {"uri": _watched(server)} if member == "resourceSubscriptions" else None
-                )
-                await subscription.wait(method)
+                arguments: JsonObject | None = {"uri": _watched(server)} if member == "resourceSubscriptions" else None
+                # A server may announce several changes at once, but not a change before it.
+                for count in (1, 2):
+                    await _trigger(server, fixture, arguments)
+                    await subscription.wait(method, count=count)
 
         SERVER_CHECKS.add(
             f"subscription.{words}",
             run,
-            title=f"A subscription with {member} gets `{method}`.",
+            title=f"A subscription with {member} gets `{method}` after each change.",
             proves=(requirement,),
             needs=("capability:tools", f"capability:{_FLAGS[member]}"),
         )
@@ -256,6 +276,8 @@ async def none_without_subscription(server: ServerUnderTest) -> None:
     _, method, fixture = _by_tool(server)
     since = len(server.peer.inbox)
     await _trigger(server, fixture)
+    # These members ask for messages on the stream of the request, but not for this one.
+    await _trigger(server, fixture, meta={"progressToken": "conformance-change", LOG_LEVEL: "debug"})
     await server.peer.fence()
     received = [each for each in server.peer.inbox[since:] if each.get("method") == method]
     # `subscription.cancelled` covers subscriptions that continue after their end.
@@ -265,22 +287,42 @@ async def none_without_subscription(server: ServerUnderTest) -> None:
 
 @check(
     "subscription.only-these-resources",
-    proves=("subscription.only-requested-uris", "subscription.resource-updated-uri"),
+    proves=(
+        "subscription.only-requested-uris",
+        "subscription.resource-updated-uri",
+        "subscription.ack-filter",
+        "subscription.resource-updated",
+    ),
     needs=("capability:tools", "capability:resources.subscribe"),
 )
 async def only_these_resources(server: ServerUnderTest) -> None:
-    """A subscription to a resource gets notifications with its URI, and for no other resource."""
+    """A subscription to one or two resources gets notifications with their URIs, and for no other resource."""
     watched, other = server.require("resources", _WATCHED), server.require("resources", "test://static-text")
     async with open_subscription(server.peer, {"resourceSubscriptions": [watched]}) as subscription:
         await subscription.acknowledged()
         await _trigger(server, "conformance_touch_resource", {"uri": other})
         await _trigger(server, "conformance_touch_resource", {"uri": watched})
         for each in await subscription.wait(_UPDATED):
-            params = each.get("params")
-            uri = params.get("uri") if isinstance(params, dict) else None
-            # The notification may name a sub-resource.
-            if not isinstance(uri, str) or not (uri == watched or uri.startswith(f"{watched.rstrip('/')}/")):
+            if not _is_of(each, watched):
                 raise Deviation(f"the uri {watched}", brief(each))
+    async with open_subscription(server.peer, {"resourceSubscriptions": [other, watched]}) as subscription:
+        found = (await subscription.acknowledged()).get("resourceSubscriptions")
+        for uri in (watched, other):
+            # A server may support updates of some resources only, and says so.
+            if not isinstance(found, list) or uri not in found:
+                continue
+            await _trigger(server, "conformance_touch_resource", {"uri": uri})
+            await subscription.until(
+                lambda uri=uri: any(_is_of(each, uri) for each in subscription.own(_UPDATED)),
+                f"{_UPDATED} for {uri}, which is acknowledged together with another one",
+            )
+
+
+def _is_of(notification: JsonObject, resource: str) -> bool:
+    """Return whether a notification names a resource, or a sub-resource."""
+    params = notification.get("params")
+    uri = params.get("uri") if isinstance(params, dict) else None
+    return isinstance(uri, str) and (uri == resource or uri.startswith(f"{resource.rstrip('/')}/"))
 
 
 @check("subscription.several", proves=("subscription.server-multiple-concurrent",))
@@ -296,6 +338,53 @@ async def several(server: ServerUnderTest) -> None:
         await _trigger(server, fixture)
         await one.wait(method)
         await two.wait(method)
+
+
+@check(
+    "subscription.clients-apart",
+    proves=(
+        "subscription.server-multiple-concurrent",
+        "subscription.server-stops-after-cancel",
+        "subscription.no-state-across-connections",
+    ),
+    transports=(Transport.HTTP,),
+)
+async def clients_apart(server: ServerUnderTest) -> None:
+    """Two clients may use one id: neither ends the subscription of the other, and nothing is kept for a later one."""
+    member, method, fixture = _by_tool(server)
+    requested, id = _filter(server, member), f"conformance-same-{server.peer.next_id()}"
+    async with open_subscription(server.peer, requested, id=id) as kept, AsyncExitStack() as stack:
+        await kept.acknowledged()
+        is_other_user = True
+        try:
+            client = await stack.enter_async_context(other_user(server))
+        except (NotApplicable, NotTestable):
+            client, is_other_user = await stack.enter_async_context(server.open()), False
+
+        async def replayed() -> str | None:
+            async with open_subscription(client, requested, id=id) as ended:
+                await ended.acknowledged()
+                known = len(kept.own(method))
+                await _trigger(server, fixture)
+                await kept.wait(method, count=known + 1)
+                await ended.wait(method)
+                if is_other_user:
+                    # Users choose their ids independently. A server may reject this: over HTTP, clients disconnect.
+                    params: JsonObject = {"requestId": id}
+                    await client.notify(_CANCELLED, params, deviant="a cancellation in place of a disconnect")
+            # A server may notice the disconnect only when it sends the next notification.
+            for _ in range(_CHANGES_AFTERWARDS):
+                known = len(kept.own(method))
+                await _trigger(server, fixture)
+                await kept.wait(method, count=known + 1)
+            async with open_subscription(client, requested) as later:
+                await later.acknowledged()
+                await client.fence()
+                return brief(later.own(method)[0]) if later.own(method) else None
+
+        # Another client may change the list at the same time.
+        if (observed := await each_time(replayed)) is not None:
+            raise Deviation(f"no {method} for changes before the subscription", observed)
 
 
 @check("subscription.cancelled", proves=("subscription.server-stops-after-cancel",), transports=(Transport.STDIO,))
@@ -399,9 +488,6 @@ async def result_shape(server: ServerUnderTest) -> None:
             wrong = flaw(meta[SERVER_INFO], "Implementation", server.revision)
         if wrong is not None:
             raise Deviation("a valid SubscriptionsListenResult", f"{wrong}, in {brief(result)}")
-
-
-_CANCELLED: Final = "notifications/cancelled"
 
 
 @check(

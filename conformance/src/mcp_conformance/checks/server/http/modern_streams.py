@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -86,7 +86,11 @@ async def listen_apart(server: ServerUnderTest) -> None:
     """A stream of `subscriptions/listen` has no progress or log messages of other requests."""
     name, arguments = server.tool("test_trigger_tool_change")
     peer = http_peer(server)
-    listen = peer.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    listened: JsonObject = {
+        "notifications": {"toolsListChanged": True},
+        "_meta": {"progressToken": "l", LOG_LEVEL: "debug"},
+    }
+    listen = peer.message("subscriptions/listen", listened)
     headers = peer.headers(listen)
     with peer.limited("notifications/tools/list_changed on the stream", times=2):
         async with peer.endpoint.exchange(peer.transcript, "POST", headers, encoded(listen)) as exchange:
@@ -98,6 +102,10 @@ async def listen_apart(server: ServerUnderTest) -> None:
             if isinstance(params, dict) and isinstance(params["_meta"], dict):
                 params["_meta"] = {**params["_meta"], LOG_LEVEL: "debug"}
             (await peer.exchange(call)).result()
+            with suppress(NotTestable):
+                logging, given = server.tool("test_logging_tool")
+                logged: JsonObject = {"name": logging, "arguments": given, "_meta": {LOG_LEVEL: "debug"}}
+                await peer.request("tools/call", logged)
             (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
             while (event := await exchange.next_event()) is not None:
                 message = peer.transcript.message(event.data, sent=False) if event.data else None
