@@ -40,6 +40,8 @@ class _Handler(Answering):
             self.refuse("origin", 403, -32600, "Host or Origin is not allowed")
             return False
         known = self.server.key is None or self._user in self._users
+        if self.headers.get("Last-Event-ID") and not self.fault.keeps("credentials-of-resumption"):
+            known = known or self.headers.get("Mcp-Session-Id") in self.server.sessions
         if not self.fault.knows(self.headers.get("Mcp-Session-Id"), known=known):
             self.respond(401, {"WWW-Authenticate": "Bearer"})
             return False
@@ -79,7 +81,8 @@ class _Handler(Answering):
         version = self._version
         if version is None and self.fault.keeps("version-absent"):
             return True
-        if version in LEGACY or (version is not None and not self.fault.keeps("version-unknown")):
+        known = version in LEGACY or (version is not None and not self.fault.keeps("version-unknown"))
+        if self.fault.speaks(version, speaks=known):
             return True
         self.refuse("version", 400, -32600, "unsupported protocol version")
         return False
@@ -232,8 +235,8 @@ class _Handler(Answering):
                 self._frame(stream, each)
             if session.revision is None and self.fault.overheard(value, gone=self.gone()):
                 self.server.elsewhere(value)
-            unasked = isinstance(value, dict) and "id" not in value
-            if session.revision is not None and unasked and not self.fault.keeps("get-unrelated"):
+            rule = "request-once" if isinstance(value, dict) and "id" in value else "get-unrelated"
+            if session.revision is not None and _is_message(value) and not self.fault.keeps(rule):
                 session.announce(value)
 
         closing = isinstance(message, dict) and _tool(message) == "test_reconnection" and session.revision in LEGACY
@@ -248,6 +251,8 @@ class _Handler(Answering):
             self.end_stream()
             return
         response, status = self.server.raw.receive(message, session, event)
+        if session.revision is not None and not self.fault.keeps("no-orphan-on-get") and self.gone():
+            session.announce(response)
         if open_here.is_set():
             if not self.fault.keeps("response-at-once"):
                 stream.add(response)
@@ -260,7 +265,7 @@ class _Handler(Answering):
             stream.done.set()
             self.end_stream()
         elif response is None:
-            self.respond(202, {}, self.fault.accepted())
+            self.respond(self.fault.accepted_status(message), {}, self.fault.accepted())
         else:
             error = response.get("error") if isinstance(response, dict) else None
             code = error.get("code") if isinstance(error, dict) else None
@@ -276,6 +281,9 @@ class _Handler(Answering):
     # --- streams by GET -----------------------------------------------------------------------------------------------
 
     def _open_standalone(self, session: HttpSession) -> None:
+        if not self.fault.keeps("several-streams") and _has_stream(session):
+            self.refuse("conflict", 409, -32600, "the session has a stream")
+            return
         listen_streams = ListenStream(Stream(session, self.fault))
         session.listen_streams.append(listen_streams)
         session.had_standalone_stream = True
@@ -343,6 +351,7 @@ class _Handler(Answering):
             self.respond(404, {})
             return
         self.respond(202, {})
+        self.fault.posted(session, message)
 
         def send(value: JsonValue) -> None:
             for each in self.fault.sse_targets(list(self.server.sse.values()), session, value):
@@ -363,6 +372,17 @@ def _is_modern(message: JsonValue) -> bool:
     params = message.get("params") if isinstance(message, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and f"{META}protocolVersion" in meta
+
+
+def _has_stream(session: HttpSession) -> bool:
+    """Return whether a session has a standalone stream whose client has not disconnected."""
+    # The thread of a stream needs a moment to notice a disconnect.
+    return all(session.listen_streams and not session.over.wait(0.02) for _ in range(20))
+
+
+def _is_message(value: JsonValue) -> bool:
+    """Return whether a value is a request or a notification."""
+    return isinstance(value, dict) and "method" in value
 
 
 def _tool(message: JsonObject) -> JsonValue:

@@ -54,7 +54,7 @@ class RawHttpServer(ThreadingHTTPServer):
 
     def announce(self, session: HttpSession, message: JsonValue) -> None:
         """Send a message that belongs to no request to a session."""
-        for listen_streams in self.raw.fault.streams(list(session.listen_streams)):
+        for listen_streams in self.raw.fault.streams(list(session.listen_streams), message):
             listen_streams.put(message)
 
     def elsewhere(self, value: JsonValue) -> None:

@@ -256,9 +256,20 @@ class HttpFault:
         """Return the sessions on whose streams a message over HTTP+SSE is sent."""
         return [session]
 
-    def streams(self, listen_streams: Sequence[ListenStream]) -> Sequence[ListenStream]:
+    def streams(self, listen_streams: Sequence[ListenStream], message: JsonValue) -> Sequence[ListenStream]:  # noqa: ARG002
         """Return the GET streams on which a notification is sent."""
         return listen_streams[:1]
+
+    def speaks(self, version: str | None, *, speaks: bool) -> bool:  # noqa: ARG002
+        """Return whether a value of MCP-Protocol-Version is accepted."""
+        return speaks
+
+    def accepted_status(self, message: JsonValue) -> int:  # noqa: ARG002
+        """Return the status for an accepted notification or response."""
+        return 202
+
+    def posted(self, session: HttpSession, message: JsonValue) -> None:
+        """Receive a message that was posted over HTTP+SSE."""
 
     def hangs_up(self, *, gone: bool, modern: bool) -> bool:
         """Return whether the end of its connection cancels a call."""

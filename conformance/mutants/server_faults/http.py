@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import Checks, InboundRequest
+    from mutants.server.session import Session
     from mutants.server.streams import AccessInfo
 
 __all__ = ["breaking"]
@@ -178,6 +179,21 @@ _status("version-404", "http.version-unknown", "version", 404, revisions=LEGACY[
 _status("no-session-404", "session.missing", "no-session", 404, revisions=_STREAMS)
 _status("ended-400", "session.ended", "ended", 400, revisions=_STREAMS)
 breaking("version-unchecked", "http.version-unknown", "version-unknown", revisions=LEGACY[2:])
+
+
+@fault("version-by-order", "http.version-unknown", revisions=LEGACY[2:], transports=_HTTP)
+class _VersionByOrder(Fault):
+    def speaks(self, version: str | None, *, speaks: bool) -> bool:
+        return speaks or (version is not None and len(version) == len(LEGACY[0]) and version > LEGACY[0])
+
+
+@fault("version-before-latest", "http.version-unknown", revisions=LEGACY[2:], transports=_HTTP)
+class _VersionBeforeLatest(Fault):
+    def speaks(self, version: str | None, *, speaks: bool) -> bool:
+        between = version is not None and LEGACY[0] < version < MODERN[0]
+        return speaks or (between and len(str(version)) == len(LEGACY[0]))
+
+
 breaking("version-demanded", "http.version-absent", "version-absent", revisions=LEGACY[2:])
 breaking("array-taken", ("http.array", "batch.refused"), "array")
 breaking("response-taken", "http.response-posted", "response")
@@ -189,6 +205,21 @@ breaking("get-after-end", "session.ended", "ended GET", revisions=_STREAMS)
 breaking("ends-all", "session.kept-apart", "ends-one", revisions=_STREAMS)
 breaking("no-end-of-stream", "sse.end", "end-of-stream")
 breaking("progress-on-get", ("sse.get-no-response", "progress.increasing"), "get-unrelated", revisions=_STREAMS)
+breaking("lost-response-on-get", "sse.own-responses", "no-orphan-on-get", revisions=_STREAMS)
+breaking(
+    "resumes-without-credentials",
+    "http.session-no-credentials",
+    "credentials-of-resumption",
+    revisions=LEGACY[2:],
+)
+breaking("second-stream-409", "http.get", "several-streams", revisions=_STREAMS)
+breaking(
+    "request-on-two-streams",
+    # A client takes the second one for another request with the same id.
+    ("sse.no-broadcast", "jsonrpc.request-id-unique"),
+    "request-once",
+    revisions=_STREAMS,
+)
 breaking("response-on-get", "sse.get-no-response", "get-no-response", revisions=_STREAMS)
 breaking("requests-in-stream", "http.stream-no-requests", "no-requests")
 
@@ -224,8 +255,32 @@ _shaping(
     "http.result-status",
     lambda method, s, h: (201 if method == "POST" and s == 200 and not _is_json(h) else s, h),
 )
-_shaping("notification-200", "http.notification", lambda _, s, h: (200 if s == 202 else s, h), revisions=_STREAMS)
-_shaping("notification-204", "http.notification-accepted", lambda _, s, h: (204 if s == 202 else s, h))
+_shaping(
+    "notification-200",
+    ("http.notification", "http.accepted-status"),
+    lambda _, s, h: (200 if s == 202 else s, h),
+    revisions=_STREAMS,
+)
+_shaping(
+    "notification-204",
+    ("http.notification-accepted", "http.accepted-status"),
+    lambda _, s, h: (204 if s == 202 else s, h),
+)
+
+
+def _answering(name: str, member: str, *checks: str) -> None:
+    """Add a server that answers a posted response with 200."""
+
+    class _Answers(Fault):
+        def accepted_status(self, message: JsonValue) -> int:
+            is_response = isinstance(message, dict) and "method" not in message and member in message
+            return 200 if is_response else 202
+
+    fault(name, *checks, revisions=_STREAMS, transports=_HTTP)(_Answers)
+
+
+_answering("result-200", "result", "http.notification", "http.accepted-status")
+_answering("error-200", "error", "http.notification")
 _shaping(
     "text-plain",
     ("http.response-type", "http.content-type"),
@@ -374,6 +429,21 @@ class _PingAnswered(Fault):
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+@fault("last-revision-for-all", "session.own-revision", revisions=LEGACY[2:], transports=_HTTP)
+class _LastRevision(Fault):
+    """A server that speaks the revision of the latest session in every session."""
+
+    def __init__(self) -> None:
+        self._sessions: list[Session] = []
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] == "initialize":
+            self._sessions.append(inbound.session)
+            for each in self._sessions:
+                each.revision = inbound.session.revision
+        return result
 
 
 @fault("session-counted", "session.id-random", "security.session-ids", revisions=_STREAMS, transports=_HTTP)

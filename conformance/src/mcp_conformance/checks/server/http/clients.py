@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -11,6 +12,8 @@ from mcp_conformance.checks.probes.http_requests import (
     control,
     http_peer,
     probe,
+    progress_call,
+    read_stream,
     require,
     require_local,
     with_credentials,
@@ -193,8 +196,18 @@ async def session_no_credentials(server: ServerUnderTest) -> None:
             headers=without(peer.headers(message), *own), body=encoded(message), deviant="no credentials"
         )
         require(answer, {401, 403}, f"{message['method']} with a session id and without credentials")
-    for method in ("GET", "DELETE"):
-        headers = [ACCEPT_STREAM, *without(peer.session_headers(), *own)]
+    last = await _last_event(server, peer)
+    for method, lines in (("GET", []), ("GET", last), ("DELETE", [])):
+        headers = [ACCEPT_STREAM, *without(peer.session_headers(), *own), *lines]
         answer = await peer.look(method, headers=headers, deviant="no credentials")
         # A server without this method, or that hides the session, may say so before it asks for credentials.
-        require(answer, {401, 403, 404, 405}, f"{method} with a session id and without credentials")
+        what = f"{method} with a session id{' and Last-Event-ID' if lines else ''} and without credentials"
+        require(answer, {401, 403, 404, 405}, what)
+
+
+async def _last_event(server: ServerUnderTest, peer: HttpConnection) -> list[tuple[str, str]]:
+    """Return the header that resumes a stream; empty if the server has no stream that can be resumed."""
+    with suppress(NotApplicable, NotTestable):
+        stream = await read_stream(peer, progress_call(server, peer, "conformance-resumed"))
+        return [("Last-Event-ID", id) for id in stream.ids[:1]]
+    return []

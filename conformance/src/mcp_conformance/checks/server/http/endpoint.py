@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -19,12 +20,14 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
     without,
 )
+from mcp_conformance.checks.probes.interactive_calls import REPLIES
 from mcp_conformance.checks.probes.message_pairs import objects
 from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD, unknown_methods
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
-from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.types.meta import PROTOCOL_VERSION
 
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _UNKNOWN: Final = "1900-01-01"
+_NO_REVISIONS: Final = (_UNKNOWN, "2025-09-09", "2999-12-31")
+"""Dates before, between and after the revisions."""
 _SUCCESSES: Final = frozenset(range(200, 300))
 _CLIENT_ERRORS: Final = frozenset(range(400, 500))
 _REMOVED: Final[Mapping[str, JsonObject]] = {
@@ -44,6 +49,7 @@ _REMOVED: Final[Mapping[str, JsonObject]] = {
     "resources/subscribe": {"uri": "test://static-text"},
     "resources/unsubscribe": {"uri": "test://static-text"},
 }
+_BUSY: Final = (429, 503)
 _TYPES: Final = ("application/json", "text/event-stream")
 _OK: Final = "HTTP 200"
 _STREAMS: Final = re.compile(r"(?i)content-type:\s*text/event-stream")
@@ -62,12 +68,18 @@ async def post(server: ServerUnderTest) -> None:
 
 @check("http.get", proves=("http.single-endpoint", "http.get-response"))
 async def get(server: ServerUnderTest) -> None:
-    """A GET to the endpoint is answered with an event stream, or with 405."""
+    """A GET to the endpoint is answered with an event stream or with 405, also while another stream is open."""
     async with session(server) as peer:
-        answer = await peer.look("GET", headers=[*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()])
+        headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
+        answer = await peer.look("GET", headers=headers)
         require(answer, {200, 405}, "GET")
         if answer.status == 200 and answer.media_type != "text/event-stream":
             raise Deviation("text/event-stream for GET", shown(answer))
+        if answer.status == 200:
+            async with peer.open_exchange("GET", headers):
+                # A client may have several streams. A server may still limit their number because it is busy.
+                second = await peer.look("GET", headers=headers)
+                require(second, {200, 405, *_BUSY}, "a GET while another stream is open")
 
 
 @check("http.response-type", proves=("http.request-response-type", "http.request-response-content-type"))
@@ -136,31 +148,102 @@ async def result_status(server: ServerUnderTest) -> None:
                 raise Deviation(f"HTTP 200 for the result of {requested[entry.exchange]}", status)
 
 
+@check(
+    "http.accepted-status",
+    proves=("http.notification-202", "http.notification-accepted-202"),
+    subject=CheckScope.EVIDENCE,
+)
+async def accepted_status(server: ServerUnderTest) -> None:
+    """Every accepted notification, result and error of the client is answered with 202 and an empty body."""
+    for transcript in server.evidence:
+        posted: dict[int | None, str] = {}
+        statuses: dict[int | None, str] = {}
+        for entry in transcript:
+            if entry.sent and entry.kind is Kind.MESSAGE:
+                one = entry.value if isinstance(entry.value, dict) and not entry.deviant else {}
+                if one and not ("method" in one and "id" in one):
+                    posted[entry.exchange] = _named(one)
+            elif not entry.sent and entry.exchange is not None and entry.exchange in posted:
+                what = posted[entry.exchange]
+                if entry.kind is Kind.HEAD:
+                    status = statuses[entry.exchange] = entry.text.splitlines()[0]
+                    if status.startswith("HTTP 2") and status != "HTTP 202":
+                        raise Deviation(f"HTTP 202 for {what}", status)
+                elif entry.kind is not Kind.NOTE and statuses.get(entry.exchange) == "HTTP 202":
+                    raise Deviation(f"HTTP 202 with an empty body for {what}", f"a body: {entry.raw[:200]!r}")
+
+
 # --- notifications ---------------------------------------------------------------------------------------------------
 
 
 @check("http.notification", proves=("http.notification-202",))
 async def notification(server: ServerUnderTest) -> None:
-    """`notifications/initialized` is answered with 202 and an empty body."""
-    async with server.open(handshake=False) as peer:
-        plain = attrs.evolve(server, connected=peer)
-        await _initialized(http_peer(plain))
+    """`notifications/initialized`, a result and an error are answered with 202 and an empty body."""
+    async with server.open(handshake=False) as opened:
+        peer = http_peer(attrs.evolve(server, connected=opened))
+        await _initialized(peer)
+        with suppress(NotTestable):
+            await peer.open_standalone_stream()
+            sampled = REPLIES["sampling/createMessage"]({})
+            for outcome in ({"result": sampled}, {"error": {"code": -1, "message": "the user rejected it"}}):
+                await _respond(server, peer, outcome)
+
+
+async def _respond(server: ServerUnderTest, peer: HttpConnection, outcome: JsonObject) -> None:
+    """Respond to a client request of the server with a result or an error.
+
+    Raises:
+        NotTestable: The server sends no client request.
+    """
+    method = "sampling/createMessage"
+    name, arguments = server.tool("test_sampling", {"prompt": "Say yes."})
+    peer.unanswered.add(method)
+    known = len(peer.inbox)
+    requests: list[JsonObject] = []
+    ended = False
+
+    async def call() -> None:
+        nonlocal ended
+        try:
+            await peer.request("tools/call", {"name": name, "arguments": arguments})
+        except Deviation as deviation:
+            raise NotTestable(f"the control request failed: {deviation}") from deviation
+        ended = True
+        peer.wake()
+
+    def requested() -> bool:
+        requests[:] = [each for each in peer.inbox[known:] if each.get("method") == method and "id" in each]
+        return bool(requests) or ended
+
+    async with open_nursery() as nursery:
+        nursery.start_soon(call)
+        try:
+            await peer.until(requested, method)
+        except Deviation as deviation:
+            raise NotTestable(f"the control request failed: {deviation}") from deviation
+        if not requests:
+            raise NotTestable(f"the control request failed: no {method}")
+        await _accepted(peer, {"jsonrpc": "2.0", "id": requests[0]["id"], **outcome})
 
 
 async def _initialized(peer: HttpConnection) -> None:
-    capabilities: JsonObject = {}
     params: JsonObject = {
         "protocolVersion": peer.revision.name,
-        "capabilities": capabilities,
+        "capabilities": peer.capabilities,
         "clientInfo": {"name": "mcp-conformance", "version": "0.1.0"},
     }
     peer.handshake = await peer.request("initialize", params)
     await _accepted(peer, {"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
+def _named(message: JsonObject) -> str:
+    """Return what a notification or response is called."""
+    return str(message.get("method", "a result" if "result" in message else "an error"))
+
+
 async def _accepted(peer: HttpConnection, message: JsonObject, *, refusals: frozenset[int] = frozenset()) -> None:
     answer = await peer.look(headers=peer.headers(message), body=encoded(message))
-    require(answer, {202} | refusals, f"{message['method']}")
+    require(answer, {202} | refusals, _named(message))
     if answer.status == 202 and answer.body:
         raise Deviation("HTTP 202 with an empty body", shown(answer))
 
@@ -196,7 +279,7 @@ async def version_unknown(server: ServerUnderTest) -> None:
     """A request, a notification and a GET with an unknown MCP-Protocol-Version are answered with 400."""
     peer = http_peer(server)
     known = server.revision.name
-    for version in (_UNKNOWN, "no version", f"{known}x", f"{known}-1", known[:-3]):
+    for version in (*_NO_REVISIONS, "no version", f"{known}x", f"{known}-1", known[:-3]):
         request = await control(peer)
         answer = await peer.look(
             headers=with_header(peer.headers(request), "MCP-Protocol-Version", version),

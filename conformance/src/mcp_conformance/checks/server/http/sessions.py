@@ -20,10 +20,13 @@ from mcp_conformance.checks.probes.http_requests import (
 )
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
+from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -141,3 +144,36 @@ async def kept_apart(server: ServerUnderTest) -> None:
         request = probe(other)
         answer = await other.look(headers=other.headers(request), body=encoded(request))
         require(answer, {200}, "a request in a session other than the terminated one")
+
+
+@check(
+    "session.own-revision",
+    proves=("version.respect-negotiated",),
+    transports=(Transport.HTTP,),
+    needs=("capability:tools",),
+)
+async def own_revision(server: ServerUnderTest) -> None:
+    """A session keeps its revision while another session negotiates another one: the members of its tools stay."""
+    async with session(server) as peer:
+        if peer.session_id is None:
+            raise NotApplicable("the server has no sessions")
+        before = await _members_of_tools(peer)
+        for other in REVISIONS.values():
+            if other.era is Era.LEGACY and other.version_header and other is not server.revision:
+                async with AsyncExitStack() as stack:
+                    try:
+                        await stack.enter_async_context(session(server, revision=other.name))
+                    except Deviation as deviation:
+                        raise NotApplicable(f"the server does not support {other} too") from deviation
+                    after = await _members_of_tools(peer)
+                for name in before.keys() & after.keys():
+                    if before[name] != after[name]:
+                        changed = brief([*sorted(before[name] ^ after[name])])
+                        raise Deviation(f"the tool {name} as before the session of {other}", f"{changed} differ")
+
+
+async def _members_of_tools(peer: HttpConnection) -> dict[str, set[str]]:
+    """Return the names of the members of each tool on the first page."""
+    tools = (await peer.request("tools/list")).result().get("tools")
+    found = [each for each in tools if isinstance(each, dict)] if isinstance(tools, list) else []
+    return {str(each.get("name")): set(each) for each in found}
