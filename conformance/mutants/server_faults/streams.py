@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import threading
 from typing import TYPE_CHECKING, Final
@@ -177,8 +178,26 @@ breaking("closes-early", "sse.unbroken", "response-at-once", revisions=LEGACY[2:
 
 @fault("broadcast", "sse.no-broadcast", revisions=_STREAMS, transports=_HTTP)
 class _Broadcast(Fault):
-    def streams(self, listen_streams: Sequence[ListenStream]) -> Sequence[ListenStream]:
+    def streams(self, listen_streams: Sequence[ListenStream], message: JsonValue) -> Sequence[ListenStream]:  # noqa: ARG002
         return listen_streams
+
+
+@fault("updates-on-all-streams", "sse.no-broadcast", revisions=_STREAMS, transports=_HTTP)
+class _UpdatesOnAll(Fault):
+    def streams(self, listen_streams: Sequence[ListenStream], message: JsonValue) -> Sequence[ListenStream]:
+        is_update = isinstance(message, dict) and message.get("method") == "notifications/resources/updated"
+        return listen_streams if is_update else listen_streams[:1]
+
+
+@fault("replays-renumbered", "resume.own-stream", revisions=_STREAMS, transports=_HTTP)
+class _ReplaysRenumbered(Fault):
+    """A server that counts the events of a resumed stream from its start."""
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        if found is None:
+            return None
+        return [re.sub(rb"(?m)^id: (\d+)-\d+", rb"id: \g<1>-%d" % number, frame) for number, frame in enumerate(found)]
 
 
 @fault("replays-all", "resume.own-stream", revisions=_STREAMS, transports=_HTTP)
@@ -322,3 +341,41 @@ _to_all("logs-to-all", "http-sse.logs-apart", has=lambda value: value.get("metho
 _to_all(
     "samplings-to-all", "http-sse.requests-apart", has=lambda value: value.get("method") == "sampling/createMessage"
 )
+
+
+def _to_first(name: str, check: str, method: str) -> None:
+    """Add a server that sends its messages of one method on the stream that was opened first."""
+
+    class _ToFirst(Fault):
+        def sse_targets(
+            self, every: Sequence[HttpSession], session: HttpSession, value: JsonValue
+        ) -> Sequence[HttpSession]:
+            return every[:1] if isinstance(value, dict) and value.get("method") == method else [session]
+
+    fault(name, check, revisions=_OLD, transports=_SSE)(_ToFirst)
+
+
+_to_first("progress-to-first", "http-sse.progress-apart", "notifications/progress")
+_to_first("logs-to-first", "http-sse.logs-apart", "notifications/message")
+
+
+@fault("responses-by-id", "http-sse.answers-apart", revisions=_OLD, transports=_SSE)
+class _ResponsesById(Fault):
+    """A server that sends a response to the client that used its id last."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, HttpSession] = {}
+
+    def posted(self, session: HttpSession, message: JsonValue) -> None:
+        if isinstance(message, dict) and "method" in message and "id" in message:
+            self._by_id[json.dumps(message["id"])] = session
+
+    def sse_targets(
+        self,
+        every: Sequence[HttpSession],  # noqa: ARG002
+        session: HttpSession,
+        value: JsonValue,
+    ) -> Sequence[HttpSession]:
+        if not isinstance(value, dict) or "method" in value:
+            return [session]
+        return [self._by_id.get(json.dumps(value.get("id")), session)]

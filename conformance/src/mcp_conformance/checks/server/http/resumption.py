@@ -9,11 +9,12 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.transcript import strict_json
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _NEEDS = ("capability:tools",)
 
@@ -39,6 +40,27 @@ def _belongs(message: JsonObject, request: JsonObject, token: str) -> bool:
     return encoded(message.get("id")) == encoded(request["id"])
 
 
+def _require_unique(*streams: RecordedStream) -> None:
+    """Require that an event id stands for one event: a replayed event has the id and the message of the first time.
+
+    Raises:
+        Deviation: A message has the id of another event.
+    """
+    known: dict[str, JsonValue] = {}
+    for event in (event for stream in streams for event in stream.events if event.id):
+        try:
+            message: JsonValue = strict_json(event.data) if event.data else None
+        except ValueError:
+            # Another check requires JSON.
+            continue
+        before = known.setdefault(event.id, message)
+        # A server may repeat the event without data with which a stream begins.
+        if message is not None and message != before:
+            raise Deviation(
+                "ids that are unique in the session", f"{brief(event.id)} for {brief(before)} and for {brief(message)}"
+            )
+
+
 @check("resume.unique", proves=("resume.event-id-unique",), needs=_NEEDS)
 async def unique(server: ServerUnderTest) -> None:
     """No two events of a session have the same id, over all streams."""
@@ -51,19 +73,25 @@ async def unique(server: ServerUnderTest) -> None:
 
 @check(
     "resume.own-stream",
-    proves=("resume.no-cross-stream", "resume.event-id-encodes-stream", "resume.event-id-per-stream"),
+    proves=(
+        "resume.no-cross-stream",
+        "resume.event-id-encodes-stream",
+        "resume.event-id-per-stream",
+        "resume.event-id-unique",
+    ),
     needs=_NEEDS,
 )
 async def own_stream(server: ServerUnderTest) -> None:
-    """A resumed stream contains only its own events, not those of another stream."""
+    """A resumed stream contains only its own events, not those of another stream, and each event has its own id."""
     peer = http_peer(server)
-    (request, first), _ = await _streams(server, peer, "mine", "other")
+    (request, first), (_, other) = await _streams(server, peer, "mine", "other")
     again = await read_stream(peer, None, last_event_id=first.ids[0])
     for message in again.messages:
         if not _belongs(message, request, "mine"):
             raise Deviation("only messages of the resumed stream", brief(message))
     if not again.messages:
         raise NotTestable("no event was replayed")
+    _require_unique(first, again, other)
 
 
 @check("resume.foreign-session", proves=("resume.no-cross-stream",), needs=_NEEDS)

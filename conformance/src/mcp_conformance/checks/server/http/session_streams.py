@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -176,29 +176,41 @@ async def related_requests(server: ServerUnderTest) -> None:
 
 @check(
     "sse.own-responses",
-    proves=("sse.response-eventually", "jsonrpc.result-id-echo", "jsonrpc.error-id-echo"),
+    proves=("sse.response-eventually", "jsonrpc.result-id-echo", "jsonrpc.error-id-echo", "sse.get-no-response"),
     transports=(Transport.HTTP,),
     subject=CheckScope.EVIDENCE,
 )
 async def own_responses(server: ServerUnderTest) -> None:
-    """The response to a request is in the HTTP response to its POST, and not in that to another POST."""
+    """The response to a request is in the HTTP response to its POST, and not in that to another POST or to a GET."""
     for transcript in server.evidence:
         posted: dict[int, set[str]] = defaultdict(set)
         # The response to an invalid message may have any id, or none.
         invalid: set[int] = set()
+        standalone: set[int] = set()
         for entry in transcript:
             if entry.exchange is None:
                 continue
+            if entry.sent and entry.kind is Kind.HEAD and _is_standalone(entry.text):
+                standalone.add(entry.exchange)
             if entry.sent and (entry.deviant or entry.kind is Kind.BYTES):
                 invalid.add(entry.exchange)
             for each in objects(entry):
                 id = key_of(each.get("id"))
                 if entry.sent and "method" in each and "id" in each:
                     posted[entry.exchange].add(id)
+                elif not entry.sent and "method" not in each and entry.exchange in standalone:
+                    if id in set().union(*posted.values()):
+                        raise Deviation("no response on a stream by GET", brief(each))
                 elif not entry.sent and "method" not in each and entry.exchange in posted.keys() - invalid:
                     others = set().union(*(ids for number, ids in posted.items() if number != entry.exchange))
                     if id in others - posted[entry.exchange]:
                         raise Deviation("the response in the HTTP response to its own request", brief(each))
+
+
+def _is_standalone(head: str) -> bool:
+    """Return whether the head of a request is that of a GET that does not resume a stream."""
+    lines = head.lower().splitlines()
+    return lines[0].startswith("get ") and not any(line.startswith("last-event-id:") for line in lines)
 
 
 def _token(message: JsonObject) -> object:
@@ -230,6 +242,8 @@ async def _standalone_streams(peer: HttpConnection, count: int) -> AsyncIterator
                 for each in value if isinstance(value, list) else [value]:
                     if isinstance(each, dict):
                         received[number].append(each)
+                        # A server that sends its requests here waits for the responses.
+                        await peer.take(each)
 
     with trio.CancelScope() as scope:
         try:
@@ -262,22 +276,45 @@ async def get_no_response(server: ServerUnderTest) -> None:
 
 @check("sse.no-broadcast", proves=("sse.no-broadcast",), needs=_NEEDS)
 async def no_broadcast(server: ServerUnderTest) -> None:
-    """A notification is sent on one of two streams by GET, not on both."""
-    name, arguments = server.tool("test_trigger_tool_change")
+    """A notification or client request is sent on one of the streams of a session, not on several."""
+    changes = [server.tool("test_trigger_tool_change")]
+    watched = ""
+    with suppress(NotTestable):
+        if server.inventory.has("resources.subscribe"):
+            watched = server.require("resources", "test://watched-resource")
+            changes.append(server.tool("conformance_touch_resource", {"uri": watched}))
 
     async def twice() -> str | None:
         async with session(server) as peer:
             if peer.session_id is None:
                 raise NotApplicable("the server has no sessions")
+            peer.replies.update(REPLIES)
             async with _standalone_streams(peer, 2) as received:
-                (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
+                if watched:
+                    await peer.request("resources/subscribe", {"uri": watched})
+                for name, arguments in changes:
+                    (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
+                received.append(await _sent_by_call(server, peer))
                 await peer.fence()
-        found = [[each for each in one if each.get("method") == "notifications/tools/list_changed"] for one in received]
-        return "the notification was sent on both" if all(found) else None
+        for method in ("notifications/tools/list_changed", "notifications/resources/updated"):
+            if all(any(each.get("method") == method for each in one) for one in received[:2]):
+                return f"{method} was sent on both"
+        requests = [key_of(each["id"]) for one in received for each in one if "method" in each and "id" in each]
+        twice = [each for one in received for each in one if "id" in each and requests.count(key_of(each["id"])) > 1]
+        return f"{brief(twice[0])} was sent on several" if twice else None
 
     # Another client may have changed the tools at the same time, which causes a second notification.
     if (observed := await each_time(twice)) is not None:
-        raise Deviation("a notification on one of the streams", observed)
+        raise Deviation("a notification or request on one of the streams", observed)
+
+
+async def _sent_by_call(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
+    """Return the messages on the stream of a call that sends a client request; empty without such a tool."""
+    fixture, arguments = _CLIENT_REQUESTS["sampling/createMessage"]
+    with suppress(NotTestable):
+        name, given = server.tool(fixture, arguments)
+        return [*(await peer.request("tools/call", {"name": name, "arguments": given})).before]
+    return []
 
 
 @check("sse.disconnect", proves=("sse.disconnect-any-time",), needs=_NEEDS)

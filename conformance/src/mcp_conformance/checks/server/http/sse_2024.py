@@ -17,11 +17,13 @@ from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -78,18 +80,53 @@ async def message_events(server: ServerUnderTest) -> None:
 
 @check("http-sse.answers-apart", proves=("http-sse.multiple-clients",), subject=CheckScope.CONNECTION)
 async def answers_apart(server: ServerUnderTest) -> None:
-    """Of two clients that use the same request ids, each gets only its own responses, on its own stream."""
+    """Of two clients that use the same request ids, also at once, each gets only its responses, on its own stream."""
     peer = _peer(server)
     async with server.open() as other:
         for id in ("conformance-1", "conformance-2"):
             (await peer.exchange({**_ping(peer), "id": id})).result()
             (await other.exchange({**_ping(peer), "id": f"other-{id}"})).result()
             (await other.exchange({**_ping(peer), "id": id})).result()
+        with suppress(NotTestable):
+            await _wait_at_once(server, peer, other)
         await peer.fence()
         await other.fence()
         for each in (peer, other):
             if each.strays:
                 raise Deviation("no response for another client", brief(each.strays[0]))
+
+
+async def _wait_at_once(server: ServerUnderTest, *peers: SuiteConnection) -> None:
+    """Call a tool that waits on each connection, with the same id, and release the calls.
+
+    Raises:
+        NotTestable: The server does not have the tools.
+        Deviation: A call has no response on its own connection.
+    """
+    wait, release = server.tool("conformance_wait")[0], server.tool("conformance_release")[0]
+    keys = [f"apart-{number}-{peers[0].next_id()}" for number in range(len(peers))]
+
+    failures: list[Deviation] = []
+
+    async def call(peer: SuiteConnection, key: str) -> None:
+        params: JsonObject = {"name": wait, "arguments": {"key": key}, "_meta": {"progressToken": key}}
+        try:
+            await peer.exchange(peer.message("tools/call", params, id="conformance-at-once"))
+        except Deviation as deviation:
+            failures.append(deviation)
+
+    async with open_nursery() as nursery:
+        for peer, key in zip(peers, keys, strict=True):
+            nursery.start_soon(call, peer, key)
+            try:
+                # Progress shows that the call has begun.
+                await peer.until(lambda peer=peer, key=key: any(key in brief(each) for each in peer.inbox), "progress")
+            except Deviation as deviation:
+                raise NotTestable(f"the control condition failed: {wait} reports no progress") from deviation
+        for key in keys:
+            await peers[0].request("tools/call", {"name": release, "arguments": {"key": key}})
+    if failures:
+        raise failures[0]
 
 
 _CALLS: Final[tuple[tuple[str, str, str, JsonObject, str], ...]] = (
@@ -104,23 +141,32 @@ def _apart(fixture: str, arguments: JsonObject, method: str) -> Callable[[Server
     async def run(server: ServerUnderTest) -> None:
         peer = _peer(server)
         name, given = server.tool(fixture, arguments)
+        silent: list[SuiteConnection] = []
+        # A server may take the oldest or the latest client for the caller. These two are then the only ones of the suite.
+        await server.connections.close()
         async with server.open() as other:
-            if server.inventory.has("logging"):
-                for each in (peer, other):
+            for each in (peer, other):
+                each.replies.update(REPLIES)
+                if server.inventory.has("logging"):
                     await each.request("logging/setLevel", {"level": "debug"})
-            peer.replies.update(REPLIES)
-            # The call of a server that asks another client has no response.
-            with suppress(Deviation):
-                await peer.request(
-                    "tools/call", {"name": name, "arguments": given, "_meta": {"progressToken": "apart"}}
-                )
-            await peer.fence()
-            await other.fence()
-            foreign = [each for each in other.inbox if each.get("method") == method]
-        if foreign:
-            raise Deviation(f"no {method} for a call of another client", brief(foreign[0]))
-        if not any(each.get("method") == method for each in peer.inbox):
+            for caller, bystander in ((peer, other), (other, peer)):
+                known, foreign = len(caller.inbox), len(bystander.inbox)
+                # The call of a server that asks another client has no response.
+                with suppress(Deviation):
+                    await caller.request(
+                        "tools/call", {"name": name, "arguments": given, "_meta": {"progressToken": "apart"}}
+                    )
+                await caller.fence()
+                await bystander.fence()
+                for each in bystander.inbox[foreign:]:
+                    if each.get("method") == method:
+                        raise Deviation(f"no {method} for a call of another client", brief(each))
+                if not any(each.get("method") == method for each in caller.inbox[known:]):
+                    silent.append(caller)
+        if len(silent) == 2:
             raise NotTestable(f"the control request failed: {fixture} sends no {method}")
+        if silent:
+            raise Deviation(f"{method} for the call of each client on its own stream", "none for one of two clients")
 
     return run
 
