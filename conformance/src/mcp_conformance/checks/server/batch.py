@@ -12,7 +12,7 @@ from mcp_conformance.drivers.server.http_connection import HttpConnection, messa
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
-from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import REVISIONS, Era
@@ -81,6 +81,16 @@ async def requests(server: ServerUnderTest) -> None:
     for each in answers:
         if "result" not in each:
             raise Deviation("a result for each request", brief(each))
+    try:
+        name, arguments = server.tool("test_tool_with_progress")
+    except NotTestable:
+        return
+    # Over HTTP a call with progress makes a server respond with a stream.
+    params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": "conformance-batch"}}
+    call = peer.message("tools/call", params, id="with progress")
+    answers = await _send_batch(peer, [_ping(peer, "before"), call, _ping(peer, "after")], 3)
+    if sorted(str(each.get("id")) for each in answers) != ["after", "before", "with progress"]:
+        raise Deviation("one response for each of 'before', 'with progress' and 'after'", brief(list(answers)))
 
 
 @check("batch.one", proves=("batch.receive",), subject=CheckScope.RECOVERING)
