@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import hmac
 import json
+import secrets
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -126,7 +127,8 @@ def _by_retry(inbound: InboundRequest, client_requests: Mapping[str, tuple[str, 
 
 
 def _sealed(inbound: InboundRequest, known: JsonObject) -> str:
-    data = json.dumps([_bound(inbound), known]).encode()
+    # Each state is unique, as it may be one that can be used once.
+    data = json.dumps([_bound(inbound), known, secrets.token_hex(8)]).encode()
     return base64.b64encode(hmac.digest(_KEY, data, hashlib.sha256) + data).decode()
 
 

@@ -203,7 +203,7 @@ class Fault(HttpFault):
         """Return whether a state is accepted; `same`: whether it belongs to the request."""
         return same
 
-    def redeemed(self, *, used: bool) -> bool:
+    def redeemed(self, inbound: InboundRequest, *, used: bool) -> bool:  # noqa: ARG002
         """Return whether a state that may be used once is rejected; `used`: whether it was used."""
         return used
 

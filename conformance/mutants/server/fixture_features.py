@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.client_requests import may_request_input, request_input
@@ -180,15 +182,17 @@ def _capabilities(inbound: InboundRequest, _: JsonObject) -> JsonObject:
 
 _REDEEMED: Final[set[str]] = set()
 """The states that were used."""
+_REDEEMING: Final = threading.Lock()
 
 
 def _redeem(inbound: InboundRequest, _: JsonObject) -> JsonObject:
-    state = inbound.params.get("requestState")
-    if inbound.server.fault.redeemed(used=state in _REDEEMED):
-        raise RpcError(-32602, "requestState was used before")
     request_input(inbound, {"voucher": _NAME})
-    if isinstance(state, str):
-        _REDEEMED.add(state)
+    state, fault = inbound.params.get("requestState"), inbound.server.fault
+    with _REDEEMING if fault.keeps("redeemed-atomically") else nullcontext():
+        if fault.redeemed(inbound, used=state in _REDEEMED):
+            raise RpcError(-32602, "requestState was used before")
+        if isinstance(state, str):
+            _REDEEMED.add(state)
     return _said("redeemed")
 
 

@@ -240,7 +240,7 @@ class _NotSealed(Fault):
 
 @fault("state-used-twice", "mrtr.state-single-use", revisions=MODERN)
 class _UsedTwice(Fault):
-    def redeemed(self, *, used: bool) -> bool:  # noqa: ARG002
+    def redeemed(self, inbound: InboundRequest, *, used: bool) -> bool:  # noqa: ARG002
         return False
 
 

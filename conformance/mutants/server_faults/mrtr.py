@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -19,6 +21,7 @@ _HTTP: Final = ("http",)
 _ROOTS: Final = "test_input_required_result_list_roots"
 _SEVERAL: Final = "test_input_required_result_multiple_inputs"
 _ELICITS: Final = "test_input_required_result_elicitation"
+_INTERNAL: Final[JsonObject] = {"code": -32603, "message": "internal error"}
 _LISTEN: Final = "subscriptions/listen"
 _UPDATES: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions")
 
@@ -99,6 +102,130 @@ class _WaitsForAnswers(Fault):
         first = name_of(inbound) == _ELICITS and "inputResponses" not in inbound.params
         self._open = self._open + 1 if first else 0
         return None if self._open == 3 else response
+
+
+@fault("open-calls-limited", "mrtr.nobody-answers", revisions=MODERN)
+class _OpenCallsLimited(Fault):
+    def __init__(self) -> None:
+        self._open = 0
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        first = name_of(inbound) == _ELICITS and "inputResponses" not in inbound.params
+        self._open = self._open + 1 if first else 0
+        return {**_without_result(response), "error": _INTERNAL} if self._open > 8 else response
+
+
+@fault("last-of-several-fails", "mrtr.completes", revisions=MODERN)
+class _LastOfSeveralFails(Fault):
+    """A server that completes a call only when all input responses arrive in one retry."""
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        given, result = inbound.params.get("inputResponses"), response.get("result")
+        alone = name_of(inbound) == _SEVERAL and isinstance(given, dict) and len(given) == 1
+        if alone and isinstance(result, dict) and not _requires_input(result):
+            return {**_without_result(response), "error": _INTERNAL}
+        return response
+
+
+def _without_result(response: JsonObject) -> JsonObject:
+    """Return a response without its result."""
+    return {key: each for key, each in response.items() if key != "result"}
+
+
+def _params_of(message: JsonValue) -> JsonObject:
+    params = message.get("params") if isinstance(message, dict) else None
+    return params if isinstance(params, dict) else {}
+
+
+@fault("capabilities-of-first-call", "mrtr.only-what-is-declared", revisions=MODERN)
+class _CapabilitiesOfFirstCall(Fault):
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = _params_of(message)
+        meta = params.get("_meta")
+        if not isinstance(message, dict) or not isinstance(meta, dict) or "requestState" not in params:
+            return message
+        declared: JsonObject = {**meta, f"{META}clientCapabilities": {"elicitation": {}, "sampling": {}, "roots": {}}}
+        return {**message, "params": {**params, "_meta": declared}}
+
+
+class _StateInParts(Fault):
+    """A server whose state has a part that is not sealed.
+
+    Args:
+        prefix: The part at the beginning.
+        suffix: The part at the end.
+    """
+
+    def __init__(self, prefix: str = "", suffix: str = "") -> None:
+        self._prefix: Final = prefix
+        self._suffix: Final = suffix
+
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
+        state = result.get("requestState")
+        return {**result, "requestState": f"{self._prefix}{state}{self._suffix}"} if isinstance(state, str) else result
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = _params_of(message)
+        state = params.get("requestState")
+        if not isinstance(message, dict) or not isinstance(state, str):
+            return message
+        sealed = state[len(self._prefix) :].removesuffix(self._suffix)
+        sealed = sealed.partition(".")[0] if self._suffix else sealed
+        return {**message, "params": {**params, "requestState": sealed}}
+
+
+fault("state-prefix-not-sealed", "mrtr.tampered-state", revisions=MODERN)(partial(_StateInParts, prefix="v1."))
+fault("state-suffix-not-sealed", "mrtr.tampered-state", revisions=MODERN)(partial(_StateInParts, suffix=".1700000"))
+
+
+@fault("state-of-resource-not-sealed", "mrtr.tampered-state", revisions=MODERN)
+class _StateOfResourceNotSealed(Fault):
+    def __init__(self) -> None:
+        self._reads_resource = False
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        self._reads_resource = isinstance(message, dict) and message.get("method") == "resources/read"
+        return message
+
+    def tampered(self, error: RpcError) -> JsonObject:
+        if self._reads_resource:
+            return {}
+        raise error
+
+
+@fault("redeemed-per-answer", "mrtr.state-single-use", revisions=MODERN)
+class _RedeemedPerAnswer(Fault):
+    def __init__(self) -> None:
+        self._used: list[JsonValue] = []
+
+    def redeemed(self, inbound: InboundRequest, *, used: bool) -> bool:
+        use: JsonValue = [inbound.params.get("requestState"), inbound.params.get("inputResponses")]
+        self._used.append(use)
+        return used and self._used.count(use) > 1
+
+
+@fault("redeemed-by-turns", "mrtr.state-single-use", revisions=MODERN)
+class _RedeemedByTurns(Fault):
+    """A server that forgets a used state when it rejects it."""
+
+    def __init__(self) -> None:
+        self._rejected = False
+
+    def redeemed(self, inbound: InboundRequest, *, used: bool) -> bool:  # noqa: ARG002
+        self._rejected = used and not self._rejected
+        return self._rejected
+
+
+@fault("redeemed-at-once", "mrtr.state-single-use", revisions=MODERN)
+class _RedeemedAtOnce(Fault):
+    """A server that marks a state as used some time after its check."""
+
+    def keeps(self, rule: str) -> bool:
+        return rule != "redeemed-atomically"
+
+    def redeemed(self, inbound: InboundRequest, *, used: bool) -> bool:  # noqa: ARG002
+        time.sleep(0.1)
+        return used
 
 
 # --- progress and cancellation ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse, input_requests_of, retried
@@ -11,9 +12,12 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.types.meta import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
@@ -22,11 +26,19 @@ if TYPE_CHECKING:
 _NEEDS: Final = ("capability:tools",)
 _ELICITS: Final = "test_input_required_result_elicitation"
 _REDEEMS: Final = "conformance_redeem"
+_SEVERAL: Final = "test_input_required_result_multiple_inputs"
+_ELICITING_RESOURCE: Final = "test://conformance/asking"
+_REPLACED: Final = {each: "4" if each == "7" else "7" for each in string.ascii_letters + string.digits}
+"""The replacement of a character: one that neither base64 nor a number without case takes for the same."""
+_MOST_RETRIES: Final = 10
+_SIMULTANEOUS: Final = 3
+_ABANDONED: Final = 20
+"""Number of calls without a retry: more than a server keeps that waits for a few of them."""
 _FIXTURES: Final = (
     _ELICITS,
     "test_input_required_result_sampling",
     "test_input_required_result_list_roots",
-    "test_input_required_result_multiple_inputs",
+    _SEVERAL,
 )
 _METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 _CAPABILITIES: Final = {
@@ -109,7 +121,7 @@ async def requests_shape(server: ServerUnderTest) -> None:
 @check("mrtr.keys-once", proves=("mrtr.input-requests-keys-unique",), needs=_NEEDS)
 async def keys_once(server: ServerUnderTest) -> None:
     """The keys of inputRequests are unique."""
-    await _first(server, "test_input_required_result_multiple_inputs")
+    await _first(server, _SEVERAL)
     for entry in server.peer.transcript:
         if not entry.sent and b"inputRequests" in entry.raw:
             try:
@@ -166,10 +178,20 @@ async def only_what_is_declared(server: ServerUnderTest) -> None:
         name, arguments = server.tool(fixture)
         meta: JsonObject = {CLIENT_CAPABILITIES: declared}
         params: JsonObject = {"name": name, "arguments": arguments, "_meta": meta}
-        answer = await server.peer.request("tools/call", params)
-        for each in input_requests_of(answer):
-            if _CAPABILITIES.get(each.method) not in declared:
-                raise Deviation(f"input requests only for {brief([*declared])}", brief(each.whole))
+        _require_declared(await server.peer.request("tools/call", params), declared)
+    # The capabilities of the retry count, not those of the call before it.
+    name, arguments = server.tool(_SEVERAL)
+    call: JsonObject = {"name": name, "arguments": arguments}
+    first = await server.peer.request("tools/call", call)
+    for declared in (nothing, sampling) if _is_required(first) else ():
+        again: JsonObject = {**retried(call, first, {}), "_meta": {CLIENT_CAPABILITIES: declared}}
+        _require_declared(await server.peer.request("tools/call", again), declared)
+
+
+def _require_declared(answer: JsonRpcResponse, declared: JsonObject) -> None:
+    for each in input_requests_of(answer):
+        if _CAPABILITIES.get(each.method) not in declared:
+            raise Deviation(f"input requests only for {brief([*declared])}", brief(each.whole))
 
 
 # --- the retry
@@ -185,20 +207,62 @@ async def completes(server: ServerUnderTest) -> None:
             raise NotTestable(f"the control request failed: {fixture} requires no input")
         if done.answer.member("resultType") != "complete":
             raise Deviation("a complete result", str(done.answer))
+    await _one_by_one(server)
+
+
+async def _one_by_one(server: ServerUnderTest) -> None:
+    """Answer one input request with each retry, and require success when no other is left."""
+    params, answer = await _first(server, _SEVERAL)
+    used: set[str] = set()
+    for _ in range(_MOST_RETRIES):
+        responses = _responses(answer)
+        # A server may request everything again.
+        now = next((key for key in responses if key not in used), None)
+        given = responses if now is None else {now: responses[now]}
+        used |= given.keys()
+        answer = await server.peer.request("tools/call", retried(params, answer, given))
+        # A server SHOULD request what is missing, but it may reject a retry without it.
+        if answer.is_error and len(given) == len(responses):
+            raise Deviation("a result when all input requests were answered, one with each retry", str(answer))
+        if not _is_required(answer):
+            return
+    raise Deviation(f"a complete result within {_MOST_RETRIES} retries, each with one input response", str(answer))
 
 
 @check("mrtr.tampered-state", proves=("mrtr.state-tamper-rejected",), needs=_NEEDS)
 async def tampered_state(server: ServerUnderTest) -> None:
     """A modified requestState is rejected."""
     params, answer = await _first(server, "test_input_required_result_tampered_state")
-    state = answer.result().get("requestState")
-    if not isinstance(state, str):
+    if not isinstance(answer.result().get("requestState"), str):
         raise NotTestable("the control request failed: there is no requestState")
-    again = retried(params, answer, _responses(answer))
-    if (await server.peer.request("tools/call", again)).is_error:
+    if not await _rejects_modified(server, "tools/call", params, answer):
         raise NotTestable("the control request failed: the unmodified requestState is rejected")
-    refused = await server.peer.request("tools/call", {**again, "requestState": f"{state}-TAMPERED"})
-    refused.error(what="a modified requestState")
+    uri = server.manifest.find("resources", _ELICITING_RESOURCE).name
+    if server.inventory.find("resources", uri) is not None:
+        read: JsonObject = {"uri": uri}
+        answer = await server.peer.request("resources/read", read)
+        if _is_required(answer) and isinstance(answer.result().get("requestState"), str):
+            await _rejects_modified(server, "resources/read", read, answer)
+
+
+async def _rejects_modified(server: ServerUnderTest, method: str, params: JsonObject, answer: JsonRpcResponse) -> bool:
+    """Require that modified states are rejected; return false if the unmodified one is rejected too."""
+    again = retried(params, answer, _responses(answer))
+    if (await server.peer.request(method, again)).is_error:
+        return False
+    for modified in _modified(str(again["requestState"])):
+        refused = await server.peer.request(method, {**again, "requestState": modified})
+        refused.error(what=f"a modified requestState of {method}, {brief(modified)}")
+    return True
+
+
+def _modified(state: str) -> Iterator[str]:
+    """Yield states that differ in one character, or by a suffix."""
+    yield f"{state}-TAMPERED"
+    # The last character of base64 may have bits that are not decoded.
+    places = [index for index, each in enumerate(state) if each in _REPLACED][:-1]
+    for index in dict.fromkeys(places[at] for at in (0, len(places) // 2, -1)) if places else ():
+        yield state[:index] + _REPLACED[state[index]] + state[index + 1 :]
 
 
 @check("mrtr.state-single-use", proves=("mrtr.state-single-use",), needs=_NEEDS)
@@ -209,11 +273,48 @@ async def state_single_use(server: ServerUnderTest) -> None:
         raise NotTestable("the control request failed: there is no requestState")
     again = retried(params, answer, _responses(answer))
     first = await server.peer.request("tools/call", again)
-    if first.is_error or first.result().get("isError") is True or _is_required(first):
+    if not _is_complete(first):
         raise NotTestable(f"the control request failed: the requestState is rejected when it is used first: {first}")
-    second = await server.peer.request("tools/call", again)
-    if not second.is_error and second.result().get("isError") is not True and not _is_required(second):
-        raise Deviation("an error, or another InputRequiredResult, for a requestState that was used", str(second))
+    other_responses = retried(params, answer, _other_responses(answer))
+    for used in (again, again, other_responses, again):
+        repeated = await server.peer.request("tools/call", used)
+        if _is_complete(repeated):
+            raise Deviation("an error, or another InputRequiredResult, for a requestState that was used", str(repeated))
+    await _at_once(server)
+
+
+async def _at_once(server: ServerUnderTest) -> None:
+    """Use a new requestState several times at once."""
+    params, answer = await _first(server, _REDEEMS)
+    again = retried(params, answer, _responses(answer))
+    complete: list[JsonRpcResponse] = []
+
+    async def use() -> None:
+        repeated = await server.peer.request("tools/call", again)
+        if _is_complete(repeated):
+            complete.append(repeated)
+
+    async with open_nursery() as nursery:
+        for _ in range(_SIMULTANEOUS):
+            nursery.start_soon(use)
+    if len(complete) > 1:
+        raise Deviation("one complete result for a requestState that is used several times at once", str(complete[-1]))
+
+
+def _is_complete(answer: JsonRpcResponse) -> bool:
+    return not answer.is_error and answer.result().get("isError") is not True and not _is_required(answer)
+
+
+def _other_responses(answer: JsonRpcResponse) -> JsonObject:
+    """Return responses with other texts."""
+
+    def changed(response: JsonValue) -> JsonValue:
+        content = response.get("content") if isinstance(response, dict) else None
+        if not isinstance(response, dict) or not isinstance(content, dict):
+            return response
+        return {**response, "content": {key: "another" if each == "text" else each for key, each in content.items()}}
+
+    return {key: changed(response) for key, response in _responses(answer).items()}
 
 
 @check("mrtr.state-of-another-request", proves=("mrtr.state-bind-request",), needs=_NEEDS)
@@ -244,9 +345,15 @@ async def on_another_connection(server: ServerUnderTest) -> None:
 @check("mrtr.nobody-answers", proves=("mrtr.no-assumption-of-retry",), needs=_NEEDS)
 async def without_retry(server: ServerUnderTest) -> None:
     """Without a retry the server keeps working, and serves the next call."""
-    for _ in range(3):
-        await _first(server)
+    params, answer = await _first(server)
+    for _ in range(_ABANDONED):
+        answer = await server.peer.request("tools/call", params)
+        if not _is_required(answer):
+            raise Deviation("an InputRequiredResult after calls that were not retried", str(answer))
     await server.peer.fence()
+    done = await server.peer.request("tools/call", retried(params, answer, _responses(answer)))
+    if done.is_error:
+        raise Deviation("a result of a retry after calls that were not retried", str(done))
 
 
 @check("mrtr.asks-again", proves=("mrtr.re-request-missing",), needs=_NEEDS)
