@@ -282,6 +282,10 @@ class Fault(HttpFault):
         """Return the text about an account at a third party."""
         return name
 
+    def valid(self, schema: JsonValue, value: JsonValue, *, good: bool) -> bool:  # noqa: ARG002
+        """Return whether a value is valid for a schema; `good`: whether it is."""
+        return good
+
     def unusable_schema(self, problem: str, schema: str) -> bool:  # noqa: ARG002
         """Return whether a schema is rejected that the server cannot use; `problem` says why."""
         return True

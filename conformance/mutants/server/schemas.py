@@ -9,7 +9,7 @@ from mutants.server.protocol import LEGACY, RpcError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
 
 __all__ = ["SCHEMA_CALLS", "SCHEMA_TOOLS"]
@@ -17,7 +17,6 @@ __all__ = ["SCHEMA_CALLS", "SCHEMA_TOOLS"]
 _NAME: Final = "json_schema_2020_12_tool"
 _VALIDATE: Final = "conformance_validate"
 _STRING: Final[JsonObject] = {"type": "string"}
-_KINDS: Final[Mapping[str, type]] = {"integer": int, "object": dict}
 
 SCHEMA_TOOLS: Final[list[JsonObject]] = [
     {
@@ -71,12 +70,21 @@ def _call(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
 
 
 def _validate(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
+    from jsonschema_rs import ValidationError, validator_for  # lazy: most runs of a server validate nothing
+
+    def refuse(uri: str) -> JsonValue:
+        raise ValueError(f"{uri} is not fetched")
+
     schema, fault = arguments.get("schema"), inbound.server.fault
-    kind = str(schema.get("type")) if isinstance(schema, dict) else ""
-    problem = "unknown dialect" if "$schema" in str(schema) else "external reference" if "$ref" in str(schema) else None
-    if problem is not None and fault.unusable_schema(problem, str(schema)):
-        return {"content": [{"type": "text", "text": problem}], "isError": True}
-    good = isinstance(arguments.get("value"), _KINDS.get(kind, object))
+    try:
+        validator = validator_for(schema if isinstance(schema, dict) else {}, retriever=refuse)
+    except ValidationError as error:
+        problem = "unknown dialect" if "$schema" in str(schema) else "external reference"
+        if fault.unusable_schema(problem, str(schema)):
+            return {"content": [{"type": "text", "text": f"{problem}: {error.message}"}], "isError": True}
+        return {"content": [{"type": "text", "text": "valid"}]}
+    value = arguments.get("value")
+    good = fault.valid(schema, value, good=validator.is_valid(value))
     return {"content": [{"type": "text", "text": "valid" if good else "invalid"}]}
 
 

@@ -1,4 +1,4 @@
-"""The validator of a server: unknown dialects and references that lead out of a schema.
+"""The validator of a server: its verdicts, unknown dialects, and references that lead out of a schema.
 
 A client sends no schemas. The fixture `conformance_validate` validates a value with a schema from its arguments, by the
 means that the server uses for its own schemas.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.local_services import require_local
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.http_server import open_http_server
 
 if TYPE_CHECKING:
@@ -23,6 +24,29 @@ _NEEDS: Final = ("capability:tools",)
 _FIXTURE: Final = "conformance_validate"
 _UNKNOWN: Final[JsonObject] = {"$schema": "https://json-schema.example/conformance/unknown-dialect"}
 _CONTROL: Final = ((1, "valid"), ("a text", "invalid"))
+_OPEN: Final[JsonObject] = {"properties": {"a": {"type": "integer"}}}
+_CLOSED: Final[JsonObject] = {**_OPEN, "additionalProperties": False}
+_REFERRING: Final[JsonObject] = {"$defs": {"number": {"type": "integer"}}, "items": {"$ref": "#/$defs/number"}}
+_PREFIX: Final[JsonObject] = {"prefixItems": [{"type": "integer"}], "items": False}
+_VERDICTS: Final[tuple[tuple[JsonObject, tuple[JsonValue, ...], tuple[JsonValue, ...]], ...]] = (
+    ({"type": "integer"}, (0, -1, 3.0), (2.5, True, "3", None, [3])),
+    ({"type": "number"}, (0, 1.5), (False, "1.5")),
+    ({"type": "string"}, ("", "5"), (5, None)),
+    ({"type": "boolean"}, (False,), (0, "false")),
+    ({"type": "array"}, ([],), ({}, "")),
+    ({"type": "object"}, ({},), ([], None)),
+    ({"type": ["integer", "null"]}, (None, 1), ("", False)),
+    ({"minimum": 1, "exclusiveMaximum": 10}, (1, 9.5, "0"), (0, 10)),
+    ({"enum": [0, "a"]}, (0, "a"), (False, "A", "")),
+    ({"const": False}, (False,), (0, None)),
+    ({"required": ["a"]}, ({"a": None}, []), ({}, {"A": 1})),
+    (_OPEN, ({}, {"a": 1, "b": 2}), ({"a": "1"},)),
+    (_CLOSED, ({"a": 1},), ({"a": 1, "b": 2},)),
+    (_REFERRING, ([1, 2], []), ([1, "2"],)),
+    (_PREFIX, ([1],), (["1"], [1, 2])),
+    ({"dependentRequired": {"a": ["b"]}}, ({"b": 1},), ({"a": 1},)),
+)
+"""Schemas in the dialect 2020-12, with values that are valid and values that are not."""
 
 
 async def _validate(server: ServerUnderTest, schema: JsonObject, value: JsonValue) -> JsonRpcResponse:
@@ -50,11 +74,11 @@ async def _require_validator(server: ServerUnderTest) -> None:
             raise NotTestable(f"the control request failed: {_FIXTURE} does not return {expected!r}: {answer}")
 
 
-async def _with_reference(server: ServerUnderTest) -> tuple[JsonRpcResponse, list[str]]:
-    """Validate with a reference to a server of the suite.
+async def _with_references(server: ServerUnderTest) -> tuple[list[JsonRpcResponse], list[str]]:
+    """Validate with references to a server of the suite.
 
     Returns:
-        The response, and the requests at the server.
+        The responses, and the requests at the server.
     """
     require_local(server)
     await _require_validator(server)
@@ -65,10 +89,36 @@ async def _with_reference(server: ServerUnderTest) -> tuple[JsonRpcResponse, lis
         await exchange.respond(200, [("Content-Type", "application/schema+json")], b'{"type":"integer"}')
 
     async with open_http_server(serve) as port:
-        reference: JsonObject = {"$ref": f"http://localhost:{port}/integer.json"}
-        answer = await _validate(server, {"type": "object", "properties": {"count": reference}}, {"count": 1})
+        at = f"http://localhost:{port}"
+        # A relative reference leads out of the schema too: it is relative to the nearest `$id`.
+        properties: tuple[tuple[JsonObject, JsonObject], ...] = (
+            ({}, {"$ref": f"{at}/integer.json"}),
+            ({}, {"$id": f"{at}/schemas/count.json", "$ref": "../integer.json"}),
+            ({"$id": f"{at}/schemas/root.json"}, {"$ref": "integer.json"}),
+            ({"$id": f"{at}/schemas/root.json"}, {"$ref": "/integer.json#/$defs/number"}),
+        )
+        answers = [
+            await _validate(server, {**root, "type": "object", "properties": {"count": count}}, {"count": 1})
+            for root, count in properties
+        ]
         await server.peer.fence()
-    return answer, fetches
+    return answers, fetches
+
+
+@check(
+    "schema.verdicts",
+    proves=("schema.dialect-validate", "schema.default-dialect-2020-12", "schema.validate-by-dialect"),
+    needs=_NEEDS,
+)
+async def verdicts(server: ServerUnderTest) -> None:
+    """Values are valid or invalid as JSON Schema 2020-12 says."""
+    await _require_validator(server)
+    for schema, valid, invalid in _VERDICTS:
+        for values, expected in ((valid, "valid"), (invalid, "invalid")):
+            for value in values:
+                answer = await _validate(server, schema, value)
+                if _outcome(answer) != expected:
+                    raise Deviation(f"{brief(value)} to be {expected} by the schema {brief(schema)}", str(answer))
 
 
 @check(
@@ -92,7 +142,7 @@ async def unknown_dialect(server: ServerUnderTest) -> None:
 )
 async def no_network_reference(server: ServerUnderTest) -> None:
     """A `$ref` to a URL is not fetched while a value is validated."""
-    _, fetches = await _with_reference(server)
+    _, fetches = await _with_references(server)
     if fetches:
         raise Deviation("no request for the schema of a reference", ", ".join(fetches))
 
@@ -100,8 +150,9 @@ async def no_network_reference(server: ServerUnderTest) -> None:
 @check("schema.unresolved-reference", proves=("schema.unresolved-ref-rejected",), needs=_NEEDS)
 async def unresolved_reference(server: ServerUnderTest) -> None:
     """A schema whose `$ref` is not resolved leads to an error: it does not permit everything."""
-    answer, fetches = await _with_reference(server)
+    answers, fetches = await _with_references(server)
     if fetches:
         raise NotTestable("the server resolves the reference")
-    if _outcome(answer) is not None:
-        raise Deviation("an error for a schema with an unresolved reference", str(answer))
+    for answer in answers:
+        if _outcome(answer) is not None:
+            raise Deviation("an error for a schema with an unresolved reference", str(answer))
