@@ -268,6 +268,10 @@ class Fault(HttpFault):
         """Return whether arguments are accepted."""
         return good
 
+    def validates(self, count: JsonValue, *, good: bool) -> bool:  # noqa: ARG002
+        """Return whether the count of a tool is accepted; `good`: whether it is an integer from 1 to 10."""
+        return good
+
     # --- other parties -----------------------------------------------------------------------------------------------
 
     def may_visit(self, visitor: str, owner: str, *, named: bool) -> bool:  # noqa: ARG002

@@ -83,8 +83,10 @@ def _said(value: JsonValue) -> JsonObject:
 
 def _constrained(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
     count = arguments.get("count")
-    good = isinstance(count, int) and not isinstance(count, bool) and 1 <= count <= 10
-    if inbound.server.fault.validated(good=good):
+    # An integer may be written with a fraction of zero.
+    integer = isinstance(count, int | float) and not isinstance(count, bool) and count % 1 == 0
+    good = integer and isinstance(count, int | float) and 1 <= count <= 10
+    if inbound.server.fault.validates(count, good=inbound.server.fault.validated(good=good)):
         return _said(f"The number is {count}.")
     if inbound.revision in LEGACY[:3]:
         raise RpcError(-32602, "count is not an integer from 1 to 10")
@@ -92,7 +94,10 @@ def _constrained(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
 
 
 def _structured(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
-    value: JsonObject = {"value": arguments.get("value", 0)}
+    number = arguments.get("value", 0)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise RpcError(-32602, "value is not a number")
+    value: JsonObject = {"value": number}
     return {**_said(value), **({"structuredContent": value} if inbound.knows_structured_content else {})}
 
 

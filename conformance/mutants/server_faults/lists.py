@@ -293,6 +293,83 @@ changed(
     method="tools/call", change=_with(content=[]), of="conformance_structured_list",
 )  # fmt: skip
 
+changed(
+    "structured-zero-missing", "tools.structured", method="tools/call", of="conformance_structured",
+    change=lambda inbound, result: _without("structuredContent")(inbound, result) if "0}" in str(result) else result,
+)  # fmt: skip
+changed(
+    "structured-fraction-as-text", "tools.structured", method="tools/call", of="conformance_structured",
+    change=lambda inbound, result: {**result, "structuredContent": {"value": str(_value(inbound))}}
+    if isinstance(_value(inbound), float) else result,
+)  # fmt: skip
+
+
+def _value(inbound: InboundRequest) -> JsonValue:
+    arguments = inbound.params.get("arguments")
+    return arguments.get("value") if isinstance(arguments, dict) else None
+
+
+@fault("structured-once", "tools.structured")
+class _StructuredOnce(Fault):
+    """A server that keeps the text of a result, and returns it for the same arguments."""
+
+    def __init__(self) -> None:
+        self._last: JsonValue = None
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        same = name_of(inbound) == "conformance_structured" and self._last == inbound.params.get("arguments")
+        self._last = inbound.params.get("arguments")
+        return {key: each for key, each in result.items() if key != "structuredContent"} if same else result
+
+
+def _taken(name: str, accepts: Callable[[JsonValue], bool]) -> None:
+    """Add a server that accepts some invalid arguments."""
+
+    class _Taken(Fault):
+        def validates(self, count: JsonValue, *, good: bool) -> bool:
+            return good or accepts(count)
+
+    fault(name, "tools.validates", "tools.invalid-arguments-result")(_Taken)
+
+
+_taken("count-zero", lambda count: count == 0 and count is not False)
+_taken("count-eleven", lambda count: count == 11)
+_taken("count-flag", lambda count: count is True)
+_taken("count-cut", lambda count: isinstance(count, float) and 1 <= int(count) <= 10)
+_taken("count-null", lambda count: count is None)
+_taken("count-of-digits", lambda count: isinstance(count, str) and count.isdecimal() and 1 <= int(count) <= 10)
+
+
+@fault("inherited-names", "tools.unknown-name-code", "prompts.unknown-name", revisions=MODERN)
+class _InheritedNames(Fault):
+    """A server that looks a name up in an object of JavaScript, which has more names than those of its tools."""
+
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if name_of(inbound) not in ("constructor", "toString", "__proto__"):
+            raise error
+        method = inbound.request["method"]
+        return {"messages": []} if method == "prompts/get" else {**_text("it is not a function"), "isError": True}
+
+
+def _arguments_required(name: str, kind: str) -> None:
+    """Add a server that rejects a call without arguments, if its result is of a kind."""
+
+    class _ArgumentsRequired(Fault):
+        def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+            result = response.get("result")
+            rejected = inbound.request["method"] == "tools/call" and "arguments" not in inbound.params
+            if rejected and isinstance(result, dict) and result.get("resultType") == kind:
+                error: JsonObject = {"code": -32602, "message": "params.arguments is missing"}
+                return {"jsonrpc": "2.0", "id": response["id"], "error": error}
+            return response
+
+    fault(name, "tools.without-arguments", revisions=MODERN)(_ArgumentsRequired)
+
+
+_arguments_required("arguments-required-for-tasks", "task")
+_arguments_required("arguments-required-for-input", "input_required")
+
+
 # --- resources -------------------------------------------------------------------------------------------------------
 
 _READ: Final = "resources/read"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["near_misses", "value_near_misses"]
+__all__ = ["INHERITED", "near_misses", "value_near_misses"]
+
+INHERITED: Final = ("constructor", "toString", "__proto__", "__class__")
+"""Names that a look-up in an object of JavaScript or Python finds, although they were never added."""
 
 
 def near_misses(text: str, known: Collection[object] = ()) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["DECLARED", "ENDED", "ask", "begin", "extended", "id_of", "until"]
+__all__ = ["DECLARED", "ENDED", "ask", "begin", "declares_tasks", "extended", "id_of", "until"]
 
 ENDED: Final = ("completed", "failed", "cancelled")
 """The terminal statuses."""
@@ -36,11 +36,16 @@ def extended(server: ServerUnderTest) -> None:
     Raises:
         NotApplicable: The server does not declare tasks.
     """
+    if not declares_tasks(server):
+        what = "the tasks extension" if server.revision.era is Era.MODERN else "tasks for tools/call"
+        raise NotApplicable(f"the server does not declare {what}")
+
+
+def declares_tasks(server: ServerUnderTest) -> bool:
+    """Return whether the server supports tasks, in the form of the revision."""
     if server.revision.era is Era.MODERN:
-        if not isinstance(member(server.inventory.capabilities, "extensions", TASKS_EXTENSION), dict):
-            raise NotApplicable("the server does not declare the tasks extension")
-    elif not server.inventory.has("tasks.requests.tools.call"):
-        raise NotApplicable("the server does not declare tasks for tools/call")
+        return isinstance(member(server.inventory.capabilities, "extensions", TASKS_EXTENSION), dict)
+    return server.inventory.has("tasks.requests.tools.call")
 
 
 async def ask(server: ServerUnderTest, method: str, params: JsonObject, *, deviant: str = "") -> JsonRpcResponse:

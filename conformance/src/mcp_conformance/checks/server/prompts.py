@@ -7,7 +7,7 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.near_misses import near_misses
+from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_result
@@ -117,7 +117,7 @@ async def embedded_resource(server: ServerUnderTest) -> None:
 async def unknown_name(server: ServerUnderTest) -> None:
     """An unknown prompt is answered with the error -32602, also if its name is almost that of another one."""
     known = [str(each.get("name")) for each in server.inventory.lists["prompts"]]
-    for name in (_UNKNOWN, *(near_misses(known[0], known) if known else ())):
+    for name in (_UNKNOWN, *INHERITED, *(near_misses(known[0], known) if known else ())):
         answer = await server.peer.request("prompts/get", {"name": name})
         answer.error(-32602, what=f"the unknown prompt {brief(name)}")
 

@@ -6,7 +6,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.near_misses import near_misses
+from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
+from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.task_calls import DECLARED, declares_tasks
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
 
 _NEEDS: Final = ("capability:tools",)
 _UNKNOWN: Final = "conformance-does-not-exist"
+_REQUIRES_INPUT: Final = "test_input_required_result_elicitation"
+_RUN_AS_TASKS: Final = ("slow_compute", "conformance_task_progress")
+_NEARLY_VALID: Final[tuple[JsonValue, ...]] = (0, 11, 2.5, True, None, "3", [3])
+"""Values that lax code takes for an integer from 1 to 10."""
+_NUMBERS: Final = (4711, 4711, 0, -1, 1.5, 1e300)
+"""Values of `conformance_structured`: one twice, as a server may keep the first result."""
 _LONGEST: Final = 128
 _CHARACTERS: Final = re.compile(r"[A-Za-z0-9_.-]*")
 
@@ -89,7 +97,7 @@ def _array(value: JsonValue) -> list[JsonValue]:
 def _unknown_names(server: ServerUnderTest) -> list[str]:
     """Return names that no tool has, some of them almost."""
     known = [str(each.get("name")) for each in server.inventory.lists["tools"]]
-    return [_UNKNOWN, *(near_misses(known[0], known) if known else ())]
+    return [_UNKNOWN, *INHERITED, *(near_misses(known[0], known) if known else ())]
 
 
 @check("tools.unknown-name", proves=("tools.unknown-tool-error",), needs=_NEEDS)
@@ -140,6 +148,15 @@ async def without_arguments(server: ServerUnderTest) -> None:
     if arguments:
         raise NotTestable(f"the tool {name!r}, which serves as test_simple_text, takes arguments")
     _succeeded(await server.peer.request("tools/call", {"name": name}))
+    # A call may take another path if it becomes a task, or requires input.
+    others: list[tuple[str, JsonObject]] = [(_REQUIRES_INPUT, {})]
+    if declares_tasks(server):
+        others += [(fixture, {"_meta": DECLARED}) for fixture in _RUN_AS_TASKS]
+    for fixture, meta in others:
+        other = server.manifest.find("tools", fixture)
+        tool = server.inventory.find("tools", other.name)
+        if tool is not None and not other.arguments and not member(tool, "inputSchema", "required"):
+            _succeeded(await server.peer.request("tools/call", {"name": other.name, **meta}))
 
 
 @check("tools.validates", proves=("tools.validate-inputs",), needs=_NEEDS)
@@ -186,6 +203,10 @@ async def _invalid(server: ServerUnderTest) -> list[JsonRpcResponse]:
     if control.is_error or control.result().get("isError") is True:
         raise NotTestable(f"the control request failed: {control}")
     wrong: list[JsonObject] = [{}, {"count": "three"}, {"count": 99}]
+    schema = member(server.inventory.find("tools", name), "inputSchema")
+    if isinstance(schema, dict):
+        nearly: tuple[JsonObject, ...] = tuple({"count": count} for count in _NEARLY_VALID)
+        wrong += [each for each in nearly if flaw_by_schema(each, schema) is not None]
     return [await server.peer.request("tools/call", {"name": name, "arguments": each}) for each in wrong]
 
 
@@ -215,7 +236,21 @@ async def failure(server: ServerUnderTest) -> None:
 @check("tools.structured", proves=("tools.output-schema-conform", "tools.output-schema-conformance"), needs=_NEEDS)
 async def structured(server: ServerUnderTest) -> None:
     """A tool with an outputSchema returns structuredContent that conforms to it."""
-    await _structured(server, "conformance_structured", {"value": 4711})
+    fixture = "conformance_structured"
+    name, _ = server.tool(fixture)
+    tool = server.inventory.find("tools", name)
+    schema, accepted = member(tool, "outputSchema"), member(tool, "inputSchema")
+    if not isinstance(schema, dict):
+        raise NotTestable(f"the fixture tool {fixture!r} has no outputSchema")
+    for number in _NUMBERS:
+        _, given = server.tool(fixture, {"value": number})
+        if isinstance(accepted, dict) and flaw_by_schema(given, accepted) is not None:
+            continue
+        answer = await server.peer.request("tools/call", {"name": name, "arguments": given})
+        _succeeded(answer)
+        wrong = flaw_by_schema(answer.member("structuredContent"), schema)
+        if wrong is not None:
+            raise Deviation(f"structuredContent that conforms to the outputSchema of {name!r}", wrong)
 
 
 @check(
@@ -236,21 +271,6 @@ async def structured_array(server: ServerUnderTest) -> None:
     if not isinstance(answer.member("structuredContent"), list):
         raise NotTestable("the fixture tool 'conformance_structured_list' returns no array")
     _same_as_text(answer)
-
-
-async def _structured(server: ServerUnderTest, fixture: str, arguments: JsonObject) -> JsonValue:
-    name, given = server.tool(fixture, arguments)
-    tool = server.inventory.find("tools", name)
-    schema = tool.get("outputSchema") if tool is not None else None
-    if not isinstance(schema, dict):
-        raise NotTestable(f"the fixture tool {fixture!r} has no outputSchema")
-    answer = await server.peer.request("tools/call", {"name": name, "arguments": given})
-    _succeeded(answer)
-    value = answer.member("structuredContent")
-    wrong = flaw_by_schema(value, schema)
-    if wrong is not None:
-        raise Deviation(f"structuredContent that conforms to the outputSchema of {name!r}", wrong)
-    return value
 
 
 def _same_as_text(answer: JsonRpcResponse) -> None:
