@@ -370,6 +370,21 @@ _arguments_required("arguments-required-for-tasks", "task")
 _arguments_required("arguments-required-for-input", "input_required")
 
 
+@fault("failed-tool-not-listed", "tools.same-everywhere", revisions=MODERN)
+class _FailedToolNotListed(Fault):
+    def __init__(self) -> None:
+        self._failed: list[JsonValue] = []
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if result.get("isError") is True:
+            self._failed.append(name_of(inbound))
+        if inbound.request["method"] != "tools/list":
+            return result
+        tools = result["tools"]
+        rows = [each for each in (tools if isinstance(tools, list) else []) if isinstance(each, dict)]
+        return {**result, "tools": [each for each in rows if each["name"] not in self._failed]}
+
+
 # --- resources -------------------------------------------------------------------------------------------------------
 
 _READ: Final = "resources/read"

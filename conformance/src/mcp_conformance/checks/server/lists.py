@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_conformance.checks.probes.repetition import each_time
+from mcp_conformance.checks.probes.task_calls import begin, declares_tasks
 from mcp_conformance.checks.registry.server import SERVER_CHECKS
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
@@ -24,6 +25,22 @@ if TYPE_CHECKING:
 __all__ = ["LISTS", "List", "entries", "walk"]
 
 _PAGES: Final = 100
+_TASK: Final = "slow_compute"
+_SHORT: Final[JsonObject] = {"seconds": 0.1, "label": "short"}
+_USED: Final = (
+    ("tools", "tools/call", "test_simple_text"),
+    ("tools", "tools/call", "test_error_handling"),
+    ("tools", "tools/call", "test_input_required_result_elicitation"),
+    ("prompts", "prompts/get", "test_simple_prompt"),
+    ("prompts", "prompts/get", "conformance_failing_prompt"),
+)
+"""Fixtures that do not change a list: their kind, method and name."""
+_UNKNOWN: Final[tuple[tuple[str, str, JsonObject], ...]] = (
+    ("tools", "tools/call", {"name": "conformance-does-not-exist", "arguments": {}}),
+    ("prompts", "prompts/get", {"name": "conformance-does-not-exist"}),
+    ("resources", "resources/read", {"uri": "conformance-unknown://nothing/here"}),
+)
+"""Requests for what does not exist: capability, method and params."""
 
 
 @attrs.frozen(kw_only=True)
@@ -119,14 +136,19 @@ async def _same_everywhere(server: ServerUnderTest, row: List) -> None:
 
 
 async def _use(server: ServerUnderTest) -> None:
-    """Send what must not change a list: request every list, and use one feature of each kind."""
+    """Send what must not change a list: request every list, and use features of each kind, also in vain."""
     for row in LISTS:
         if server.inventory.has(row.capability):
             await server.peer.request(row.method)
-    for kind, method in (("tools", "tools/call"), ("prompts", "prompts/get")):
-        fixture = server.manifest.find(kind, "test_simple_text" if kind == "tools" else "test_simple_prompt")
+    for kind, method, name in _USED:
+        fixture = server.manifest.find(kind, name)
         if server.inventory.find(kind, fixture.name) is not None:
             await server.peer.request(method, {"name": fixture.name, "arguments": fixture.arguments or {}})
+    if declares_tasks(server) and server.inventory.find("tools", server.manifest.find("tools", _TASK).name) is not None:
+        await begin(server, _TASK, _SHORT)
+    for capability, method, params in _UNKNOWN:
+        if server.inventory.has(capability):
+            await server.peer.request(method, params)
     for resource in server.inventory.lists.get("resources", ())[:1]:
         await server.peer.request("resources/read", {"uri": resource["uri"]})
 
