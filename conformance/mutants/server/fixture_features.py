@@ -140,7 +140,9 @@ def _log_once(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     return _said("logged")
 
 
-def _page_required(_: InboundRequest, __: JsonObject) -> JsonObject:
+def _page_required(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
+    if inbound.revision != LEGACY[3]:
+        return _elicit_url(inbound, arguments)
     page: JsonObject = {"mode": "url", "url": _PAGE, "message": "Please confirm.", "elicitationId": "required"}
     raise RpcError(-32042, "a page must be opened first", {"elicitations": [page]})
 

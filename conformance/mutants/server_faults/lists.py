@@ -322,6 +322,13 @@ class _StructuredOnce(Fault):
         return {key: each for key, each in result.items() if key != "structuredContent"} if same else result
 
 
+# In 2024-11-05 and 2025-03-26 there is no structured content.
+changed(
+    "structured-list-before", "schema.structured-content", method="tools/call", of="conformance_structured_list",
+    change=_with(structuredContent=[0, 1, 2]), revisions=LEGACY[2:],
+)  # fmt: skip
+
+
 def _taken(name: str, accepts: Callable[[JsonValue], bool]) -> None:
     """Add a server that accepts some invalid arguments."""
 
@@ -384,6 +391,11 @@ class _FailedToolNotListed(Fault):
         rows = [each for each in (tools if isinstance(tools, list) else []) if isinstance(each, dict)]
         return {**result, "tools": [each for each in rows if each["name"] not in self._failed]}
 
+
+refusal(
+    "page-required-as-before", "error.reserved-range",
+    method="tools/call", code=-32042, when=-32021, of="conformance_url_required", revisions=MODERN,
+)  # fmt: skip
 
 # --- resources -------------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,9 @@ _CALLS: Final[Mapping[str, JsonObject]] = {
     "test_elicitation_sep1330_enums": {},
     "test_input_required_result_elicitation": {},
     "test_input_required_result_multiple_inputs": {},
+    "conformance_structured": {"value": 1.5},
+    "conformance_structured_list": {"count": 3},
+    "conformance_url_required": {},
 }
 """The tools of the fixture contract that can be called at any time, with their arguments."""
 
