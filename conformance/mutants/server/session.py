@@ -31,6 +31,11 @@ class Session:
         self.answers: Final[dict[str, tuple[threading.Event, list[JsonObject]]]] = {}
         self.numbers: Final = itertools.count(1)
 
+    def forget_cancellation(self, id: JsonValue) -> None:
+        """Forget the cancellation of an earlier request, whose id a new request has."""
+        with self.cancelling:
+            self.cancelled[:] = [each for each in self.cancelled if each != id]
+
     def announce(self, message: JsonValue) -> bool:  # noqa: ARG002
         """Send a message without a request on a stream for it, and return whether there is one; not over stdio."""
         return False

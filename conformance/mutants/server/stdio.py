@@ -69,6 +69,8 @@ def serve(server: RawServer, source: BinaryIO | None = None, output: _LineWriter
             )
             send(server.fault.unreadable({"jsonrpc": "2.0", **null, "error": error}))
             continue
+        if isinstance(message, dict) and "method" in message and "id" in message:
+            session.forget_cancellation(message["id"])
         if isinstance(message, dict) and message.get("method") in _WITH_CLIENT_REQUESTS:
             thread = threading.Thread(target=answer, args=(message,), daemon=True)
             thread.start()
