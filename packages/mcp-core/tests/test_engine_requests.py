@@ -513,6 +513,29 @@ def test_cancellation_with_id_as_string_accepted() -> None:
     assert event.id == id
 
 
+@pytest.mark.spec("cancellation.races", "cancellation.race-tolerated")
+@pytest.mark.parametrize(("past", "pending"), [("7", 7), (7, "7")])
+@ERAS
+def test_late_cancellation_spares_request_with_id_of_other_type(
+    past: RequestId, pending: RequestId, revision: Revision
+) -> None:
+    both = open_pair(revision)
+    receive_raw(both, past)
+    both.server.respond(past, TOOL_RESULT)
+    receive_raw(both, pending)
+    event = both.server.receive(Notification("notifications/cancelled", {"requestId": past})).event
+    assert isinstance(event, MessageIgnored)
+    assert list(both.server.inbound_requests) == [pending]
+
+
+def test_late_cancellation_of_rejected_request_spares_request_with_id_of_other_type() -> None:
+    both = open_pair(R2025_11_25)
+    assert get_error(both.server.receive(Request("7", "unknown/method", {})))[0] == ErrorCode.METHOD_NOT_FOUND
+    receive_raw(both, 7)
+    event = both.server.receive(Notification("notifications/cancelled", {"requestId": "7"})).event
+    assert isinstance(event, MessageIgnored)
+
+
 def test_cancelled_request_id_reusable_after_handler_ended() -> None:
     both = open_pair(R2025_11_25)
     receive_raw(both, 7)

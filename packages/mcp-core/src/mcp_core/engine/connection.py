@@ -234,6 +234,8 @@ class InboundRequests(FieldRepr):
     """The inbound requests of a connection."""
 
     open: dict[RequestId, InboundRequest] = attrs.field(factory=dict)
+    id_types: set[type] = attrs.field(factory=set)
+    """The types of the ids of all requests of the peer, also of rejected ones: `int`, `str` or both."""
 
     def accept(self, inbound: InboundRequest) -> None:
         """Add a request. Raises `Violation` if its id is in use."""
@@ -256,9 +258,13 @@ class InboundRequests(FieldRepr):
         return inbound
 
     def cancel(self, id: RequestId) -> InboundRequest | None:
-        """Mark the request as cancelled by the peer. Return `None` if it is unknown, completed or already cancelled."""
+        """Mark the request as cancelled by the peer. Return `None` if it is unknown, completed or already cancelled.
+
+        Deployed peers cancel `"1"` for 1 or the reverse. The other form of the id is tried only if no request had an id
+        of the same type. Otherwise the cancellation may have crossed the response to such a request.
+        """
         inbound = self.open.get(id)
-        if inbound is None:
+        if inbound is None and type(id) not in self.id_types:
             other = _other_form(id)
             inbound = self.open.get(other) if other is not None else None
         if inbound is None or inbound.cancelled:
@@ -384,6 +390,7 @@ class Connection(ABC):
             return self._receive_notification(message)
         if not isinstance(message, Request):
             return self._receive_response(message)
+        self._inbound.id_types.add(type(message.id))
         try:
             return self._accept(message)
         except Violation as violation:
