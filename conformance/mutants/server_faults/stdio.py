@@ -115,6 +115,33 @@ class _CancelledGoesOn(Fault):
         return result
 
 
+@fault("ping-after-the-call", "ping.during-a-call", revisions=LEGACY, transports=_PIPES)
+class _PingAfterTheCall(Fault):
+    """A server that answers a ping when no call is in progress."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._held: list[JsonValue] = []
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        if isinstance(params, dict) and params.get("name") == "conformance_wait":
+            self._calls += 1
+        return message
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if name_of(inbound) == "conformance_wait":
+            self._calls -= 1
+        if inbound.request["method"] != "ping" or not self._calls:
+            return response
+        self._held.append(response)
+        return None
+
+    def following(self, request: JsonObject) -> list[JsonValue]:  # noqa: ARG002
+        held, self._held = ([], self._held) if self._calls else (self._held, [])
+        return held
+
+
 # --- ids -------------------------------------------------------------------------------------------------------------
 
 

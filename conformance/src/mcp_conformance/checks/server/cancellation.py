@@ -8,6 +8,7 @@ from mcp_conformance.checks.probes.interactive_calls import converse
 from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
+from mcp_conformance.checks.probes.waiting_call import waiting_call
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import CheckScope, Transport
@@ -57,6 +58,13 @@ async def ping_early(server: ServerUnderTest) -> None:
         result = (await peer.request("ping")).result()
         if set(result) - {"_meta"}:
             raise Deviation("an empty result", brief(result))
+
+
+@check("ping.during-a-call", proves=("ping.respond",), needs=_NEEDS)
+async def ping_during_a_call(server: ServerUnderTest) -> None:
+    """A ping gets its result while a call is in progress."""
+    async with waiting_call(server):
+        (await server.peer.request("ping")).result()
 
 
 # --- cancellation of a call in progress

@@ -1,0 +1,50 @@
+"""A call of a tool that is in progress while a check does something else."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.wire.nursery import open_nursery
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
+
+__all__ = ["waiting_call"]
+
+_WAITS: Final = "conformance_wait"
+
+
+@asynccontextmanager
+async def waiting_call(server: ServerUnderTest, meta: JsonObject | None = None) -> AsyncIterator[None]:
+    """Keep a call of `conformance_wait` in progress while the block runs, and let it end then.
+
+    Args:
+        server: The server.
+        meta: Members of the request metadata of the call.
+
+    Raises:
+        NotTestable: The server lacks the tools, or the call reports no progress, so that it is unknown when it runs.
+    """
+    peer = server.peer
+    # The legs of a server over HTTP use the same process.
+    key = f"waiting-{server.revision}-{server.transport.value}-{peer.next_id()}"
+    name, arguments = server.tool(_WAITS, {"key": key})
+    release, of_key = server.tool("conformance_release", {"key": key})
+    given: JsonObject = {"name": name, "arguments": arguments, "_meta": {**(meta or {}), "progressToken": key}}
+    async with open_nursery() as nursery:
+        nursery.start_soon(peer.request, "tools/call", given)
+        try:
+            await peer.until(
+                lambda: any(member(each, "params", "progressToken") == key for each in peer.inbox),
+                f"progress of {_WAITS}",
+            )
+        except Deviation as deviation:
+            raise NotTestable(f"the control condition failed: {_WAITS} reports no progress") from deviation
+        yield
+        (await peer.request("tools/call", {"name": release, "arguments": of_key})).result()
