@@ -120,6 +120,30 @@ class _LevelRemembered(Fault):
         return self.last
 
 
+@fault("level-of-another", "logging.level-is-forgotten", revisions=MODERN)
+class _LevelOfAnother(Fault):
+    """A server that uses the level of a request for all that run at the same time."""
+
+    def __init__(self) -> None:
+        self._level: str | None = None
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = _params(message) if isinstance(message, dict) else {}
+        meta = params.get("_meta")
+        if isinstance(meta, dict) and params.get("name") == "conformance_wait":
+            level = meta.get(f"{META}logLevel")
+            self._level = level if isinstance(level, str) else None
+        return message
+
+    def level(self, wanted: str | None) -> str | None:
+        return wanted or self._level
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if name_of(inbound) == "conformance_wait":
+            self._level = None
+        return response
+
+
 @fault("logs-late", "logging.before-answer", revisions=MODERN, transports=("stdio",))
 @fault("logs-late-over-http", "logging.before-answer", "logging.on-own-stream", revisions=MODERN, transports=("http",))
 class _LogsLate(Fault):
