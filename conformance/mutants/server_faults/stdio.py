@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import TYPE_CHECKING, Final
@@ -113,6 +114,113 @@ class _CancelledGoesOn(Fault):
             time.sleep(0.05)
             inbound.notify("notifications/progress", {"progressToken": token, "progress": 1000})
         return result
+
+
+class _Cancelling(Fault):
+    """A server that reads cancellations wrongly."""
+
+    def cancellation(self, params: JsonObject) -> JsonObject:
+        """Return the params of a cancellation, as the server reads them."""
+        return params
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and message.get("method") == "notifications/cancelled":
+            params = message.get("params")
+            return {**message, "params": self.cancellation(params)} if isinstance(params, dict) else message
+        return message
+
+
+def _key(id: JsonValue) -> str | None:
+    return json.dumps(id) if isinstance(id, str | int) else None
+
+
+@fault("cancels-no-falsy-id", "stdio.cancelled-silent", revisions=MODERN, transports=_PIPES)
+class _NoFalsyId(Fault):
+    def cancels(self, id: JsonValue) -> bool:
+        return bool(id)
+
+
+@fault("cancels-once", "stdio.cancelled-silent", revisions=MODERN, transports=_PIPES)
+class _CancelsOnce(Fault):
+    def __init__(self) -> None:
+        self._only: str | None = None
+
+    def cancels(self, id: JsonValue) -> bool:
+        self._only = self._only or _key(id)
+        return self._only == _key(id)
+
+
+def _cancelling(name: str, change: Callable[[str | int], str | int]) -> None:
+    """Add a server that takes the id of a cancellation for another one."""
+
+    class _OtherId(_Cancelling):
+        def cancellation(self, params: JsonObject) -> JsonObject:
+            id = params.get("requestId")
+            return {**params, "requestId": change(id)} if isinstance(id, str | int) else params
+
+    fault(name, "cancellation.only-this-request", transports=_PIPES)(_OtherId)
+
+
+_cancelling("cancels-digits-as-number", lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id)
+_cancelling(
+    "cancels-in-any-case", lambda id: id.capitalize() if isinstance(id, str) and id.startswith("conformance-") else id
+)
+_cancelling("cancels-by-prefix", lambda id: id.removesuffix("-cancelled") if isinstance(id, str) else id)
+
+
+@fault("cancels-all", "cancellation.only-this-request", transports=_PIPES)
+class _CancelsAll(_Cancelling):
+    """A server whose cancellation of one request ends all that are in progress."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._begun: dict[str | None, int] = {}
+
+    def cancellation(self, params: JsonObject) -> JsonObject:
+        self._count += 1
+        return params
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and "id" in message:
+            self._begun[_key(message["id"])] = self._count
+        return super().reads(message)
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        cancelled = self._begun.get(_key(inbound.request["id"])) != self._count
+        return None if cancelled and name_of(inbound) == "test_tool_with_progress" else response
+
+
+@fault(
+    "cancels-the-next", "cancellation.of-the-past", "cancellation.of-the-unknown", revisions=MODERN, transports=_PIPES
+)
+class _CancelsTheNext(_Cancelling):
+    """A server that keeps the cancellation of a request that it does not know, and applies it to the next with that id."""
+
+    def __init__(self) -> None:
+        self._kept: set[str | None] = set()
+
+    def cancellation(self, params: JsonObject) -> JsonObject:
+        self._kept.add(_key(params.get("requestId")))
+        return params
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        return None if _key(inbound.request["id"]) in self._kept else response
+
+
+@fault("complains-of-repeated", "cancellation.of-the-past", "cancellation.only-this-request", transports=_PIPES)
+class _ComplainsOfRepeated(Fault):
+    def __init__(self) -> None:
+        self._cancelled: set[str] = set()
+
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        params = message.get("params")
+        key = _key(params.get("requestId")) if isinstance(params, dict) else None
+        if message["method"] != "notifications/cancelled" or key is None:
+            return answer
+        if key in self._cancelled:
+            return {"jsonrpc": "2.0", "error": {"code": -32602, "message": "already cancelled"}}
+        self._cancelled.add(key)
+        return answer
 
 
 @fault("ping-after-the-call", "ping.during-a-call", revisions=LEGACY, transports=_PIPES)

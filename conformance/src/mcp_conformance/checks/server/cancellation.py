@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _CANCELLED: Final = "notifications/cancelled"
 _PROGRESS: Final = "notifications/progress"
 _SLOW: Final = "conformance_slow"
+_SIMPLE: Final = "test_simple_text"
 _BETWEEN: Final = "test_tool_with_progress"
 _REQUEST_TOOLS: Final[Mapping[str, JsonObject]] = {
     "test_sampling": {"prompt": "Say yes."},
@@ -152,6 +153,49 @@ async def no_answer(server: ServerUnderTest) -> None:
 # ----------------------------------------------------------------------------------------------
 
 
+@check(
+    "cancellation.only-this-request",
+    proves=("cancellation.races", "cancellation.race-tolerated", "jsonrpc.notification-no-response"),
+    needs=_NEEDS,
+    subject=CheckScope.RECOVERING,
+    transports=(Transport.STDIO,),
+)
+async def only_this_request(server: ServerUnderTest) -> None:
+    """A cancellation concerns only the request with the same id, and gets no response: calls with other ids are answered."""
+    peer = server.peer
+    name, arguments = server.tool(_BETWEEN)
+    number, digits, text = peer.next_id(), str(peer.next_id()), f"Conformance-{peer.next_id()}"
+    # The cancelled id begins with another one.
+    kept, cancelled = (number, digits, text), f"{text}-cancelled"
+    # Ids of answered requests, which are almost those of the calls. Their cancellations cross the responses.
+    past: tuple[JsonValue, ...] = (str(number), int(digits), text.lower(), "Conformance")
+    for id in past:
+        await peer.request("server/discover" if server.revision.era is Era.MODERN else "ping", id=id)
+
+    def answered(id: JsonValue) -> bool:
+        return any(key_of(each.get("id")) == key_of(id) for each in peer.strays)
+
+    def runs(id: JsonValue) -> bool:
+        return answered(id) or any(each.get("method") == _PROGRESS and _token(each) == brief(id) for each in peer.inbox)
+
+    for id in (*kept, cancelled):
+        params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": brief(id)}}
+        await peer.post(peer.message("tools/call", params, id=id))
+    try:
+        await peer.until(lambda: all(map(runs, (*kept, cancelled))), f"progress of {_BETWEEN}")
+    except Deviation as deviation:
+        # A server may send no progress; then it is unknown when the calls run.
+        raise NotTestable(f"the control condition failed: {_BETWEEN} reports no progress") from deviation
+    # A client may repeat a cancellation, as it does not learn whether it arrived.
+    for id in (*past, cancelled, cancelled):
+        await peer.notify(_CANCELLED, {"requestId": id})
+    await peer.until(lambda: all(map(answered, kept)), "a response to each call that was not cancelled")
+    own = [key_of(id) for id in (*kept, cancelled)]
+    for each in peer.strays:
+        if key_of(each.get("id")) not in own:
+            raise Deviation("no response to a cancellation", brief(each))
+
+
 async def _harmless(server: ServerUnderTest, params: JsonObject, deviant: str) -> None:
     peer = server.peer
     since = len(peer.strays)
@@ -171,9 +215,20 @@ _MALFORMED: Final[tuple[JsonObject, ...]] = ({}, {"requestId": ["an array"]}, {"
     transports=(Transport.STDIO,),
 )
 async def of_the_past(server: ServerUnderTest) -> None:
-    """A cancellation after the response is ignored."""
-    answer = await server.peer.fence()
-    await _harmless(server, {"requestId": answer.message.get("id")}, "")
+    """A cancellation after the response is ignored, also when it is repeated and when its id is used again."""
+    peer = server.peer
+    modern = server.revision.era is Era.MODERN
+    requests: list[tuple[str, JsonObject]] = [("server/discover" if modern else "ping", {})]
+    if server.inventory.find("tools", server.manifest.find("tools", _SIMPLE).name) is not None:
+        name, arguments = server.tool(_SIMPLE)
+        requests.append(("tools/call", {"name": name, "arguments": arguments}))
+    for method, params in requests:
+        id = (await peer.request(method, params)).message.get("id")
+        for _ in range(2):
+            await _harmless(server, {"requestId": id}, "")
+        if modern:
+            # The id of an answered request is free again; in legacy revisions an id is used once.
+            await peer.request(method, params, id=id)
 
 
 @check(
@@ -194,8 +249,11 @@ async def of_the_past_over_http(server: ServerUnderTest) -> None:
     transports=(Transport.STDIO,),
 )
 async def of_the_unknown(server: ServerUnderTest) -> None:
-    """A cancellation of an unknown request is ignored."""
-    await _harmless(server, {"requestId": "conformance-never-sent"}, "a cancellation of an unknown request")
+    """A cancellation of an unknown request is ignored, also by a later request with that id."""
+    peer = server.peer
+    id = "conformance-never-sent"
+    await _harmless(server, {"requestId": id}, "a cancellation of an unknown request")
+    await peer.request("server/discover" if server.revision.era is Era.MODERN else "ping", id=id)
 
 
 @check(

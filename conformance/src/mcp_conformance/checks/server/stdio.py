@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.message_pairs import key_of
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
-from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _LARGE: Final = 300_000
 _LINES: Final = ("stdio.newline-delimited", "stdio.one-message-per-line")
+_PROGRESS_TOOL: Final = "test_tool_with_progress"
 _TEXT: Final = "Grüße, 日本語, 🎉, \u2028 and \u2029, \u0085"
 
 
@@ -121,29 +123,47 @@ async def pieces(server: ServerUnderTest) -> None:
 )
 async def cancelled_silent(server: ServerUnderTest) -> None:
     """After the cancellation of a request no further message is sent for it."""
-    peer = _pipes(server.peer)
-    name, arguments = server.tool("test_tool_with_progress")
-
-    def call(token: str) -> JsonObject:
-        params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": token}}
-        return peer.message("tools/call", params, id=token)
-
-    def progress(token: str) -> list[JsonObject]:
-        return [each for each in peer.inbox if member(each, "params", "progressToken") == token]
+    name, arguments = server.tool(_PROGRESS_TOOL)
+    unused = [_pipes(server.peer)]
 
     async def late() -> str | None:
-        number = peer.next_id()
-        cancelled = f"to be cancelled, {number}"
-        await peer.post(call(cancelled))
-        await peer.until(lambda: bool(progress(cancelled)), "progress of the tool")
-        await peer.notify("notifications/cancelled", {"requestId": cancelled})
-        await peer.fence()  # the server has read the cancellation before this
-        # The response was sent before that if the call ended earlier than the cancellation arrived.
-        known, known_strays = len(progress(cancelled)), len(peer.strays)
-        await peer.exchange(call(f"to the end, {number}"))  # takes longer than the remainder of the cancelled call
-        found = progress(cancelled)[known:]
-        found += [each for each in peer.strays[known_strays:] if each.get("id") == cancelled]
-        return brief(found[0]) if found else None
+        if unused:
+            return await _late_message(unused.pop(), name, arguments)
+        # A cancelled request has no response, so that its id cannot be used again on the same connection.
+        async with server.open() as peer:
+            return await _late_message(_pipes(peer), name, arguments)
 
     if (observed := await each_time(late)) is not None:
-        raise Deviation("no further message for the cancelled request", observed)
+        raise Deviation("no further message for the cancelled requests", observed)
+
+
+async def _late_message(peer: StdioConnection, name: str, arguments: JsonObject) -> str | None:
+    """Cancel concurrent calls with ids of all kinds, and return a message for one of them that follows."""
+
+    def call(id: JsonValue, token: str) -> JsonObject:
+        params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": token}}
+        return peer.message("tools/call", params, id=id)
+
+    def progress(id: JsonValue) -> list[JsonObject]:
+        return [each for each in peer.inbox if member(each, "params", "progressToken") == tokens[key_of(id)]]
+
+    def messages(id: JsonValue) -> list[JsonObject]:
+        return progress(id) + [each for each in peer.strays if key_of(each.get("id")) == key_of(id)]
+
+    ids: tuple[JsonValue, ...] = ("to be cancelled", 0, peer.next_id(), "")
+    tokens = {key_of(id): f"to be cancelled, {brief(id)}" for id in ids}
+    for id in ids:
+        await peer.post(call(id, tokens[key_of(id)]))
+    await peer.until(lambda: all(map(messages, ids)), f"progress of {_PROGRESS_TOOL}")
+    if not any(map(progress, ids)):
+        # A server may send no progress; then it is unknown when the calls run.
+        raise NotTestable(f"the control condition failed: {_PROGRESS_TOOL} reports no progress")
+    for id in ids:
+        await peer.notify("notifications/cancelled", {"requestId": id})
+    await peer.fence()  # the server has read the cancellations before this
+    # A response was sent before that if its call ended earlier than the cancellation arrived.
+    known = [each for id in ids for each in messages(id)]
+    # This call takes longer than the remainder of the cancelled ones.
+    await peer.exchange(call("to the end", "to the end"))
+    late = [each for id in ids for each in messages(id) if all(each is not old for old in known)]
+    return brief(late[0]) if late else None
