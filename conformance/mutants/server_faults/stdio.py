@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -221,6 +222,14 @@ class _ComplainsOfRepeated(Fault):
             return {"jsonrpc": "2.0", "error": {"code": -32602, "message": "already cancelled"}}
         self._cancelled.add(key)
         return answer
+
+
+@fault("farewell-on-stdout", "stdio.stdout-only-messages", transports=_PIPES)
+class _Farewell(Fault):
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        yield from pipe
+        sys.stdout.buffer.write(b"bye\n")
+        sys.stdout.buffer.flush()
 
 
 @fault("ping-after-the-call", "ping.during-a-call", revisions=LEGACY, transports=_PIPES)

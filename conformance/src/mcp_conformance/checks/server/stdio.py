@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from mcp_conformance.checks.probes.message_pairs import key_of
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _LARGE: Final = 300_000
+_TO_END: Final = 1.0
+"""Seconds from the exit of a process to the end of its output."""
 _LINES: Final = ("stdio.newline-delimited", "stdio.one-message-per-line")
 _PROGRESS_TOOL: Final = "test_tool_with_progress"
 _TEXT: Final = "Grüße, 日本語, 🎉, \u2028 and \u2029, \u0085"
@@ -53,20 +57,28 @@ async def line_feed(server: ServerUnderTest) -> None:
 async def exits(server: ServerUnderTest) -> None:
     """The server exits when its standard input ends."""
     async with server.open() as peer:
-        process = _pipes(peer).process
-        await process.close_input()
-        async with peer.within("the process to exit at the end of its input"):
-            await process.wait()
+        await _exit(server, _pipes(peer))
 
 
 @check("stdio.exit-early", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=CheckScope.PROCESS)
 async def exits_early(server: ServerUnderTest) -> None:
     """The server exits when its standard input ends before the first message."""
     async with server.open(handshake=False) as peer:
-        process = _pipes(peer).process
-        await process.close_input()
-        async with peer.within("the process to exit at the end of its input"):
-            await process.wait()
+        await _exit(server, _pipes(peer))
+
+
+async def _exit(server: ServerUnderTest, peer: StdioConnection) -> None:
+    """End the input of a server, wait until it exits, and read its output to the end."""
+    # What a server writes while it stops is evidence for the checks of its output.
+    server.evidence.append(peer.transcript)
+    await peer.process.close_input()
+    async with peer.within("the process to exit at the end of its input"):
+        await peer.process.wait()
+    # A process that the server started may keep the output open.
+    with trio.move_on_after(_TO_END):
+        await peer.until(lambda: peer.ended, "the end of the output")
+    if peer.ended and peer.unread:
+        peer.transcript.message(peer.unread, sent=False)
 
 
 def _pipes(peer: object) -> StdioConnection:
