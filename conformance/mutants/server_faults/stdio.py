@@ -224,6 +224,14 @@ class _ComplainsOfRepeated(Fault):
         return answer
 
 
+@fault("requests-without-id-answered", "jsonrpc.notification-not-answered", transports=_PIPES)
+class _WithoutIdAnswered(Fault):
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        if message["method"] == "tools/list":
+            return {"jsonrpc": "2.0", "error": {"code": -32600, "message": "the id is missing"}}
+        return answer
+
+
 @fault("farewell-on-stdout", "stdio.stdout-only-messages", transports=_PIPES)
 class _Farewell(Fault):
     def lines(self, pipe: BinaryIO) -> Iterator[bytes]:

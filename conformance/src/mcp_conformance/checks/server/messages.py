@@ -198,8 +198,13 @@ async def parse_error(server: ServerUnderTest) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def notification_not_answered(server: ServerUnderTest) -> None:
-    """A notification gets no response, even when its method is unknown."""
-    await server.peer.notify(UNKNOWN_NOTIFICATION, deviant="an unknown notification")
-    await server.peer.fence()
-    if server.peer.strays:
-        raise Deviation("no response to a notification", brief(server.peer.strays[0]))
+    """A notification gets no response, even when its method is unknown, or is that of a request."""
+    peer = server.peer
+    await peer.notify(UNKNOWN_NOTIFICATION, deviant="an unknown notification")
+    if server.transport is not Transport.HTTP:  # where the body of a rejection may be an error
+        for method in ("server/discover", "ping", "tools/list", "tools/call", "resources/read", "prompts/get"):
+            for params in (None, {"_meta": peer.meta()} if server.revision.era is Era.MODERN else {}):
+                await peer.notify(method, params, deviant=f"{method} without an id")
+    await peer.fence()
+    if peer.strays:
+        raise Deviation("no response to a notification", brief(peer.strays[0]))
