@@ -59,8 +59,17 @@ _batch("batch-empty-array", "batch.empty", transports=_PIPES, change=lambda batc
        (answer, status) if batch else ([answer], status))  # fmt: skip
 _batch("batch-empty-taken", "batch.empty", transports=("http",), change=lambda batch, answer, status:
        (answer, status) if batch else (answer, 200))  # fmt: skip
-_batch("batch-answered-empty", "batch.http-202", "batch.element-kinds", transports=("http",), change=lambda _, answer, status:
+_batch("batch-answered-empty", "batch.http-202", "batch.not-answered", "batch.element-kinds", change=lambda _, answer, status:
        ([], 200) if answer is None else (answer, status))  # fmt: skip
+
+
+@fault("batches-kept", "batch.no-array", "stdio.no-batch", revisions=LEGACY[2:], transports=_PIPES)
+class _BatchesKept(Fault):
+    """A server that still answers batches as in the revision before."""
+
+    def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:
+        ids = [each["id"] for each in batch if isinstance(each, dict) and "id" in each]
+        return ([{"jsonrpc": "2.0", "id": id, "result": {}} for id in ids] if ids else answer), status
 
 
 @fault("tokens-twice", "progress.own-token-once", revisions=_BATCHES, transports=_PIPES)

@@ -159,6 +159,45 @@ async def http_202(server: ServerUnderTest) -> None:
 
 
 @check(
+    "batch.not-answered",
+    proves=("batch.responses-match-requests", "jsonrpc.notification-no-response"),
+    revisions=("2025-03-26",),
+    transports=(Transport.STDIO,),
+    subject=CheckScope.RECOVERING,
+)
+async def not_answered(server: ServerUnderTest) -> None:
+    """A batch of notifications gets no response, not even an empty array."""
+    peer = server.peer
+    await peer.fence()
+    mark = len(peer.transcript.entries)
+    await peer.post([_NOTIFICATION, _NOTIFICATION])
+    await peer.fence()
+    arrays = _arrays_since(peer, mark)
+    if arrays or peer.strays:
+        raise Deviation("no response to a batch of notifications", arrays[0] if arrays else brief(peer.strays[0]))
+
+
+@check(
+    "batch.no-array",
+    proves=("stdio.individual-messages",),
+    # An error for the array may be late, and no other check on the connection expects it.
+    subject=CheckScope.CONNECTION,
+)
+async def no_array(server: ServerUnderTest) -> None:
+    """An array of requests is not answered with an array."""
+    peer = server.peer
+    await peer.post([_ping(peer, "in a batch"), _ping(peer, "in the same batch")], deviant="a batch")
+    # The server may reject the array, ignore it, or answer each request.
+    await peer.fence()
+    if arrays := _arrays_since(peer, 0):
+        raise Deviation("each message on a line of its own", arrays[0])
+
+
+def _arrays_since(peer: SuiteConnection, mark: int) -> list[str]:
+    return [str(entry) for entry in peer.transcript.entries[mark:] if not entry.sent and isinstance(entry.value, list)]
+
+
+@check(
     "batch.refused",
     proves=("jsonrpc.invalid-request-code",),
     revisions=_WITHOUT,
