@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import secrets
 import sys
 import time
 import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from joserfc import jws
 from joserfc.errors import JoseError
@@ -35,6 +36,9 @@ _INFO: Final[JsonObject] = {"name": "raw-protected", "version": "1"}
 _MODERN: Final = "2026-07-28"
 _HOUR: Final = 3600
 _WINDOW: Final = 300
+_NONCE: Final = "nonce-of-the-server"
+_PAUSE: Final = 0.02
+"""How long a request takes, in seconds, if a fault needs requests at the same time."""
 _INCLUDES: Final = {"mcp:root": {"mcp", "mcp:admin"}}
 
 
@@ -68,6 +72,12 @@ class ProtectedServer(ThreadingHTTPServer):
         self.resource: Final = resource
         self.keys: Final = keys
         self.sessions: Final[dict[str, str]] = {}
+        self.validated: Final[dict[str, JsonObject]] = {}
+        """The claims of valid tokens, for faults that keep them."""
+        self.refused: Final[set[str]] = set()
+        """The users whose scope was insufficient, for a fault that keeps them."""
+        self.scopes: set[str] = set()
+        """The scopes of the present request, for a fault that keeps them here."""
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore a connection that the client has closed."""
@@ -77,6 +87,8 @@ class ProtectedServer(ThreadingHTTPServer):
 
 def _is_same(audience: JsonValue, resource: str) -> bool:
     """Return whether an audience is the resource. Scheme and host are case-insensitive."""
+    if isinstance(audience, list):
+        return wrong("audience-list-unchecked") or any(_is_same(each, resource) for each in audience)
     if wrong("exact-audience"):
         return audience == resource
     found, own = urlsplit(str(audience)), urlsplit(resource)
@@ -86,17 +98,37 @@ def _is_same(audience: JsonValue, resource: str) -> bool:
     return same and found[2:] == own[2:]
 
 
-def _claims(server: ProtectedServer, token: str) -> JsonObject:
+def _unverified(token: str) -> JsonObject:
+    head = token.split(".")[1]
+    found = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
+    return found if isinstance(found, dict) else {}
+
+
+def _verified(server: ProtectedServer, token: str) -> JsonObject:
+    """Return the claims of a token whose signature is valid. Raise `JoseError` or `ValueError`."""
+    keys, algorithms = server.keys, ["RS256"]
+    own = jws.extract_compact(token.encode()).headers().get("jwk") if wrong("key-in-header") else None
+    if isinstance(own, dict):
+        keys, algorithms = KeySet([import_key(own)]), ["RS256", "ES256"]
+    found = json.loads(jws.deserialize_compact(token, keys, algorithms=algorithms).payload)
+    return found if isinstance(found, dict) else {}
+
+
+def _claims(server: ProtectedServer, token: str, method: str, session: str) -> JsonObject:
     """Return the claims of a token, or raise `_AccessDenied`."""
+    kept = token.rpartition(".")[0] if wrong("keeps-payload") else token if wrong("keeps-validated") else ""
+    if kept in server.validated:
+        return server.validated[kept]
+    in_session = session in server.sessions
+    opens = method in ("initialize", "server/discover")
     try:
-        unsigned = wrong("takes-unsigned") and token.endswith(".")
-        if wrong("takes-any-key") or unsigned:
-            head = token.split(".")[1]
-            found = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
-        else:
-            found = json.loads(jws.deserialize_compact(token, server.keys, algorithms=["RS256"]).payload)
+        unsigned = (wrong("takes-unsigned") and token.endswith(".")) or (wrong("session-unsigned") and in_session)
+        validates = not (wrong("validates-opening-only") and not opens)
+        found = _unverified(token) if wrong("takes-any-key") or unsigned or not validates else _verified(server, token)
     except (JoseError, ValueError, IndexError):
         raise _AccessDenied(401, "invalid_token") from None
+    if not validates:
+        return found
     audience = found.get("aud")
     foreign = not _is_same(audience, server.resource)
     if audience is None:
@@ -105,15 +137,20 @@ def _claims(server: ProtectedServer, token: str) -> JsonObject:
         foreign = False
     if wrong("takes-bound-for-others") and "cnf" in found:
         foreign = False
-    old = found.get("exp", 0) < time.time() and not wrong("takes-expired")
+    expiry, start = (each if isinstance(each := found.get(name), int | float) else 0 for name in ("exp", "nbf"))
+    leeway = _HOUR if wrong("leeway-hour") else 0
+    old = expiry + leeway < time.time() and not wrong("takes-expired") and not (wrong("session-expired") and in_session)
+    early = start > time.time() and not wrong("takes-early")
     strange = (
         found.get("iss") != server.issuer
         and not (wrong("issuer-by-beginning") and str(found.get("iss")).startswith(server.issuer))
         and not wrong("takes-any-issuer")
     )
-    if foreign or old or strange:
-        raise _AccessDenied(401, "invalid_token")
-    return found if isinstance(found, dict) else {}
+    if foreign or old or early or strange:
+        raise _AccessDenied(401, "token_expired" if old and wrong("expired-error") else "invalid_token")
+    if kept:
+        server.validated[kept] = found
+    return found
 
 
 _YEAR: Final = 365 * 24 * 3600
@@ -130,6 +167,8 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
         raise bad
     try:
         header = jws.extract_compact(given[0].encode()).headers()
+        if "d" in header["jwk"] and not wrong("proof-private-key"):
+            raise bad
         key = import_key(dict(header["jwk"]))
         if wrong("proof-unverified"):
             found = json.loads(jws.extract_compact(given[0].encode()).payload)
@@ -142,7 +181,7 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
     late = time.time() - issued if isinstance(issued, int | float) else 0.0
     good = {
         "proof-any-type": header.get("typ") == "dpop+jwt",
-        "proof-any-method": found.get("htm") == "POST",
+        "proof-any-method": found.get("htm") == handler.command,
         "proof-any-url": found.get("htu") == handler.server.resource
         or (wrong("url-by-beginning") and str(found.get("htu")).startswith(handler.server.resource)),
         "proof-any-token": found.get("ath") == s256(token) or (wrong("proof-ath-optional") and "ath" not in found),
@@ -151,17 +190,21 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
         "proof-untimed": issued is not None,
         "proof-time-as-text": not isinstance(issued, str),
         # Each fault has its own part of the time.
-        "proof-any-old": late < _WINDOW or late > _YEAR,
+        "proof-any-old": late < (2 * _WINDOW if wrong("proof-window") else _WINDOW) or late > _YEAR,
         "proof-any-future": late > -_WINDOW or late < -_YEAR,
         "proof-time-far": abs(late) < _YEAR,
     }
     if not all(right or wrong(fault) for fault, right in good.items()):
         raise bad
+    if wrong("nonce-required") and found.get("nonce") != _NONCE:
+        raise _AccessDenied(401, "use_dpop_nonce", "DPoP")
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: ProtectedServer
+    batch: list[JsonValue] | None = None
+    """The responses of a batch; `None` outside of one."""
     admitted = False
     """Whether a request on this connection had a valid token."""
 
@@ -170,7 +213,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = urlsplit(self.server.resource).path
-        if self.path in (_PRM, _PRM + path) and not wrong("no-metadata"):
+        places = ("/metadata?of=mcp",) if wrong("metadata-with-query") else (_PRM, _PRM + path)
+        if self.path in places and not wrong("no-metadata"):
             document: JsonObject = {
                 "resource": f"{self.server.resource}/" if wrong("metadata-slash") else self.server.resource,
                 "authorization_servers": [] if wrong("no-servers") else [self.server.issuer],
@@ -179,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
             if wrong("metadata-of-another"):
                 document["resource"] = "https://elsewhere.example/mcp"
             self._send(200, document)
-        elif self.path != path:
+        elif urlsplit(self.path).path != path:
             self._send(404, None)
         elif wrong("streams-for-anyone") or self._admit({}) is not None:
             # The stream ends at once: the server has nothing to send.
@@ -193,9 +237,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-        subject = self._admit(message)
-        if subject is not None:
+        messages = message if isinstance(message, list) else [message]
+        if urlsplit(self.path).path != urlsplit(self.server.resource).path:
+            self._send(404, None)
+            return
+        subject = ""
+        for each in messages[:1] if wrong("scope-of-first") else messages:
+            admitted = "ada" if wrong("batches-are-free") and each is not message else self._admit(each)
+            if admitted is None:
+                return
+            subject = admitted
+        if messages == [message]:
             self._answer(message, subject)
+            return
+        self.batch = []
+        for each in messages:
+            self._answer(each, subject)
+        responses, self.batch = self.batch, None
+        self._send(200 if responses else 202, responses or None)
 
     def _admit(self, message: JsonObject) -> str | None:
         """Return the user of a request, or refuse it."""
@@ -207,24 +266,50 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(refused, message)
             return None
 
-    def _authorize(self, message: JsonObject) -> str:
-        method, session = str(message.get("method")), self.headers.get("Mcp-Session-Id") or ""
-        if wrong("lists-are-free") and method == "tools/list":
+    def _user_without_validation(self, method: str, session: str, token: str) -> str | None:
+        """Return the user of a request whose token a fault does not validate; `None` without such a fault."""
+        free = (
+            (wrong("lists-are-free") and method == "tools/list")
+            or (wrong("queries-are-free") and "?" in self.path)
+            or (wrong("connection-is-enough") and self.admitted and not token)
+        )
+        if free:
             return "ada"
         if wrong("session-is-enough") and session in self.server.sessions:
             return self.server.sessions[session]
+        if wrong("methods-take-any-token") and self.command != "POST" and token:
+            return self.server.sessions.get(session, "ada")
+        return None
+
+    def _authorize(self, message: JsonObject) -> str:
+        method, session = str(message.get("method")), self.headers.get("Mcp-Session-Id") or ""
         scheme, _, token = (self.headers.get("Authorization") or "").partition(" ")
-        if not token and wrong("connection-is-enough") and self.admitted:
-            return "ada"
+        if not token and wrong("token-in-url"):
+            scheme, token = "Bearer", parse_qs(urlsplit(self.path).query).get("access_token", [""])[0]
+        user = self._user_without_validation(method, session, token)
+        if user is not None:
+            return user
         if not token or (scheme.lower() not in ("bearer", "dpop") and not wrong("takes-any-scheme")):
             raise _AccessDenied(403 if wrong("missing-by-403") else 401)
-        claims = _claims(self.server, token)
+        claims = _claims(self.server, token, method, session)
         bound = claims.get("cnf")
         if isinstance(bound, dict):
             if scheme.lower() != "dpop" and not wrong("downgrades"):
                 raise _AccessDenied(401, "invalid_token", "DPoP")
-            if scheme.lower() == "dpop":
+            if scheme.lower() == "dpop" and not (wrong("proves-opening-only") and method != "server/discover"):
                 _check_proof(self, token, str(bound.get("jkt")))
+        elif scheme.lower() == "dpop" and not wrong("unbound-by-dpop"):
+            raise _AccessDenied(401, "invalid_token", "DPoP")
+        self._check_scope(claims, message)
+        subject = str(claims.get("sub"))
+        self.admitted = True
+        if self.server.sessions.get(session, subject) != subject and not wrong("any-session"):
+            raise _AccessDenied(403, "invalid_token")
+        return subject
+
+    def _check_scope(self, claims: JsonObject, message: JsonObject) -> None:
+        """Check that the scope of a token is sufficient for a message, or raise `_AccessDenied`."""
+        method = str(message.get("method"))
         scopes = set(str(claims.get("scope")).split())
         if not wrong("flat-scopes"):
             scopes |= {inner for scope in scopes for inner in _INCLUDES.get(scope, ())}
@@ -232,13 +317,18 @@ class _Handler(BaseHTTPRequestHandler):
         name = params.get("name") if isinstance(params, dict) else None
         if wrong("scope-by-beginning"):
             scopes |= {"mcp:admin" for scope in scopes if scope.startswith("mcp:admin")}
+        if wrong("scope-by-header"):
+            method, name = self.headers.get("Mcp-Method", method), self.headers.get("Mcp-Name", name)
+        if wrong("scopes-shared"):
+            self.server.scopes = scopes
+            time.sleep(_PAUSE)
+            scopes = self.server.scopes
+        if method == "tools/call" and wrong("refusal-kept"):
+            if "mcp:admin" not in scopes:
+                self.server.refused.add(str(claims.get("sub")))
+            scopes = set() if str(claims.get("sub")) in self.server.refused else scopes
         if method == "tools/call" and name == "test_admin" and "mcp:admin" not in scopes and not wrong("any-scope"):
             raise _AccessDenied(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
-        subject = str(claims.get("sub"))
-        self.admitted = True
-        if self.server.sessions.get(session, subject) != subject and not wrong("any-session"):
-            raise _AccessDenied(403, "invalid_token")
-        return subject
 
     def _refuse(self, refused: _AccessDenied, message: JsonObject) -> None:
         parts = [f'error="{refused.error}"'] if refused.error and not wrong("error-untold") else []
@@ -246,11 +336,21 @@ class _Handler(BaseHTTPRequestHandler):
             wrong("challenge-without-scope") and refused.status == 401
         ):
             parts.append(f'scope="{refused.scope}"')
-        if not wrong("metadata-untold") and not (wrong("metadata-untold-at-403") and refused.status == 403):
+        untold = wrong("metadata-untold-if-invalid") and refused.error == "invalid_token"
+        if (
+            not untold
+            and not wrong("metadata-untold")
+            and not (wrong("metadata-untold-at-403") and refused.status == 403)
+        ):
             origin = "{0.scheme}://{0.netloc}".format(urlsplit(self.server.resource))
-            parts.append(f'resource_metadata="{origin}{_PRM}{urlsplit(self.server.resource).path}"')
+            place = f"{_PRM}{urlsplit(self.server.resource).path}"
+            place = "/metadata?of=mcp" if wrong("metadata-with-query") else place
+            parts.append(f'resource_metadata="{origin}{place}"')
         scheme = "Basic" if wrong("basic-challenge") else refused.scheme
-        headers = {} if wrong("no-challenge") else {"WWW-Authenticate": f"{scheme} {', '.join(parts)}"}
+        silent = wrong("no-challenge") or (wrong("methods-unchallenged") and self.command != "POST")
+        headers = {} if silent else {"WWW-Authenticate": f"{scheme} {', '.join(parts)}"}
+        if wrong("nonce-required"):
+            headers["DPoP-Nonce"] = _NONCE
         body: JsonObject = {"error": "no"}
         if wrong("answers-all-the-same"):
             body = {"jsonrpc": "2.0", "id": message.get("id"), "result": {"tools": []}}
@@ -258,7 +358,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, message: JsonObject, subject: str) -> None:
         if "id" not in message:
-            self._send(202, None)
+            if self.batch is None:
+                self._send(202, None)
             return
         method, params = message.get("method"), message.get("params")
         given = params if isinstance(params, dict) else {}
@@ -267,7 +368,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers: dict[str, str] = {}
         result: JsonObject = {}
         if method == "initialize":
-            id = f"session-{len(self.server.sessions)}-of-{subject}"
+            id = secrets.token_urlsafe(16)
             self.server.sessions[id] = subject
             headers["Mcp-Session-Id"] = id
             version = given.get("protocolVersion")
@@ -285,6 +386,9 @@ class _Handler(BaseHTTPRequestHandler):
             result = {"content": [{"type": "text", "text": "done"}]}
         if modern:
             result = {**result, "resultType": "complete"}
+        if self.batch is not None:
+            self.batch.append({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            return
         self._send(200, {"jsonrpc": "2.0", "id": message["id"], "result": result}, headers)
 
     def _request_upstream(self, arguments: JsonValue) -> None:
