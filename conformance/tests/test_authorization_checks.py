@@ -183,6 +183,11 @@ async def test_protected_server_without_fault_passes() -> None:
     assert set(outcomes.values()) <= {Outcome.PASSED, Outcome.NOT_APPLICABLE}
 
 
+async def test_protected_server_with_metadata_at_url_with_query_passes() -> None:
+    run = await try_protected("metadata-with-query", LATEST.name, ["auth.server-metadata"])
+    assert outcomes_of(run) == {"auth.server-metadata": Outcome.PASSED}
+
+
 async def test_own_authorization_server_passes() -> None:
     bind = f"127.0.0.1:{free_port()}"
     server = make_authorization_server(f"http://{bind}")

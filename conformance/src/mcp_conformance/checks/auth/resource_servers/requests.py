@@ -12,7 +12,7 @@ from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object
-from mcp_conformance.wire.http_client import IncompleteResponse
+from mcp_conformance.wire.http_client import Endpoint, IncompleteResponse
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -127,9 +127,20 @@ async def sent(
     return await exchanged(peer, "POST", (*lines, *headers), encoded(message), deviant=deviant)
 
 
-async def fetched(peer: HttpConnection, target: str) -> HttpResponse:
-    """Send a GET for a path, without credentials."""
-    return await exchanged(peer, "GET", (("Accept", "application/json"),), None, target=target)
+async def fetched(peer: HttpConnection, place: str) -> HttpResponse:
+    """Send a GET for a URL, or for a path of the server, without credentials.
+
+    Raises:
+        Deviation: There is no response.
+    """
+    try:
+        parts = urlsplit(place)
+        own = not parts.netloc or f"{parts.scheme}://{parts.netloc}".lower() == peer.endpoint.origin.lower()
+        endpoint = peer.endpoint if own else Endpoint(place)
+    except ValueError as error:
+        raise Deviation("an http or https URL", str(error)) from error
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return await exchanged(peer, "GET", (("Accept", "application/json"),), None, target=target, endpoint=endpoint)
 
 
 async def exchanged(
@@ -140,6 +151,7 @@ async def exchanged(
     *,
     target: str | None = None,
     deviant: str = "",
+    endpoint: Endpoint | None = None,
 ) -> HttpResponse:
     """Send a request with exactly these headers, and return the response.
 
@@ -150,7 +162,9 @@ async def exchanged(
     try:
         async with (
             peer.within(what),
-            peer.endpoint.exchange(peer.transcript, method, lines, body, target=target, deviant=deviant) as exchange,
+            (endpoint or peer.endpoint).exchange(
+                peer.transcript, method, lines, body, target=target, deviant=deviant
+            ) as exchange,
         ):
             return await exchange.answer()
     except IncompleteResponse as ended:
@@ -180,9 +194,8 @@ async def metadata_of(peer: HttpConnection) -> JsonObject:
     """
     url = (challenge(await probe(peer)) or {}).get("resource_metadata")
     path = peer.endpoint.target.partition("?")[0].rstrip("/")
-    targets = [urlsplit(url).path] if url else [f"{_WELL}{path}", _WELL]
     answers = []
-    for target in targets:
+    for target in [url] if url else [f"{_WELL}{path}", _WELL]:
         answer = await fetched(peer, target)
         found = json_object(answer.body) if answer.status == 200 else None
         if found is not None:
