@@ -183,6 +183,12 @@ async def test_protected_server_without_fault_passes() -> None:
     assert set(outcomes.values()) <= {Outcome.PASSED, Outcome.NOT_APPLICABLE}
 
 
+async def test_protected_server_that_requires_nonces_passes_all_checks_of_proofs() -> None:
+    ids = {each.id for each in SERVER_CHECKS if each.id.startswith("dpop.server-")}
+    outcomes = outcomes_of(await try_protected("nonce-required", LATEST.name, ids))
+    assert outcomes == dict.fromkeys(ids, Outcome.PASSED)
+
+
 async def test_protected_server_with_metadata_at_url_with_query_passes() -> None:
     run = await try_protected("metadata-with-query", LATEST.name, ["auth.server-metadata"])
     assert outcomes_of(run) == {"auth.server-metadata": Outcome.PASSED}

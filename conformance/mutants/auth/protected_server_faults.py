@@ -50,7 +50,7 @@ _PROOFS: Final = tuple(
     f"dpop.server-proof-{each}"
     for each in (
         *("missing", "twice", "malformed", "signature", "type", "method", "url", "token", "no-token", "key", "no-id"),
-        *("no-time", "time-text", "long-ago", "milliseconds", "old", "future", "symmetric"),
+        *("no-time", "time-text", "long-ago", "milliseconds", "old", "future", "symmetric", "private-key"),
     )
 )
 
@@ -119,7 +119,7 @@ PROTECTED_FAULTS: Final = (
     _of("proof-any-url", "dpop.server-proof-url", "dpop.server-proof-near"),
     _of("proof-any-token", "dpop.server-proof-token", "dpop.server-proof-no-token"),
     _of("proof-ath-optional", "dpop.server-proof-no-token"),
-    _of("proof-any-key", "dpop.server-proof-key"),
+    _of("proof-any-key", "dpop.server-proof-key", "dpop.server-unbound"),
     _of("proof-without-id", "dpop.server-proof-no-id"),
     _of("proof-untimed", "dpop.server-proof-no-time"),
     _of("proof-time-as-text", "dpop.server-proof-time-text"),
@@ -131,8 +131,13 @@ PROTECTED_FAULTS: Final = (
     _of("downgrades", "dpop.server-no-downgrade"),
     _of("takes-bound-for-others", "dpop.server-audience"),
     _of("no-es256", "dpop.server-algorithm"),
+    _of("proof-window", "dpop.server-proof-old"),
+    _of("proof-private-key", "dpop.server-proof-private-key"),
+    _of("proves-opening-only", *_PROOFS),
+    _of("unbound-by-dpop", "dpop.server-unbound"),
     # Correct servers with a behavior that is unusual. No check may fail for them.
     _of("metadata-with-query"),
+    _of("nonce-required"),
 )
 """All faults of the raw protected server."""
 

@@ -6,6 +6,9 @@ or signed by an unknown key. It has no login.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import json
 import secrets
 import time
@@ -19,7 +22,7 @@ from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.wire.http_server import open_http_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
@@ -94,6 +97,20 @@ class Issuer:
         header = {"alg": "RS256", "typ": "at+jwt", "kid": "suite"}
         return jws.serialize_compact(header, json.dumps(payload), self._other if foreign_key else self._key)
 
+    def forged_tokens(self) -> Iterator[str]:
+        """Yield tokens that a server accepts if it takes the key from the token itself, or a public key for a secret."""
+        claims = self.token().split(".")[1]
+        payload = base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4))
+        elliptic = ECKey.generate_key("P-256")
+        for algorithm, key in (("RS256", self._other), ("ES256", elliptic)):
+            public: JsonObject = {name: str(value) for name, value in key.as_dict(private=False).items()}
+            yield jws.serialize_compact({"alg": algorithm, "typ": "at+jwt", "jwk": public}, payload, key)
+        head = _base64url(json.dumps({"alg": "HS256", "typ": "at+jwt", "kid": "suite"}).encode())
+        for encoding in ("PEM", "DER"):
+            secret = self._key.as_bytes(encoding=encoding, private=False)
+            signature = hmac.digest(secret, f"{head}.{claims}".encode(), hashlib.sha256)
+            yield f"{head}.{claims}.{_base64url(signature)}"
+
     async def handle(self, incoming: ServerExchange) -> None:
         """Respond to a request for metadata or keys."""
         wells = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
@@ -103,6 +120,10 @@ class Issuer:
             await incoming.respond(200, _JSON, json.dumps(self.keys).encode())
         else:
             await incoming.respond(404)
+
+
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
 @asynccontextmanager
@@ -129,6 +150,11 @@ class ProofKey:
         """The thumbprint, which is `cnf.jkt` of its tokens."""
         found: str = self._key.thumbprint()
         return found
+
+    @property
+    def private_jwk(self) -> JsonObject:
+        """The whole key, with its private part."""
+        return {name: str(value) for name, value in self._key.as_dict(private=True).items()}
 
     def proof(
         self,

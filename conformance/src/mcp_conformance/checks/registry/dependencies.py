@@ -413,6 +413,9 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "auth.server-metadata-resource": ("auth.server-metadata-no-slash",),
     "security.session-of-another": ("security.session-is-no-token",),
     "dpop.server-audience": ("auth.server-token-audience",),
+    "dpop.server-no-downgrade": ("auth.server-every-request", "auth.server-every-message"),
+    "dpop.server-unbound": ("dpop.server-proof-missing", "dpop.server-proof-key"),
+    "dpop.server-proof-missing": ("auth.server-every-request", "auth.server-every-message"),
     "dpop.server-proof-no-token": ("dpop.server-proof-token",),
     **{
         f"dpop.server-proof-{each}": ("dpop.server-proof-missing",)
@@ -432,6 +435,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
             "milliseconds",
             "old",
             "future",
+            "private-key",
             "symmetric",
         )
     },

@@ -5,7 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.auth.resource_servers.requests import bearer, challenge, http_peer, issuer_of, probe
+from mcp_conformance.checks.auth.resource_servers.requests import (
+    challenge,
+    http_peer,
+    issuer_of,
+    probe,
+    send_each,
+)
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
@@ -39,18 +45,64 @@ class BoundToken:
         self.url: Final = issuer_of(server).resource
         claims: JsonObject = {"cnf": {"jkt": self.key.thumbprint}, **(changes or {})}
         self.token: Final = issuer_of(server).token(changes=claims)
+        self.nonce: str | None = None
+        """The last nonce that the server has supplied; `None` if it has supplied none."""
 
     def headers(self, *proofs: str) -> Headers:
         """Return the headers with the token and proofs."""
         return (("Authorization", f"DPoP {self.token}"), *(("DPoP", proof) for proof in proofs))
 
+    def proof(
+        self,
+        *,
+        key: ProofKey | None = None,
+        header: JsonObject | None = None,
+        changes: JsonObject | None = None,
+        symmetric: bool = False,
+    ) -> str:
+        """Make a proof, valid except for what is given: another key, header members, claims, or a shared secret."""
+        nonce: JsonObject = {} if self.nonce is None else {"nonce": self.nonce}
+        claims: JsonObject = {**nonce, **(changes or {})}
+        return (key or self.key).proof(self.url, self.token, header=header, changes=claims, symmetric=symmetric)
+
     async def send(self, *proofs: str, deviant: str = "") -> HttpResponse:
         """Send a request with proofs."""
-        return await probe(self.peer, self.headers(*proofs), deviant=deviant)
+        answer = await probe(self.peer, self.headers(*proofs), deviant=deviant)
+        self.nonce = answer.header("dpop-nonce") or self.nonce
+        return answer
 
-    def good(self) -> str:
-        """Return a valid proof."""
-        return self.key.proof(self.url, self.token)
+    async def send_valid(self) -> HttpResponse:
+        """Send a request with a valid proof, a second time if the server requires a nonce in it."""
+        answer = await self.send(self.proof())
+        if answer.status == 401 and (challenge(answer, "dpop") or {}).get("error") == "use_dpop_nonce":
+            answer = await self.send(self.proof())
+        return answer
+
+    async def require_refusal(
+        self, proofs: Callable[[BoundToken], tuple[str, ...]], what: str, *, scheme: str = "DPoP"
+    ) -> list[HttpResponse]:
+        """Send messages of several kinds with proofs, and require that each is rejected with 401.
+
+        Args:
+            proofs: Makes the proofs of a message: a server may reject a proof that it has seen before.
+            what: What is wrong.
+            scheme: The scheme of the Authorization header.
+
+        Returns:
+            The rejections.
+
+        Raises:
+            Deviation: A message is not rejected.
+        """
+
+        def headers() -> Headers:
+            return (("Authorization", f"{scheme} {self.token}"), *(("DPoP", proof) for proof in proofs(self)))
+
+        answers = await send_each(self.peer, headers, deviant=what)
+        for message, answer in answers:
+            if answer.status != 401:
+                raise Deviation(f"HTTP 401 for {message} with {what}", f"HTTP {answer.status}")
+        return [answer for _, answer in answers]
 
 
 async def bound_token(server: ServerUnderTest, peer: HttpConnection) -> BoundToken:
@@ -60,37 +112,45 @@ async def bound_token(server: ServerUnderTest, peer: HttpConnection) -> BoundTok
         NotApplicable: The server accepts no bound tokens.
     """
     bound = BoundToken(server, peer)
-    answer = await bound.send(bound.good())
+    answer = await bound.send_valid()
     if answer.status != 200:
         raise NotApplicable(f"the server accepts no DPoP-bound token: HTTP {answer.status}")
     return bound
 
 
 def _proof(**changes: str | int | None) -> Callable[[BoundToken], tuple[str, ...]]:
-    return lambda bound: (bound.key.proof(bound.url, bound.token, changes={**changes}),)
+    return lambda bound: (bound.proof(changes={**changes}),)
 
 
 def _off(seconds: int) -> Callable[[BoundToken], tuple[str, ...]]:
-    return lambda bound: (bound.key.proof(bound.url, bound.token, changes={"iat": int(time.time()) + seconds}),)
+    return lambda bound: (bound.proof(changes={"iat": int(time.time()) + seconds}),)
+
+
+def _none(_: BoundToken) -> tuple[str, ...]:
+    return ()
+
+
+def _valid(bound: BoundToken) -> tuple[str, ...]:
+    return (bound.proof(),)
 
 
 def _other_key(bound: BoundToken) -> tuple[str, ...]:
-    return (ProofKey().proof(bound.url, bound.token),)
+    return (bound.proof(key=ProofKey()),)
 
 
 def _broken(bound: BoundToken) -> tuple[str, ...]:
-    head, claims, _ = bound.good().split(".")
-    return (f"{head}.{claims}.{bound.good().split('.')[2]}",)
+    head, claims, _ = bound.proof().split(".")
+    return (f"{head}.{claims}.{bound.proof().split('.')[2]}",)
 
 
 _FLAWS: Final[Mapping[str, tuple[str, Callable[[BoundToken], tuple[str, ...]], tuple[str, ...]]]] = {
-    "missing": ("A bound token without a proof is rejected.", lambda _: (), _REFUSES),
-    "twice": ("Two proofs in one request are rejected.", lambda bound: (bound.good(), bound.good()), _REFUSES),
+    "missing": ("A bound token without a proof is rejected.", _none, _REFUSES),
+    "twice": ("Two proofs in one request are rejected.", lambda bound: (bound.proof(), bound.proof()), _REFUSES),
     "malformed": ("A proof that is not a JWT is rejected.", lambda _: ("x.y.z",), _REFUSES),
     "signature": ("A proof with an invalid signature is rejected.", _broken, _REFUSES),
     "type": (
         "A proof of another type is rejected.",
-        lambda bound: (bound.key.proof(bound.url, bound.token, header={"typ": "jwt"}),),
+        lambda bound: (bound.proof(header={"typ": "jwt"}),),
         _REFUSES,
     ),
     "method": ("A proof for another method is rejected.", _proof(htm="GET"), _REFUSES),
@@ -99,14 +159,15 @@ _FLAWS: Final[Mapping[str, tuple[str, Callable[[BoundToken], tuple[str, ...]], t
     "no-token": ("A proof without a token hash is rejected.", _proof(ath=None), _REFUSES),
     "key": ("A proof with another key is rejected.", _other_key, _REFUSES),
     "no-id": ("A proof without a jti is rejected.", _proof(jti=None), _REFUSES),
+    # One minute outside of the window.
     "old": (
-        "A proof that was issued ten minutes ago is rejected.",
-        _off(-600),
+        "A proof that was issued six minutes ago is rejected.",
+        _off(-360),
         (*_REFUSES, "dpop.server-iat-window", "dpop.server-replay-protection"),
     ),
     "future": (
-        "A proof that is issued ten minutes in the future is rejected.",
-        _off(600),
+        "A proof that is issued six minutes in the future is rejected.",
+        _off(360),
         (*_REFUSES, "dpop.server-iat-window"),
     ),
     "long-ago": (
@@ -116,7 +177,7 @@ _FLAWS: Final[Mapping[str, tuple[str, Callable[[BoundToken], tuple[str, ...]], t
     ),
     "milliseconds": (
         "A proof whose time of issue is in milliseconds is rejected.",
-        lambda bound: (bound.key.proof(bound.url, bound.token, changes={"iat": int(time.time() * 1000)}),),
+        lambda bound: (bound.proof(changes={"iat": int(time.time() * 1000)}),),
         (*_REFUSES, "dpop.server-iat-window"),
     ),
     "no-time": (
@@ -126,12 +187,17 @@ _FLAWS: Final[Mapping[str, tuple[str, Callable[[BoundToken], tuple[str, ...]], t
     ),
     "time-text": (
         "A proof whose time of issue is a text is rejected.",
-        lambda bound: (bound.key.proof(bound.url, bound.token, changes={"iat": str(int(time.time()))}),),
+        lambda bound: (bound.proof(changes={"iat": str(int(time.time()))}),),
+        _REFUSES,
+    ),
+    "private-key": (
+        "A proof that has the private key in its header is rejected.",
+        lambda bound: (bound.proof(header={"jwk": bound.key.private_jwk}),),
         _REFUSES,
     ),
     "symmetric": (
         "A proof that is signed with a shared secret is rejected.",
-        lambda bound: (bound.key.proof(bound.url, bound.token, symmetric=True),),
+        lambda bound: (bound.proof(symmetric=True),),
         (*_REFUSES, "dpop.asymmetric-only"),
     ),
 }
@@ -144,12 +210,10 @@ def _add_flaw(name: str) -> None:
     async def run(server: ServerUnderTest) -> None:
         async with http_peer(server) as peer:
             bound = await bound_token(server, peer)
-            answer = await bound.send(*proofs(bound), deviant=title)
-            if answer.status != 401:
-                raise Deviation("HTTP 401", f"HTTP {answer.status}")
-            error_challenge = challenge(answer, "dpop")
-            if error_challenge is None or not error_challenge.get("error"):
-                raise Deviation("a DPoP challenge with an error in the 401 response", str(error_challenge))
+            for answer in await bound.require_refusal(proofs, "an invalid proof"):
+                error_challenge = challenge(answer, "dpop")
+                if error_challenge is None or not error_challenge.get("error"):
+                    raise Deviation("a DPoP challenge with an error in the 401 response", str(error_challenge))
 
     SERVER_CHECKS.add(
         f"dpop.server-proof-{name}", run, title=title, proves=proves, transports=_HTTP, subject=CheckScope.PROCESS
@@ -170,22 +234,37 @@ async def no_downgrade(server: ServerUnderTest) -> None:
     """A bound token with the scheme Bearer is rejected."""
     async with http_peer(server) as peer:
         bound = await bound_token(server, peer)
-        for proofs in ((), (bound.good(),)):
-            headers = (*bearer(bound.token), *(("DPoP", proof) for proof in proofs))
-            answer = await probe(peer, headers, deviant="a bound token with the scheme Bearer")
-            if answer.status != 401:
-                raise Deviation("HTTP 401 for a bound token with the scheme Bearer", f"HTTP {answer.status}")
+        for proofs in (_none, _valid):
+            await bound.require_refusal(proofs, "a bound token with the scheme Bearer", scheme="Bearer")
+
+
+@check(
+    "dpop.server-unbound",
+    proves=("dpop.server-validates-proof",),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def unbound(server: ServerUnderTest) -> None:
+    """A token that is bound to no key is rejected with the scheme DPoP."""
+    async with http_peer(server) as peer:
+        nonce = (await bound_token(server, peer)).nonce
+        # The key of a proof can match none of them, so access must not be granted (RFC 9449, section 7.1).
+        confirmations: tuple[JsonObject | None, ...] = (None, {}, {"jkt": ""})
+        for confirmation in confirmations:
+            free = BoundToken(server, peer, {"cnf": confirmation})
+            free.nonce = nonce
+            for proofs in (_none, _valid):
+                await free.require_refusal(proofs, "a token without a key and the scheme DPoP")
 
 
 @check("dpop.server-audience", proves=("dpop.server-audience",), transports=_HTTP, subject=CheckScope.PROCESS)
 async def audience(server: ServerUnderTest) -> None:
     """A token for another resource is rejected, also when it is bound to a key."""
     async with http_peer(server) as peer:
-        await bound_token(server, peer)
+        nonce = (await bound_token(server, peer)).nonce
         foreign = BoundToken(server, peer, {"aud": "https://elsewhere.example/mcp"})
-        answer = await foreign.send(foreign.good(), deviant="a token for another resource")
-        if answer.status != 401:
-            raise Deviation("HTTP 401 for a bound token for another resource", f"HTTP {answer.status}")
+        foreign.nonce = nonce
+        await foreign.require_refusal(_valid, "a bound token for another resource")
 
 
 @check("dpop.server-algorithm", proves=("dpop.modern-algorithms",), transports=_HTTP, subject=CheckScope.PROCESS)
@@ -195,6 +274,6 @@ async def algorithm(server: ServerUnderTest) -> None:
         bound = BoundToken(server, peer)
         if challenge(await bound.send(), "dpop") is None:
             raise NotApplicable("the server accepts no DPoP-bound token")
-        answer = await bound.send(bound.good())
+        answer = await bound.send_valid()
         if answer.status != 200:
             raise Deviation("HTTP 200 for a proof with ES256", f"HTTP {answer.status}")

@@ -7,34 +7,39 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.wire.http_client import Endpoint, IncompleteResponse
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.oauth_testbed.token_issuer import Issuer
     from mcp_conformance.wire.http_client import HttpResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = [
+    "ADMIN_TOOL",
     "Headers",
     "bearer",
     "called",
     "challenge",
     "exchanged",
     "fetched",
+    "has_result",
     "http_peer",
     "issuer_of",
     "metadata_of",
     "probe",
+    "send_each",
     "sent",
+    "without_token",
 ]
 
 Headers = tuple[tuple[str, str], ...]
@@ -43,6 +48,8 @@ _PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+
 _SCHEME: Final = re.compile(r"(?i)(?:^|,\s*)(Bearer|DPoP)(?=\s|,|$)")
 _OF_SESSION: Final = ("mcp-session-id", "mcp-protocol-version")
 _WELL: Final = "/.well-known/oauth-protected-resource"
+ADMIN_TOOL: Final = "test_admin"
+"""The fixture tool that requires the scope `ADMIN`."""
 
 
 def issuer_of(server: ServerUnderTest) -> Issuer:
@@ -113,7 +120,14 @@ async def called(peer: HttpConnection, tool: str, headers: Headers) -> HttpRespo
 
 
 async def sent(
-    peer: HttpConnection, method: str, params: JsonObject, headers: Headers, *, session: bool = True, deviant: str = ""
+    peer: HttpConnection,
+    method: str,
+    params: JsonObject,
+    headers: Headers,
+    *,
+    session: bool = True,
+    deviant: str = "",
+    target: str | None = None,
 ) -> HttpResponse:
     """Send a request with other credentials.
 
@@ -121,10 +135,64 @@ async def sent(
         Deviation: There is no response.
     """
     message = peer.message(method, params)
-    lines = [(name, value) for name, value in peer.headers(message) if name.lower() != "authorization"]
+    lines = without_token(peer, message)
     if not session:
         lines = [(name, value) for name, value in lines if name.lower() not in _OF_SESSION]
-    return await exchanged(peer, "POST", (*lines, *headers), encoded(message), deviant=deviant)
+    return await exchanged(peer, "POST", (*lines, *headers), encoded(message), target=target, deviant=deviant)
+
+
+async def send_each(
+    peer: HttpConnection, headers: Callable[[], Headers], *, deviant: str
+) -> list[tuple[str, HttpResponse]]:
+    """Send messages of several kinds with other credentials, all at the same time.
+
+    A server may validate the credentials of its first request only, or only outside of a session.
+
+    Args:
+        peer: The connection.
+        headers: Returns the credentials of a message. A proof is valid for one message.
+        deviant: The rule that the messages break on purpose.
+
+    Returns:
+        What was sent, and the response.
+    """
+    found: list[tuple[str, HttpResponse]] = []
+    no_params: JsonObject = {}
+    call: JsonObject = {"name": ADMIN_TOOL, "arguments": {}}
+    notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "none"}}
+
+    async def open_another() -> None:
+        found.append(("an opening request", await probe(peer, headers(), deviant=deviant)))
+
+    async def request(method: str, params: JsonObject) -> None:
+        found.append((method, await sent(peer, method, params, headers(), deviant=deviant)))
+
+    async def notify() -> None:
+        lines = (*without_token(peer, notification), *headers())
+        found.append(("a notification", await exchanged(peer, "POST", lines, encoded(notification), deviant=deviant)))
+
+    async with open_nursery() as nursery:
+        nursery.start_soon(open_another)
+        nursery.start_soon(request, "tools/list", no_params)
+        nursery.start_soon(request, "tools/call", call)
+        nursery.start_soon(notify)
+    return found
+
+
+def without_token(peer: HttpConnection, message: JsonValue) -> list[tuple[str, str]]:
+    """Return the headers of a message, without the token."""
+    return [each for each in peer.headers(message) if each[0].lower() != "authorization"]
+
+
+def has_result(answer: HttpResponse, id: JsonValue = None) -> bool:
+    """Return whether a successful response has the result of a request, which is not the error of a tool.
+
+    Args:
+        answer: The response.
+        id: The id of the request; `None`: any.
+    """
+    results = [each.get("result") for each in messages_of(answer) if id is None or each.get("id") == id]
+    return answer.status < 300 and any(isinstance(each, dict) and each.get("isError") is not True for each in results)
 
 
 async def fetched(peer: HttpConnection, place: str) -> HttpResponse:
