@@ -404,6 +404,10 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "auth.server-same-connection": ("auth.server-every-request", "auth.server-token-missing"),
     "auth.server-every-method": ("auth.server-token-missing", "security.session-is-no-token"),
     "auth.server-token-elsewhere": ("auth.server-token-missing",),
+    **{
+        f"auth.server-token-{each}": ("auth.server-every-request", "auth.server-every-message")
+        for each in ("key", "expired", "issuer", "audience", "no-audience", "early")
+    },
     "auth.server-token-audience-near": ("auth.server-token-audience",),
     "auth.server-token-issuer-near": ("auth.server-token-issuer",),
     "auth.server-token-unsigned": ("auth.server-token-key",),

@@ -6,19 +6,27 @@ import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import trio
+
 from mcp_conformance.checks.auth.resource_servers.requests import (
+    ADMIN_TOOL,
     bearer,
     called,
     challenge,
+    exchanged,
+    has_result,
     http_peer,
     issuer_of,
     metadata_of,
     probe,
+    send_each,
     sent,
+    without_token,
 )
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
-from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE, ROOT
 from mcp_conformance.protocol.response import brief
@@ -31,10 +39,9 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.wire.http_client import HttpResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _HTTP: Final = (Transport.HTTP,)
-_ADMIN_TOOL: Final = "test_admin"
 
 
 def _expect(answer: HttpResponse, status: int, what: str) -> None:
@@ -56,6 +63,36 @@ async def _document(peer: HttpConnection) -> JsonObject:
         return await metadata_of(peer)
     except Deviation as deviation:
         raise NotTestable(f"the server has no metadata: {deviation.observed}") from deviation
+
+
+_OPAQUE: Final = "a request with an opaque token"
+_PAST: Final = 20 * 60
+"""Twenty minutes, in seconds, which exceed any leeway: it is usually a few minutes at most (RFC 7519, section 4.1.4)."""
+
+
+def _expired() -> JsonObject:
+    """Return the claims of an expired token."""
+    now = int(time.time())
+    return {"exp": now - _PAST, "iat": now - 2 * _PAST}
+
+
+async def _rejections(server: ServerUnderTest, peer: HttpConnection) -> list[tuple[str, HttpResponse]]:
+    """Return the rejections of requests without a valid token, with what was sent."""
+    issuer = issuer_of(server)
+    requests = {
+        "a request without a token": (),
+        _OPAQUE: bearer("no-such-token"),
+        "a request with an expired token": bearer(issuer.token(changes=_expired())),
+        "a request with a token of another key": bearer(issuer.token(foreign_key=True)),
+        "a request with a token for another resource": bearer(issuer.token(changes={"aud": _ANOTHER})),
+    }
+    found = [(what, await probe(peer, headers, deviant=what)) for what, headers in requests.items()]
+    if peer.revision.era is Era.LEGACY:
+        lines = [each for each in without_token(peer, {}) if each[0].lower() != "content-type"]
+        for method in ("GET", "DELETE"):
+            found.append((f"{method} without a token", await peer.look(method, headers=lines)))  # noqa: PERF401  in order
+    # Other checks cover the status of those that a server may wrongly accept.
+    return [*found[:2], *((what, answer) for what, answer in found[2:] if answer.status == 401)]
 
 
 # --- challenges and metadata
@@ -83,11 +120,14 @@ async def token_missing(server: ServerUnderTest) -> None:
 async def challenges(server: ServerUnderTest) -> None:
     """A 401 response has a Bearer challenge, with an `error` if the token is invalid."""
     async with http_peer(server) as peer:
-        if challenge(await probe(peer), "bearer") is None:
-            raise Deviation("a Bearer challenge in the 401 response to a request without a token", "no challenge")
-        parameters = challenge(await probe(peer, bearer("no-such-token")), "bearer")
-        if parameters is None or parameters.get("error") != "invalid_token":
-            raise Deviation('error="invalid_token" in the 401 response to an invalid token', str(parameters))
+        for what, answer in await _rejections(server, peer):
+            parameters = challenge(answer, "bearer")
+            if parameters is None:
+                raise Deviation(f"a Bearer challenge in the 401 response to {what}", "no challenge")
+            error = parameters.get("error")
+            # A request without a token should get no error (RFC 6750, section 3.1).
+            if error != "invalid_token" and (what == _OPAQUE or (error is not None and "without" not in what)):
+                raise Deviation(f'error="invalid_token" in the 401 response to {what}', str(parameters))
 
 
 @check(
@@ -99,9 +139,10 @@ async def challenges(server: ServerUnderTest) -> None:
 async def metadata_named(server: ServerUnderTest) -> None:
     """The challenge of a 401 response has the URL of the protected resource metadata."""
     async with http_peer(server) as peer:
-        url = _challenged(await probe(peer), "a request without a token").get("resource_metadata", "")
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise Deviation("resource_metadata with a URL in the challenge", f"{url!a}")
+        for what, answer in await _rejections(server, peer):
+            url = _challenged(answer, what).get("resource_metadata", "")
+            if urlsplit(url).scheme not in ("http", "https"):
+                raise Deviation(f"resource_metadata with a URL in the challenge for {what}", f"{url!a}")
 
 
 @check(
@@ -227,13 +268,12 @@ def _add_bad(name: str) -> None:
 
     async def run(server: ServerUnderTest) -> None:
         issuer = issuer_of(server)
-        # One hour exceeds any leeway.
-        past: JsonObject = {"exp": int(time.time()) - 3600, "iat": int(time.time()) - 7200}
-        claims = past if name == "expired" else changes
+        claims = _expired() if name == "expired" else changes
         async with http_peer(server) as peer:
+            what = f"a token with an invalid {name}"
             token = issuer.token(foreign_key=foreign, changes=claims)
-            answer = await probe(peer, bearer(token), deviant=f"a token with an invalid {name}")
-            _expect(answer, 401, f"a token with an invalid {name}")
+            for message, answer in await send_each(peer, lambda: bearer(token), deviant=what):
+                _expect(answer, 401, f"{message} with {what}")
 
     SERVER_CHECKS.add(
         f"auth.server-token-{name}", run, title=title, proves=proves, transports=_HTTP, subject=CheckScope.PROCESS
@@ -242,6 +282,52 @@ def _add_bad(name: str) -> None:
 
 for _name in _BAD:
     _add_bad(_name)
+
+
+@check(
+    "auth.server-token-early",
+    proves=("auth.http-conform", "auth.http-should-conform"),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def token_early(server: ServerUnderTest) -> None:
+    """A token that is not valid yet is rejected with 401."""
+    issuer = issuer_of(server)
+    async with http_peer(server) as peer:
+        token = issuer.token(changes={"nbf": int(time.time()) + _PAST})
+        for message, answer in await send_each(peer, lambda: bearer(token), deviant="a token that is not valid yet"):
+            _expect(answer, 401, f"{message} with a token that is not valid yet")
+
+
+@check(
+    "auth.server-token-expires",
+    proves=("auth.server-validates-token", "auth.server-401-invalid", "auth.every-request-authenticated"),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def token_expires(server: ServerUnderTest) -> None:
+    """A token that the server has accepted is rejected after its expiry."""
+    issuer = issuer_of(server)
+    async with http_peer(server) as peer:
+
+        async def accepts(token: str) -> bool:
+            answer = await probe(peer, bearer(token), deviant="a token that may have expired")
+            return answer.status == 200
+
+        if await accepts(issuer.token(changes={"exp": int(time.time()) - 2})):
+            raise NotApplicable("the server accepts tokens for some time after their expiry")
+        end = int(time.time()) + 2
+        token = issuer.token(changes={"exp": end})
+        if not await accepts(token):
+            raise NotTestable("the control request failed: the server rejects a token that expires soon")
+        for later in (0.1, 1.1):
+            # Only time makes a token expire. A server may count whole seconds.
+            await trio.sleep(max(end + later - time.time(), 0))
+            if not await accepts(issuer.token(changes={"exp": end})):
+                break
+        else:
+            raise NotApplicable("the server accepts tokens for some time after their expiry")
+        _expect(await probe(peer, bearer(token), deviant="an expired token"), 401, "an expired token that was valid")
 
 
 @check(
@@ -266,11 +352,21 @@ async def before_processing(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def every_request(server: ServerUnderTest) -> None:
-    """Each request needs the token, regardless of earlier requests."""
+    """Each request needs the token, regardless of earlier requests and of the form of its URL."""
     async with http_peer(server) as peer:
         modern = peer.revision.era is Era.MODERN
         for method in ("server/discover" if modern else "ping", "tools/list", "resources/list"):
             _expect(await sent(peer, method, {}, ()), 401, f"{method} without a token")
+        path, _, query = peer.endpoint.target.partition("?")
+        for target in (f"{path}?{query}&x=1", f"{path}/", f"/{path}", path.upper()):
+            answer = await sent(peer, "tools/list", {}, (), target=target, deviant="no token")
+            # A server may reject such a URL in another way, or have a page there.
+            if has_result(answer):
+                raise Deviation(f"no data for tools/list without a token at {target}", f"{answer.body[:120]!r}")
+        if peer.revision.batching:
+            batch: list[JsonValue] = [peer.message("ping"), peer.message("tools/list")]
+            answer = await exchanged(peer, "POST", without_token(peer, batch), encoded(batch), deviant="no token")
+            _expect(answer, 401, "a batch without a token")
 
 
 @check(
@@ -332,7 +428,7 @@ async def upper_case(server: ServerUnderTest) -> None:
 
 async def _call_beyond(server: ServerUnderTest, peer: HttpConnection) -> HttpResponse:
     """Call a tool with a token of insufficient scope, after a control with sufficient scope."""
-    name, _ = server.tool(_ADMIN_TOOL)
+    name, _ = server.tool(ADMIN_TOOL)
     good = await called(peer, name, _with_scope(server, f"{BASE} {ADMIN}"))
     if good.status != 200:
         raise NotTestable(f"the control request failed: {name} with {ADMIN} gets HTTP {good.status}")
@@ -359,13 +455,16 @@ def _with_scope(server: ServerUnderTest, scope: str) -> Headers:
     subject=CheckScope.PROCESS,
 )
 async def scope(server: ServerUnderTest) -> None:
-    """A call with insufficient scope is answered with 403 and `error="insufficient_scope"`."""
+    """A call with insufficient scope gets 403 and `error="insufficient_scope"`; the same user may then use more scope."""
     async with http_peer(server) as peer:
         answer = await _call_beyond(server, peer)
         _expect(answer, 403, f"a call that needs {ADMIN} with a token for {BASE}")
         parameters = _challenged(answer, "a token with insufficient scope")
         if parameters.get("error") != "insufficient_scope":
             raise Deviation('error="insufficient_scope"', str(parameters))
+        name, _ = server.tool(ADMIN_TOOL)
+        again = await called(peer, name, _with_scope(server, f"{BASE} {ADMIN}"))
+        _expect(again, 200, f"a call that needs {ADMIN} with a token for it, after one without it")
 
 
 @check(
@@ -405,7 +504,7 @@ async def scope_hierarchy(server: ServerUnderTest) -> None:
     """A scope that includes the required one is sufficient."""
     async with http_peer(server) as peer:
         await _call_beyond(server, peer)
-        name, _ = server.tool(_ADMIN_TOOL)
+        name, _ = server.tool(ADMIN_TOOL)
         _expect(
             await called(peer, name, _with_scope(server, ROOT)),
             200,
