@@ -169,7 +169,7 @@ async def test_protected_server_is_tested_over_http_sse_too() -> None:
 
 
 # `nox -s mutants` runs all of them.
-SERVER_FAULT_NAMES = ("takes-any-audience", "proof-any-key")
+SERVER_FAULT_NAMES = ("takes-any-audience", "proof-any-key", "scopes-shared")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,14 @@ _PROOFS: Final = tuple(
     )
 )
 
+_TOKENS: Final = tuple(
+    f"auth.server-token-{each}"
+    for each in (
+        *("key", "expired", "issuer", "audience", "no-audience", "early"),
+        *("unsigned", "audience-near", "issuer-near"),
+    )
+)
+
 PROTECTED_FAULTS: Final = (
     _of("missing-by-403", "auth.server-token-missing", "auth.server-every-request"),
     _of(
@@ -131,13 +139,23 @@ PROTECTED_FAULTS: Final = (
     _of("downgrades", "dpop.server-no-downgrade"),
     _of("takes-bound-for-others", "dpop.server-audience"),
     _of("no-es256", "dpop.server-algorithm"),
+    _of("validates-opening-only", *_TOKENS),
     _of("session-expired", "auth.server-token-expired", revision=_LATE),
+    _of("session-unsigned", "auth.server-token-key", "auth.server-token-unsigned", revision="2025-06-18"),
+    _of("methods-take-any-token", "auth.server-every-method", revision=_LATE),
     _of("keeps-validated", "auth.server-token-expires"),
+    _of("keeps-payload", "auth.server-token-unsigned", "auth.server-token-expires"),
     _of("leeway-hour", "auth.server-token-expired", revision="2025-06-18"),
+    _of("key-in-header", "auth.server-token-unsigned"),
     _of("takes-early", "auth.server-token-early"),
+    _of("audience-list-unchecked", "auth.server-token-audience-near", revision=_LATE),
     _of("queries-are-free", "auth.server-every-request"),
     _of("batches-are-free", "auth.server-every-request", revision="2025-03-26"),
+    _of("token-in-url", "auth.server-token-elsewhere"),
     _of("refusal-kept", "auth.server-scope"),
+    _of("scope-by-header", "auth.server-scope-beside"),
+    _of("scope-of-first", "auth.server-scope-beside", revision="2025-03-26"),
+    _of("scopes-shared", "auth.server-scope-beside"),
     _of("metadata-untold-if-invalid", "auth.server-metadata-named", revision="2025-06-18"),
     _of("methods-unchallenged", "auth.server-challenge", "auth.server-metadata-named", revision="2025-06-18"),
     _of("expired-error", "auth.server-challenge", revision=_LATE),

@@ -402,8 +402,13 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "auth.server-every-request": ("auth.server-token-missing", "security.session-is-no-token"),
     "auth.server-every-message": ("auth.server-token-missing", "security.session-is-no-token"),
     "auth.server-same-connection": ("auth.server-every-request", "auth.server-token-missing"),
-    "auth.server-every-method": ("auth.server-token-missing", "security.session-is-no-token"),
-    "auth.server-token-elsewhere": ("auth.server-token-missing",),
+    "auth.server-every-method": (
+        "auth.server-token-missing",
+        "auth.server-token-key",
+        "auth.server-token-expired",
+        "security.session-is-no-token",
+    ),
+    "auth.server-token-elsewhere": ("auth.server-token-missing", "auth.server-every-request"),
     **{
         f"auth.server-token-{each}": ("auth.server-every-request", "auth.server-every-message")
         for each in ("key", "expired", "issuer", "audience", "no-audience", "early")
@@ -412,6 +417,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "auth.server-token-issuer-near": ("auth.server-token-issuer",),
     "auth.server-token-unsigned": ("auth.server-token-key",),
     "auth.server-scope-near": ("auth.server-scope",),
+    "auth.server-scope-beside": ("auth.server-scope", "auth.server-every-request"),
     "dpop.server-proof-near": ("dpop.server-proof-url", "dpop.server-proof-method", "dpop.server-proof-type"),
     "auth.server-before-processing": ("auth.server-every-request",),
     "auth.server-metadata-resource": ("auth.server-metadata-no-slash",),

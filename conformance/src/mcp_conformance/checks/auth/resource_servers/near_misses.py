@@ -13,13 +13,18 @@ from urllib.parse import urlsplit
 
 from mcp_conformance.checks.auth.resource_servers.dpop import bound_token
 from mcp_conformance.checks.auth.resource_servers.requests import (
+    ADMIN_TOOL,
     bearer,
     called,
     challenge,
     exchanged,
+    has_result,
     http_peer,
     issuer_of,
     probe,
+    send_each,
+    sent,
+    without_token,
 )
 from mcp_conformance.checks.probes.http_requests import on_one_connection
 from mcp_conformance.checks.registry.server import check
@@ -27,6 +32,7 @@ from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
@@ -35,15 +41,17 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.auth.resource_servers.requests import Headers
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_conformance.wire.http_client import HttpResponse
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _HTTP: Final = (Transport.HTTP,)
 _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
 _VALIDATES: Final = ("auth.validate-token", "auth.invalid-token-401", "auth.server-validates-token")
-_ADMIN_TOOL: Final = "test_admin"
 _REFUSED: Final = (401, 403)
 _OK: Final = 300
 """The first status that is no success."""
+_TIMES: Final = 12
+"""The number of calls at the same time: each falls between the two steps of another request by chance only."""
 
 
 def _near_urls(url: str) -> Iterator[str]:
@@ -63,10 +71,10 @@ def _near_urls(url: str) -> Iterator[str]:
     yield f"https://elsewhere.example/?resource={url}"
 
 
-async def _refused(peer: HttpConnection, headers: Headers, what: str) -> None:
-    answer = await probe(peer, headers, deviant=what)
-    if answer.status not in _REFUSED:
-        raise Deviation(f"HTTP 401 for {what}", f"HTTP {answer.status}")
+async def _refused(peer: HttpConnection, token: str, what: str) -> None:
+    for message, answer in await send_each(peer, lambda: bearer(token), deviant=what):
+        if answer.status not in _REFUSED:
+            raise Deviation(f"HTTP 401 for {message} with {what}", f"HTTP {answer.status}")
 
 
 @check(
@@ -79,8 +87,10 @@ async def audience_near(server: ServerUnderTest) -> None:
     """A token for another resource whose URL resembles the one of the server is rejected."""
     issuer = issuer_of(server)
     async with http_peer(server) as peer:
-        for audience in _near_urls(issuer.resource):
-            await _refused(peer, bearer(issuer.token(changes={"aud": audience})), f"a token for {audience}")
+        near: list[JsonValue] = [*_near_urls(issuer.resource)]
+        # A list of audiences is another type than a single one, which a server may not compare.
+        for audience in (*near, near[:1], near, []):
+            await _refused(peer, issuer.token(changes={"aud": audience}), f"a token for {audience}")
 
 
 @check("auth.server-token-issuer-near", proves=_VALIDATES, transports=_HTTP, subject=CheckScope.PROCESS)
@@ -93,11 +103,11 @@ async def issuer_near(server: ServerUnderTest) -> None:
             f"{issuer.url}.elsewhere.example",
             f"https://elsewhere.example/{issuer.url}",
         ):
-            await _refused(peer, bearer(issuer.token(changes={"iss": near})), f"a token of the issuer {near}")
+            await _refused(peer, issuer.token(changes={"iss": near}), f"a token of the issuer {near}")
 
 
 def _unsigned(token: str) -> Iterator[str]:
-    """Yield a token without a valid signature: declared as unsigned, without a signature, and with other claims."""
+    """Yield a token without a valid signature: declared as unsigned, without one, with another one, and with other claims."""
     head, claims, signature = token.split(".")
     decoded: JsonObject = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     none, other = (
@@ -106,15 +116,20 @@ def _unsigned(token: str) -> Iterator[str]:
     )
     yield f"{none}.{claims}."
     yield f"{head}.{claims}."
+    yield f"{head}.{claims}.{signature[::-1]}"
     yield f"{head}.{other}.{signature}"
 
 
 @check("auth.server-token-unsigned", proves=_VALIDATES, transports=_HTTP, subject=CheckScope.PROCESS)
 async def unsigned(server: ServerUnderTest) -> None:
-    """A token without a signature, or with the one of other claims, is rejected."""
+    """A token is rejected whose signature is missing, of other claims, or of a key that the token itself names."""
     async with http_peer(server) as peer:
-        for token in _unsigned(issuer_of(server).token()):
-            await _refused(peer, bearer(token), "a token without a valid signature")
+        issuer = issuer_of(server)
+        valid = issuer.token()
+        # A server may keep what it has validated by a part of the token.
+        await probe(peer, bearer(valid))
+        for token in (*_unsigned(valid), *issuer.forged_tokens()):
+            await _refused(peer, token, "a token without a valid signature")
 
 
 @check(
@@ -124,11 +139,22 @@ async def unsigned(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def elsewhere(server: ServerUnderTest) -> None:
-    """A token with the scheme Basic, or only in a cookie, is no authorization."""
+    """A token with the scheme Basic, or only in a cookie or in the URL, is no authorization."""
     async with http_peer(server) as peer:
         token = issuer_of(server).token()
-        await _refused(peer, (("Authorization", f"Basic {token}"),), "a token with the scheme Basic")
-        await _refused(peer, (("Cookie", f"access_token={token}"),), "a token in a cookie")
+        for what, lines in (
+            ("a token with the scheme Basic", (("Authorization", f"Basic {token}"),)),
+            ("a token in a cookie", (("Cookie", f"access_token={token}"),)),
+        ):
+            answer = await probe(peer, lines, deviant=what)
+            if answer.status not in _REFUSED:
+                raise Deviation(f"HTTP 401 for {what}", f"HTTP {answer.status}")
+        target = peer.endpoint.target
+        queried = f"{target}{'&' if '?' in target else '?'}access_token={token}"
+        answer = await sent(peer, "tools/list", {}, (), target=queried, deviant="a token in the URL")
+        # A server may reject such a URL in another way.
+        if answer.status < _OK:
+            raise Deviation("HTTP 401 for a token in the URL", f"HTTP {answer.status}")
 
 
 @check(
@@ -140,7 +166,7 @@ async def elsewhere(server: ServerUnderTest) -> None:
 async def scope_near(server: ServerUnderTest) -> None:
     """A scope that only resembles the required one is not sufficient."""
     issuer = issuer_of(server)
-    name, _ = server.tool(_ADMIN_TOOL)
+    name, _ = server.tool(ADMIN_TOOL)
     async with http_peer(server) as peer:
         for scope, is_enough in ((ADMIN, True), (f"{ADMIN}-other", False), (ADMIN[:-1], False), (ADMIN.upper(), False)):
             answer = await called(peer, name, bearer(issuer.token(changes={"scope": f"{BASE} {scope}"})))
@@ -150,9 +176,56 @@ async def scope_near(server: ServerUnderTest) -> None:
                 raise Deviation(f"HTTP 403 for a call that needs {ADMIN} with {scope}", f"HTTP {answer.status}")
 
 
-def _without_token(peer: HttpConnection, message: JsonObject) -> list[tuple[str, str]]:
-    """Return the headers of a message, without the token."""
-    return [each for each in peer.headers(message) if each[0].lower() != "authorization"]
+@check(
+    "auth.server-scope-beside",
+    proves=("auth.status-codes", "auth.error-statuses"),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def scope_beside(server: ServerUnderTest) -> None:
+    """A call with insufficient scope has no result, whatever its headers and the messages beside it need."""
+    issuer = issuer_of(server)
+    name, _ = server.tool(ADMIN_TOOL)
+    broad, narrow = (bearer(issuer.token(changes={"scope": scope})) for scope in (f"{BASE} {ADMIN}", BASE))
+    async with http_peer(server) as peer:
+        good = await called(peer, name, broad)
+        if not has_result(good):
+            raise NotTestable(f"the control request failed: {name} with {ADMIN} gets HTTP {good.status}")
+
+        async def call() -> None:
+            _require_no_result(await called(peer, name, narrow), "beside requests with more scope")
+
+        async with open_nursery() as nursery:
+            for _ in range(_TIMES):
+                nursery.start_soon(sent, peer, "tools/list", {}, broad)
+                nursery.start_soon(call)
+        if peer.revision.era is Era.MODERN:
+            await _call_with_other_headers(server, peer, name, narrow)
+        if peer.revision.batching:
+            batch = [peer.message("tools/list"), peer.message("tools/call", {"name": name, "arguments": {}})]
+            for messages in (batch, [*reversed(batch)]):
+                whole: list[JsonValue] = [*messages]
+                lines = (*without_token(peer, whole), *narrow)
+                answer = await exchanged(peer, "POST", lines, encoded(whole), deviant="too little scope")
+                _require_no_result(answer, "in a batch", batch[1]["id"])
+
+
+async def _call_with_other_headers(server: ServerUnderTest, peer: HttpConnection, name: str, token: Headers) -> None:
+    """Send calls of a tool with the headers of a message that needs less scope."""
+    tools = [str(tool.get("name")) for tool in server.inventory.lists.get("tools", ())]
+    call = peer.message("tools/call", {"name": name, "arguments": {}})
+    others = [peer.message("tools/call", {"name": tool, "arguments": {}}) for tool in tools if tool != name][:1]
+    for other in (peer.message("tools/list"), *others):
+        lines = (*without_token(peer, other), *token)
+        answer = await exchanged(peer, "POST", lines, encoded(call), deviant="headers of another message")
+        _require_no_result(answer, "with the headers of another message")
+
+
+def _require_no_result(answer: HttpResponse, where: str, id: JsonValue = None) -> None:
+    if has_result(answer, id):
+        raise Deviation(
+            f"HTTP 403 for a call that needs {ADMIN} with a token for {BASE}, {where}", f"HTTP {answer.status}"
+        )
 
 
 @check(
@@ -165,7 +238,7 @@ async def every_message(server: ServerUnderTest) -> None:
     """A notification needs the token too."""
     async with http_peer(server) as peer:
         message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "none"}}
-        answer = await exchanged(peer, "POST", _without_token(peer, message), encoded(message))
+        answer = await exchanged(peer, "POST", without_token(peer, message), encoded(message))
         if answer.status < _OK:
             raise Deviation("HTTP 401 for a notification without a token", f"HTTP {answer.status}")
 
@@ -181,7 +254,7 @@ async def same_connection(server: ServerUnderTest) -> None:
     async with http_peer(server) as peer:
         first, then = peer.message("tools/list", {}), peer.message("tools/list", {})
         answer, second = await on_one_connection(
-            peer, first, then, deviant="no token", headers=_without_token(peer, then)
+            peer, first, then, deviant="no token", headers=without_token(peer, then)
         )
         if answer.status >= _OK:
             raise NotTestable(f"the control request failed: a request with a valid token gets HTTP {answer.status}")
@@ -191,23 +264,29 @@ async def same_connection(server: ServerUnderTest) -> None:
 
 @check(
     "auth.server-every-method",
-    proves=("auth.missing-token-401", "security.verify-all-requests"),
+    proves=("auth.missing-token-401", "auth.validate-token", "security.verify-all-requests"),
     revisions=_LEGACY,
     transports=_HTTP,
     subject=CheckScope.PROCESS,
 )
 async def every_method(server: ServerUnderTest) -> None:
-    """GET and DELETE need the token too."""
+    """GET and DELETE need a valid token too."""
+    issuer = issuer_of(server)
     async with http_peer(server) as peer:
-        lines = [
-            each for each in peer.headers({}) if each[0].lower() not in ("authorization", "accept", "content-type")
-        ]
+        lines = [each for each in without_token(peer, {}) if each[0].lower() not in ("accept", "content-type")]
+        credentials: tuple[tuple[str, Headers], ...] = (
+            ("without a token", ()),
+            ("with an opaque token", bearer("no-such-token")),
+            ("with an expired token", bearer(issuer.token(changes={"exp": 1}))),
+            ("with a token of another key", bearer(issuer.token(foreign_key=True))),
+        )
         for method in ("GET", "DELETE"):
             accept = [("Accept", "text/event-stream")] if method == "GET" else []
-            answer = await exchanged(peer, method, [*lines, *accept], None)
-            # A server may reject the method itself.
-            if answer.status < _OK:
-                raise Deviation(f"HTTP 401 for {method} without a token", f"HTTP {answer.status}")
+            for what, token in credentials:
+                answer = await peer.look(method, headers=[*lines, *accept, *token], deviant=what)
+                # A server may reject the method itself.
+                if answer.status < _OK:
+                    raise Deviation(f"HTTP 401 for {method} {what}", f"HTTP {answer.status}")
 
 
 @check(
@@ -221,9 +300,9 @@ async def proof_near(server: ServerUnderTest) -> None:
     async with http_peer(server) as peer:
         bound = await bound_token(server, peer)
         near = [
-            *(bound.key.proof(bound.url, bound.token, changes={"htu": url}) for url in _near_urls(bound.url)),
-            bound.key.proof(bound.url, bound.token, changes={"htm": "POSTS"}),
-            bound.key.proof(bound.url, bound.token, header={"typ": "dpop+jwt-other"}),
+            *(bound.proof(changes={"htu": url}) for url in _near_urls(bound.url)),
+            bound.proof(changes={"htm": "POSTS"}),
+            bound.proof(header={"typ": "dpop+jwt-other"}),
         ]
         for proof in near:
             answer = await bound.send(proof, deviant="a proof that only resembles the right one")
