@@ -70,7 +70,9 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
         _read_twice(wire)
         return False
     tools = _list(wire, "tools/list", "tools")
-    wire.learn(tools)
+    # The first page of that scenario has two tools.
+    first_only = in_scenario("conformance_pages") and wrong("learns-first-page")
+    wire.learn(tools[:2] if first_only else tools)
     calls = context.get("toolCalls")
     if isinstance(calls, list):
         for call in calls:
@@ -109,6 +111,7 @@ def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
         params = {**params, **answers().kept}
     if wrong("states-first") and in_scenario("tools_call"):
         params = {**params, "requestState": ""}
+    answers().last_state = None
     result = wire.call(method, params)
     if result.get("resultType") == "task" and wrong("task-unfit-polled"):
         wire.call("tasks/get", {"taskId": result["taskId"]})

@@ -19,6 +19,7 @@ __all__ = ["Answers"]
 
 _UNDECLARED: Final = "conformance_asks_undeclared"
 _LITTLE: Final = "conformance_declares_little"
+_METHODS: Final = ("roots/list", *AUGMENTABLE, "tasks/get", "tasks/result", "tasks/cancel", "tasks/list")
 _RELATED: Final = "io.modelcontextprotocol/related-task"
 
 
@@ -41,6 +42,8 @@ class Answers:
         self._context: Final[JsonObject] = context if isinstance(context, dict) else {}
         self.tasks: Final = ClientTasks(wrong)
         """The tasks that the server has started."""
+        self.last_state: str | None = None
+        """The last state of the request in progress, for a fault that repeats it."""
         self._looked = 0
         self.odd = False
         """Whether the fault changes the message that is sent now."""
@@ -113,12 +116,15 @@ class Answers:
             again["inputResponses"] = _rekeyed(given) if wrong("numbers-keys") else given
             if self._scenario == "conformance_rounds" and wrong("wraps-answers"):
                 again["inputResponses"] = {key: {"jsonrpc": "2.0", "result": value} for key, value in given.items()}
-        if "requestState" in result:
+        if "requestState" in result and (result["requestState"] or not wrong("no-empty-state")):
             state = str(result["requestState"])
+            self.last_state = state
             again["requestState"] = state.strip() if wrong("trims-state") else state
             first = self._first_states.setdefault(str(params.get("name")), state)
             if wrong("first-state"):
                 again["requestState"] = first
+        elif self.last_state is not None and wrong("keeps-old-state"):
+            again["requestState"] = self.last_state
         elif wrong("invents-state"):
             again["requestState"] = ""
         self.kept = {name: again[name] for name in ("inputResponses", "requestState") if name in again}
@@ -131,6 +137,8 @@ class Answers:
         wrong = self._wrong
         declared = self.declared()
         need = method.partition("/")[0]
+        if method not in _METHODS and (need == "tasks" or not wrong("dispatches-by-prefix")):
+            return _error(-32601, "unknown method")
         if need == "tasks" and "tasks" in declared:
             return self.tasks.about(method, params)
         if need not in declared and not wrong(f"answers-undeclared-{need}"):
@@ -228,6 +236,8 @@ class Answers:
             content["annotations"] = annotations
             if wrong("content-in-capitals"):
                 content["type"] = "TEXT"
+            if wrong("any-length"):
+                content["text"] = "word " * 400
         answer["model"] = self._model(params)
         if self._is_plain_scenario and wrong("no-model"):
             del answer["model"]

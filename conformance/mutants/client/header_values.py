@@ -26,7 +26,7 @@ def as_value(value: JsonValue) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return str(value)
+        return f"{value:g}" if wrong("integers-as-floats") else str(value)
     if not isinstance(value, str):
         return None
     if value == "" or (_PLAIN.fullmatch(value) and not (value.startswith("=?base64?") and value.endswith("?="))):
@@ -50,6 +50,8 @@ def mutated(value: JsonValue) -> str | None:
     if wrong("sentinel-plain") and isinstance(value, str) and value.startswith("=?base64?"):
         return value
     if wrong("breaks-lines") and isinstance(value, str) and "\n" in value:
+        return value
+    if wrong("inner-tabs-plain") and isinstance(value, str) and "\t" in value.strip():
         return value
     if wrong("unencoded") and isinstance(value, str) and not any(mark in value for mark in ("\n", "=?base64?")):
         return as_ascii(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import http.client
 import json
 import time
@@ -121,11 +122,29 @@ class _Http:
         """Do nothing: only modern servers annotate tools."""
 
 
+def _lines(response: http.client.HTTPResponse) -> Iterator[str]:
+    """Yield the lines of a stream, each of which ends with CR, LF or both."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    text, behind_cr = "", False
+    while chunk := response.read1(65536):
+        text += chunk.decode(errors="replace") if wrong("splits-characters") else decoder.decode(chunk)
+        while True:
+            if behind_cr and text:
+                text, behind_cr = text.removeprefix("\n"), False
+            marks = "\n" if wrong("no-cr") else "\r\n"
+            ends = [at for at in map(text.find, marks) if at >= 0]
+            if not ends:
+                break
+            end = min(ends)
+            behind_cr = text[end] == "\r"
+            line, text = text[:end], text[end + 1 :]
+            yield line.rstrip("\r")
+
+
 def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
     """Yield the events of a stream."""
     event: dict[str, str] = {}
-    while line := response.readline():
-        text = line.decode().rstrip("\r\n")
+    for text in _lines(response):
         if text.startswith(":") and wrong("no-comments"):
             raise ClientError("invalid field of an event")
         if not text:
@@ -169,6 +188,7 @@ class SessionHttp(_Http):
         super().__init__(url, version)
         self._session: str | None = None
         self._agreed: str | None = None
+        self._losses = 0
 
     def open(self) -> JsonObject:
         """Open the session."""
@@ -184,6 +204,8 @@ class SessionHttp(_Http):
                 self.send("GET", {"Accept": STREAM})
             raise ClientError(f"initialize: status {response.status}")
         self._session = response.getheader("Mcp-Session-Id")
+        if self._session is not None and in_scenario("tools_call") and wrong("lowers-session-id"):
+            self._session = self._session.lower()
         result = result_of(self._answer(response))
         self._agreed = str(result.get("protocolVersion"))
         if self._agreed not in SPOKEN and not wrong("any-version"):
@@ -191,7 +213,7 @@ class SessionHttp(_Http):
         if wrong("needs-standing-stream") and in_scenario("conformance_standing_ends"):
             self.send("GET", {"Accept": STREAM, **self._session_headers()}).read()
             raise ClientError("the stream ended")
-        if not wrong("no-initialized"):
+        if not wrong("no-initialized") and not (self._losses and wrong("no-initialized-again")):
             self.post(self.messages.notification("notifications/initialized")).read()
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
@@ -214,6 +236,9 @@ class SessionHttp(_Http):
         request = self.messages.request(method, params)
         response = self.post(request)
         if response.status == 404 and self._session is not None and not wrong("session-lost"):
+            self._losses += 1
+            if self._losses > 1 and wrong("reinitializes-once"):
+                raise ClientError(f"{method}: status 404")
             old = self._session
             self._session = old if wrong("old-session-id") else None
             self._agreed = None
@@ -231,17 +256,16 @@ class SessionHttp(_Http):
             return _json(response.read())
         if wrong("json-only"):
             raise ClientError("the response is not valid JSON")
-        last, retry = "", 0.0
+        last, retry, pauses = "", 0.0, 0
         while True:
             for event in _events(response):
                 last = (last if wrong("resumes-from-first") else "") or event.get("id", last)
-                retry = int(event["retry"]) / 1000 if "retry" in event else retry
+                if "retry" in event and not (retry and wrong("keeps-first-retry")):
+                    retry = int(event["retry"]) / 1000
                 if event.get("data", "").startswith("["):
-                    members = json.loads(event["data"])
-                    valid = [each for each in members if isinstance(each, dict)]
-                    if not (wrong("all-of-batch-valid") and valid != members):
-                        for each in valid:
-                            self._reply(each)
+                    found = self._take_batch(json.loads(event["data"]))
+                    if found is not None:
+                        return found
                     continue
                 message = _json(event.get("data", "").encode())
                 if "method" in message:
@@ -250,12 +274,24 @@ class SessionHttp(_Http):
                     return message
             if not last or wrong("never-resumes"):
                 raise ClientError("the stream ended before the response")
-            time.sleep(0 if wrong("impatient") else retry)
+            time.sleep(0 if wrong("impatient") or (pauses and wrong("waits-once")) else retry)
+            pauses += 1
             accept = "*/*" if wrong("get-accepts-all") else "text/event-stream"
             again = "stream0-0" if wrong("other-event-id") else last
             response = self.send("GET", {"Accept": accept, "Last-Event-ID": again, **self._session_headers()})
             if response.status != 200:
                 raise ClientError(f"GET: status {response.status}")
+
+    def _take_batch(self, members: list[JsonValue]) -> JsonObject | None:
+        """Answer the requests of a batch, and return the first response in it; `None` without one."""
+        valid = [each for each in members if isinstance(each, dict)]
+        if wrong("all-of-batch-valid") and valid != members:
+            return None
+        for each in valid:
+            if "method" in each:
+                self._reply(each)
+        responses = [] if wrong("no-batched-response") else [each for each in valid if "method" not in each]
+        return responses[0] if responses else None
 
     def _reply(self, message: JsonObject) -> None:
         for each in progress_before(message):
@@ -285,6 +321,8 @@ class ModernHttp(_Http):
         self.token: str | None = None
         """The access token; `None` for none."""
         self._schemas: Final[dict[str, JsonValue]] = {}
+        self._fresh: Final[dict[str, JsonObject]] = {}
+        """The newest list that may be cached, by method, for the fault of a cache that ignores cursors."""
 
     def open(self) -> JsonObject:
         """Send `server/discover`."""
@@ -321,7 +359,13 @@ class ModernHttp(_Http):
 
     def call(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request and return the result."""
-        return result_of(self._exchange(method, params))
+        if "cursor" in params and method in self._fresh and wrong("caches-without-cursor"):
+            # Without its cursor, so that the list ends.
+            return {name: value for name, value in self._fresh[method].items() if name != "nextCursor"}
+        result = result_of(self._exchange(method, params))
+        if result.get("ttlMs"):
+            self._fresh[method] = result
+        return result
 
     def _exchange(self, method: str, params: JsonObject) -> JsonObject:
         response = self.post(self.messages.request(method, params))
@@ -365,7 +409,9 @@ class ModernHttp(_Http):
         if isinstance(name, str) and not nameless:
             headers["Mcp-Name"] = as_ascii(name) if wrong("name-unencoded") else as_value(name) or ""
         if isinstance(params, dict) and isinstance(name, str) and method == "tools/call":
-            self._repeat(headers, self._schemas.get(name), params.get("arguments"))
+            retried = "inputResponses" in params or "requestState" in params
+            if not (retried and wrong("no-param-headers-again")):
+                self._repeat(headers, self._schemas.get(name), params.get("arguments"))
         return headers
 
     def _repeat(self, headers: dict[str, str], schema: JsonValue, arguments: JsonValue) -> None:

@@ -143,6 +143,8 @@ class MessageFactory:
 
     def __init__(self, version: str, *, used: int = 0) -> None:
         self.version = version
+        self.agreed = version
+        """The version that was negotiated; until then the one that is offered."""
         self._id = used
         self._said = 0
 
@@ -154,20 +156,19 @@ class MessageFactory:
         id: JsonValue = {"null-id": None, "float-id": self._id + 0.5}.get(_fault(), self._id)
         message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
         self._said += 1
-        if method == "tools/call" and wrong("list-arguments"):
-            message["params"] = params = {**params, "arguments": [1, 2]}
+        if method == "tools/call":
+            message["params"] = params = self._call_params(params)
         if method == "prompts/get" and wrong("number-arguments"):
             message["params"] = params = {**params, "arguments": {"arg1": 7}}
-        if method == "tools/call" and wrong("float-token"):
-            message["params"] = params = {**params, "_meta": {"progressToken": self._id + 0.5}}
-        if wrong("same-token") and method == "tools/call":
-            message["params"] = params = {**params, "_meta": {"progressToken": "one"}}
         if method == "tools/call" and wrong("no-jsonrpc"):
             del message["jsonrpc"]
         if method == "tools/call" and wrong("array-params"):
             message["params"] = [params]
         if self.version == MODERN:
-            message["params"] = {**params, "_meta": self.meta()}
+            meta = self.meta()
+            if method in ("prompts/get", "resources/read") and wrong("declares-for-tools"):
+                meta[f"{_PREFIX}clientCapabilities"] = {}
+            message["params"] = {**params, "_meta": meta}
             if wrong("no-meta-again") and "inputResponses" in params and method != "tasks/update":
                 message["params"] = {**params, "_meta": {}}
             if wrong("no-meta") and method != "server/discover":
@@ -175,6 +176,18 @@ class MessageFactory:
         elif in_scenario("meets-legacy") and method != "initialize" and wrong("modern-behind-initialize"):
             message["params"] = {**params, "_meta": self.meta()}
         return message
+
+    def _call_params(self, params: JsonObject) -> JsonObject:
+        """Return the params of a call, with a fault if it is set."""
+        if wrong("list-arguments"):
+            return {**params, "arguments": [1, 2]}
+        if wrong("float-token"):
+            return {**params, "_meta": {"progressToken": self._id + 0.5}}
+        if wrong("same-token"):
+            return {**params, "_meta": {"progressToken": "one"}}
+        if self.agreed == "2025-06-18" and wrong("task-in-older"):
+            return {**params, "task": {"ttl": 60_000}}
+        return params
 
     def forget(self) -> None:
         """Use the id of the last request again."""
@@ -268,6 +281,10 @@ def progress_before(request: JsonObject) -> list[JsonObject]:
     return notifications
 
 
+_ANSWERED: list[JsonValue] = []
+"""The ids of the requests with a response."""
+
+
 def late_notifications() -> list[JsonObject]:
     """Return the notifications after a response, once."""
     waiting = [*answers().tasks.aside]
@@ -278,7 +295,10 @@ def late_notifications() -> list[JsonObject]:
 def reply(request: JsonObject) -> JsonObject | None:
     """Return the response to a message of the server, or `None` for a notification."""
     if isinstance(request["method"], str):
-        return _reply(request)
+        answer = _reply(request)
+        if answer is not None:
+            _ANSWERED.append(answer["id"])
+        return answer
     error: JsonObject = {"code": -32601 if wrong("takes-any-method") else -32600, "message": "invalid request"}
     return {"jsonrpc": "2.0", "id": request.get("id"), "error": error}
 
@@ -289,6 +309,8 @@ def _reply(request: JsonObject) -> JsonObject | None:
         given_up = params.get("requestId") if isinstance(params, dict) else None
         if given_up == "never was" and wrong("dies-of-odd-cancellation"):
             raise ClientError("unknown request id")
+        if given_up in _ANSWERED and wrong("dies-of-late-cancellation"):
+            raise ClientError("the response was sent already")
         late = given_up == "to be given up" and wrong("answers-cancelled")
         return {"jsonrpc": "2.0", "id": given_up, "result": {"action": "cancel"}} if late else None
     if in_scenario("conformance_server_cancels") and request["method"] in ("elicitation/create", _SAMPLING):

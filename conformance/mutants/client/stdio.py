@@ -54,6 +54,8 @@ class _Lines(ABC):
 
     def _response(self, request: JsonObject) -> JsonObject:
         self.send(request)
+        if request["method"] == "initialize" and wrong("initialized-early"):
+            self.send(self.messages.notification("notifications/initialized"))
         while True:
             message = self.receive()
             if "method" in message:
@@ -65,6 +67,14 @@ class _Lines(ABC):
                 answer = reply(message)
                 if answer is not None:
                     self.send(answer)
+                    decided = answer.get("result")
+                    if (
+                        isinstance(decided, dict)
+                        and decided.get("action") == "decline"
+                        and wrong("declines-and-cancels")
+                    ):
+                        named: JsonObject = {"requestId": message["id"]}
+                        self.send({**self.messages.notification("notifications/cancelled"), "params": named})
                     if wrong("answers-twice"):
                         self.send(answer)
                 for each in late_notifications():
@@ -116,7 +126,8 @@ class _Lines(ABC):
         agreed = result.get("protocolVersion")
         if agreed not in SPOKEN and not wrong("any-version"):
             raise ClientError(f"unsupported version {agreed}")
-        if not wrong("no-initialized"):
+        self.messages.agreed = str(agreed)
+        if not wrong("no-initialized") and not wrong("initialized-early"):
             self.send(self.messages.notification("notifications/initialized"))
         if in_scenario("tools_call") and wrong("cancels-initialize"):
             named: JsonObject = {"requestId": request["id"]}
@@ -167,6 +178,8 @@ class Pipes(_Lines):
         value: JsonValue = json.loads(line)
         if isinstance(value, list):
             if wrong("all-of-batch-valid") and not all(isinstance(each, dict) for each in value):
+                return self.receive()
+            if any(isinstance(each, dict) and "method" not in each for each in value) and wrong("no-batched-response"):
                 return self.receive()
             for each in [] if wrong("no-batches") else value[1:] if wrong("first-of-batch") else value:
                 answer = reply(each) if isinstance(each, dict) and "method" in each else None
