@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["annotated", "header_value", "modern_headers"]
+__all__ = ["annotated", "decoded_value", "header_value", "modern_headers"]
 
 _NAMES: Final[Mapping[str, str]] = {
     "tools/call": "name",
@@ -26,6 +26,8 @@ _NAMES: Final[Mapping[str, str]] = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
+_BEGIN: Final = "=?base64?"
+_END: Final = "?="
 _PLAIN: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
@@ -37,9 +39,23 @@ def header_value(value: JsonValue) -> str | None:
         return str(value)
     if not isinstance(value, str):
         return None
-    if value == "" or (_PLAIN.fullmatch(value) and not (value.startswith("=?") and value.endswith("?="))):
+    if value == "" or (_PLAIN.fullmatch(value) and not _is_marked(value)):
         return value
-    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+    return f"{_BEGIN}{base64.b64encode(value.encode()).decode()}{_END}"
+
+
+def _is_marked(text: str) -> bool:
+    return text.startswith(_BEGIN) and text.endswith(_END) and len(text) >= len(_BEGIN) + len(_END)
+
+
+def decoded_value(text: str) -> str | None:
+    """Return the value in a header, decoded if it has the markers of base64; `None` if the encoding is invalid."""
+    if not _is_marked(text):
+        return text
+    try:
+        return base64.b64decode(text[len(_BEGIN) : -len(_END)], validate=True).decode()
+    except ValueError:
+        return None
 
 
 def annotated(tools: Iterable[JsonObject]) -> dict[str, dict[str, str]]:

@@ -13,7 +13,7 @@ import trio
 
 from mcp_conformance.drivers.client.http_exchange import STREAM, HttpExchange
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
-from mcp_conformance.protocol.param_headers import annotated, modern_headers
+from mcp_conformance.protocol.param_headers import annotated, decoded_value, modern_headers
 from mcp_conformance.wire.http_server import open_http_server
 from mcp_conformance.wire.nursery import open_nursery
 
@@ -221,7 +221,8 @@ class HttpHost:
         """Check that the headers agree with the body. Raises `ErrorReply`."""
         tools = annotated(self.server.offers.tools)
         for name, value in modern_headers(message, session.revision.name, tools):
-            if [each.strip() for each in exchange.all(name)] != [value]:
+            # A client may also encode a value that is valid as it is.
+            if [decoded_value(each.strip()) for each in exchange.all(name)] != [decoded_value(value)]:
                 raise ErrorReply(-32020, f"{name} does not match the body", status=400)
 
     async def _modern(self, exchange: HttpExchange, session: Session) -> None:
