@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["HTTP_SCENARIOS", "RETRY"]
+__all__ = ["HTTP_SCENARIOS"]
 
-RETRY: Final = 500
-"""Milliseconds that a client must wait before it resumes a stream."""
+_PAUSES: Final = (500, 300)
+"""Milliseconds that a client must wait before it resumes a stream for the first and for the second time."""
+_REPLACED: Final = 10
+"""Milliseconds of an earlier `retry` field, which a later one replaces."""
 
 _STATEFUL: Final = frozenset(LEGACY) & between(R2025_03_26)
 _HTTP: Final = frozenset({Transport.HTTP})
@@ -41,34 +43,49 @@ def _without_standalone_stream(setup: ScenarioSetup) -> None:
 
 
 def _session_lost(setup: ScenarioSetup) -> None:
-    """Forget the session before the first `tools/list`."""
-    lost: list[bool] = []
+    """Forget the session before the first `tools/list`, and the next session before the first `tools/call`."""
+    losses: list[JsonValue] = []
+    setup.notes["losses"] = losses
+    waiting = ["tools/list", "tools/call"]
 
     async def forget(exchange: HttpExchange) -> bool:
         sessions = setup.server.sessions
-        if exchange.message.get("method") == "tools/list" and not lost and sessions:
-            lost.append(True)
+        is_newest = bool(sessions) and exchange.header("mcp-session-id") == sessions[-1].id
+        if waiting and is_newest and exchange.message.get("method") == waiting[0]:
+            del waiting[0]
             setup.http.lose(sessions[-1])
-            setup.notes["lost"] = sessions[-1].id
-            setup.notes["at"] = exchange.number
+            losses.append({"session": sessions[-1].id, "at": exchange.number})
         return False
 
     setup.http.before = forget
 
 
 def _sse_retry(setup: ScenarioSetup) -> None:
-    """End the stream of a call before the result, which the client can get by resumption."""
+    """End the stream of a call twice before the result, which the client can get by resumption."""
+    pauses: list[JsonValue] = []
+    setup.notes["pauses"] = pauses
 
     async def reconnect(request: ScriptedRequest) -> JsonObject:
         sink = request.sink
-        if isinstance(sink, PostSink):
-            await sink.open()
+        if not isinstance(sink, PostSink):
+            return text_result("fetched")
+        await sink.open()
+        stream = sink.stream
+        for retry in _PAUSES:
+            exchange = stream.exchange
+            if exchange is None:
+                break
             # A second event, so that the last one is not the only one.
             await request.notify("notifications/message", {"level": "info", "data": "fetching"})
-            setup.notes["last_id"] = sink.stream.id(len(sink.stream.events) - 1)
+            await exchange.event(None, retry=_REPLACED)
+            last_id = stream.id(len(stream.events) - 1)
             # Before it: on a slow machine the client may have read the pause before this task continues.
-            setup.notes["paused_at"] = trio.current_time()
-            await sink.stream.pause(RETRY)
+            pauses.append({"after": exchange.number, "at": trio.current_time(), "retry": retry, "last_id": last_id})
+            await stream.pause(retry)
+            with trio.move_on_after(setup.timeout) as scope:
+                await stream.resumed.wait()
+            if scope.cancelled_caught:
+                break
         return text_result("fetched")
 
     setup.server.offers.add_tool("test_reconnection", "Responds in a second stream", reconnect)
@@ -98,14 +115,14 @@ HTTP_SCENARIOS: Final = (
     ),
     Scenario(
         name="session-lost",
-        title="A server that forgets the session before the first `tools/list`.",
+        title="A server that forgets the session before the first `tools/list`, and the next one before the first call.",
         prepare=_session_lost,
         revisions=_STATEFUL,
         transports=_HTTP,
     ),
     Scenario(
         name="sse-retry",
-        title="A tool whose stream ends before its result; the client must resume the stream after half a second.",
+        title="A tool whose stream ends twice before its result; the client must wait before it resumes the stream.",
         prepare=_sse_retry,
         revisions=frozenset(each for each in LEGACY if each.priming_event),
         transports=_HTTP,

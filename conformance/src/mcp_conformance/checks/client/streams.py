@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
-from mcp_conformance.scenarios.http import RETRY
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
-    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _EARLY: Final = 0.95
 """The tolerated part of a waiting time, as clocks are coarse. A shorter time means that the client did not wait."""
@@ -53,14 +53,33 @@ async def reinitializes(client: ClientUnderTest) -> None:
     """A client whose session ended opens a new one, without the old id."""
     client.control()
     evidence = client.run("session-lost")
-    at = evidence.notes.get("at")
-    if not isinstance(at, int):
+    losses = _objects(evidence.notes.get("losses"))
+    if not losses:
         raise NotTestable("the client did not list the tools, and lost no session")
-    after = [each for each in evidence.exchanges if each.number > at and each.method == "POST"]
-    if not after or after[0].message.get("method") != "initialize":
-        raise Deviation("initialize after status 404", str(after[0]) if after else evidence.ending)
-    if after[0].header("mcp-session-id") is not None:
-        raise Deviation("initialize without a session id", f"Mcp-Session-Id {after[0].header('mcp-session-id')}")
+    for number, loss in enumerate(losses):
+        at = loss["at"]
+        after = [
+            each
+            for each in evidence.exchanges
+            if isinstance(at, int) and each.number > at and each.method == "POST" and not _crosses(each, loss, number)
+        ]
+        if not after or after[0].message.get("method") != "initialize":
+            raise Deviation("initialize after status 404", str(after[0]) if after else evidence.ending)
+        if after[0].header("mcp-session-id") is not None:
+            raise Deviation("initialize without a session id", f"Mcp-Session-Id {after[0].header('mcp-session-id')}")
+
+
+def _objects(value: JsonValue) -> list[JsonObject]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _crosses(exchange: HttpExchange, loss: JsonObject, number: int) -> bool:
+    """Return whether a call may have been sent before the client knew that its session is lost.
+
+    A client may call several tools at once. The first loss is that of a list.
+    """
+    is_call = number > 0 and exchange.message.get("method") == "tools/call"
+    return is_call and exchange.header("mcp-session-id") == loss["session"]
 
 
 @check("session.client-deletes", proves=("session.client-delete",), needs=("scenario:initialize",))
@@ -77,25 +96,38 @@ async def deletes(client: ClientUnderTest) -> None:
 # -----------------------------------------------------------------------------
 
 
-def _paused(client: ClientUnderTest) -> tuple[Evidence, list[HttpExchange]]:
-    """Return the GET requests of the client after the end of its stream.
+def _pauses(client: ClientUnderTest) -> list[tuple[JsonObject, HttpExchange | None]]:
+    """Return the pauses of the stream of a call, and the GET request of the client after each; `None` without one.
 
     Raises:
         NotTestable: The client did not send the call whose stream ends.
     """
     evidence = client.run("sse-retry")
-    at = evidence.notes.get("paused_at")
-    if not isinstance(at, float):
+    pauses = _objects(evidence.notes.get("pauses"))
+    if not pauses:
         raise NotTestable("the client did not call the tool test_reconnection")
-    return evidence, [each for each in evidence.exchanges if each.method == "GET" and each.header("last-event-id")]
+    gets = [each for each in evidence.exchanges if each.method == "GET" and each.header("last-event-id")]
+    found: list[tuple[JsonObject, HttpExchange | None]] = []
+    for pause in pauses:
+        after = pause["after"]
+        found.append((pause, next((each for each in gets if isinstance(after, int) and each.number > after), None)))
+    return found
+
+
+def _resumptions(client: ClientUnderTest) -> list[tuple[JsonObject, HttpExchange]]:
+    """Return the pauses with a GET request after them. Raise `NotTestable` without any."""
+    found = [(pause, get) for pause, get in _pauses(client) if get is not None]
+    if not found:
+        raise NotTestable("the client did not resume the stream")
+    return found
 
 
 @check("sse.client-polls", proves=("sse.client-polls",), needs=("scenario:sse-retry",))
 async def polls(client: ClientUnderTest) -> None:
-    """A client whose stream ends before the response resumes it."""
-    evidence, gets = _paused(client)
-    if not gets:
-        raise Deviation("GET with Last-Event-ID", evidence.ending)
+    """A client whose stream ends before the response resumes it, each time."""
+    for _, get in _pauses(client):
+        if get is None:
+            raise Deviation("GET with Last-Event-ID", client.run("sse-retry").ending)
 
 
 @check(
@@ -105,26 +137,22 @@ async def polls(client: ClientUnderTest) -> None:
 )
 async def last_event_id(client: ClientUnderTest) -> None:
     """A stream is resumed with the id of the last event that was received."""
-    evidence, gets = _paused(client)
-    if not gets:
-        raise NotTestable("the client did not resume the stream")
-    last_id = evidence.notes.get("last_id")
-    sent = [each.header("last-event-id") for each in gets]
-    if sent[0] != last_id:
-        raise Deviation(f"GET with Last-Event-ID {last_id} first", ", ".join(map(str, sent)))
+    for pause, get in _resumptions(client):
+        if get.header("last-event-id") != pause["last_id"]:
+            raise Deviation(f"GET with Last-Event-ID {pause['last_id']} first", str(get.header("last-event-id")))
 
 
 @check("sse.client-respects-retry", proves=("sse.client-respects-retry",), needs=("scenario:sse-retry",))
 async def respects_retry(client: ClientUnderTest) -> None:
-    """A client waits for the `retry` time before it resumes a stream."""
-    evidence, gets = _paused(client)
-    if not gets:
-        raise NotTestable("the client did not resume the stream")
-    at = evidence.notes.get("paused_at")
-    # A slow machine only makes the wait longer. If it is too short, the client is the cause.
-    waited = (gets[0].at - (at if isinstance(at, float) else 0.0)) * 1000
-    if waited < RETRY * _EARLY:
-        raise Deviation(f"GET not before {RETRY} ms", f"GET after {waited:.0f} ms")
+    """A client waits for the time of the last `retry` before it resumes a stream, each time."""
+    for pause, get in _resumptions(client):
+        at, retry = pause["at"], pause["retry"]
+        if not isinstance(at, float) or not isinstance(retry, int):
+            continue
+        # A slow machine only makes the wait longer. If it is too short, the client is the cause.
+        waited = (get.at - at) * 1000
+        if waited < retry * _EARLY:
+            raise Deviation(f"GET not before {retry} ms", f"GET after {waited:.0f} ms")
 
 
 @check("http-sse.client-posts", proves=("http-sse.post-to-endpoint",))

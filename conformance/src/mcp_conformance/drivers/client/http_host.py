@@ -31,6 +31,8 @@ __all__ = ["HttpHost", "PostSink", "Stream", "open_http_host"]
 _JSON: Final = ("Content-Type", "application/json")
 _VERSION: Final = "mcp-protocol-version"
 _SESSION: Final = "mcp-session-id"
+_ODD_CHARACTERS: Final = "-AbC~xYz!%2f+="
+"""The end of each session id: characters that a lax implementation changes. All visible ones in ASCII are valid."""
 
 
 class Stream:
@@ -48,6 +50,8 @@ class Stream:
         """The response that carries the stream at present."""
         self.done: Final = trio.Event()
         """Set when the last event was sent."""
+        self.resumed = trio.Event()
+        """Set when the stream continues in another response after a pause."""
 
     def id(self, index: int) -> str | None:
         """Return the id of an event."""
@@ -58,6 +62,7 @@ class Stream:
         self.exchange = exchange
         for index in range(since, len(self.events)):
             await exchange.event(self.events[index], id=self.id(index))
+        self.resumed.set()
         if self.done.is_set():
             await exchange.finish()
 
@@ -78,6 +83,7 @@ class Stream:
     async def pause(self, retry: int | None = None) -> None:
         """End the response but not the stream. The client must resume the stream for the rest."""
         if self.exchange is not None:
+            self.resumed = trio.Event()
             if retry is not None:
                 await self.exchange.event(None, retry=retry)
             await self.exchange.finish()
@@ -243,7 +249,7 @@ class HttpHost:
         if version is not None and version not in {revision.name for revision in self.server.legacy}:
             raise ErrorReply(-32600, f"the protocol version {version} is not supported", status=400)
         if message.get("method") == "initialize":
-            session = self.server.open(f"session-{len(self.server.sessions) + 1}-4f9c" if self.sessions else None)
+            session = self.server.open(f"S{len(self.server.sessions) + 1}{_ODD_CHARACTERS}" if self.sessions else None)
             if session.id is not None:
                 self._open[session.id] = session
             return session
@@ -317,6 +323,8 @@ class HttpHost:
             session.standalone_opened.set()
         async with open_nursery() as nursery:
             nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
+            # The response also ends when the stream pauses again.
+            nursery.start_soon(_cancel_when, exchange.over, nursery.cancel_scope)
             await stream.done.wait()
             nursery.cancel_scope.cancel()
 
