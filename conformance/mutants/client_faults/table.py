@@ -64,6 +64,8 @@ CLIENT_FAULTS: Final = (
     _of("undeclared", _LATE, "http", "capability.client-only-declared"),
     _of("asks-first", _LATE, "stdio", "lifecycle.client-initialize-first"),
     _of("no-initialized", _LATE, "http", "lifecycle.client-initialized", "version.client-goes-on"),
+    _of("initialized-early", _JUNE, "stdio", "lifecycle.client-initialized", "version.client-disconnects"),
+    _of("task-in-older", _LATE, "stdio", "version.client-keeps-to-it"),
     _of("any-version", _LATE, "http", "version.client-disconnects"),
     _of("any-version", "2024-11-05", "stdio", "version.client-disconnects"),
     _of(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["flaw", "flaw_of_params", "flaw_of_result"]
+__all__ = ["flaw", "flaw_of_params", "flaw_of_result", "members_of_params"]
 
 _UNKNOWN: Final = "UnknownContent"
 """The definition of content of a type that the revision does not have."""
@@ -90,6 +90,20 @@ def flaw_of_params(method: str, params: JsonValue, revision: Revision) -> str | 
     return _flaw_of_either(_EMPTY if params is None else params, row.params, revision)
 
 
+def members_of_params(method: str, revision: Revision) -> frozenset[str]:
+    """Return the members of the params of a request or notification that a revision defines; none for unknown methods."""
+    row = methods(revision).get(method) or notifications(revision).get(method)
+    definitions = schemas(revision)["$defs"]
+    if row is None or not isinstance(definitions, dict):
+        return frozenset()
+    found: set[str] = set()
+    for name in _names(row.params):
+        definition = definitions.get(name)
+        properties = definition.get("properties") if isinstance(definition, dict) else None
+        found.update(properties if isinstance(properties, dict) else ())
+    return frozenset(found)
+
+
 def flaw_of_result(method: str, result: JsonValue, revision: Revision) -> str | None:
     """Return what is wrong with a result. An `InputRequiredResult` is checked as such; a task is not checked."""
     row = methods(revision).get(method)
@@ -105,6 +119,10 @@ def flaw_of_result(method: str, result: JsonValue, revision: Revision) -> str | 
 
 def _flaw_of_either(value: JsonValue, kind: type[object], revision: Revision) -> str | None:
     """Return what is wrong with a value of a type, or of a union of types; `None` when one of them matches."""
-    names = [each.__name__ for each in get_args(kind) or (kind,)]
-    flaws = [flaw(value, name, revision) for name in names if _validator(name, revision) is not None]
+    flaws = [flaw(value, name, revision) for name in _names(kind) if _validator(name, revision) is not None]
     return flaws[-1] if flaws and None not in flaws else None
+
+
+def _names(kind: type[object]) -> list[str]:
+    """Return the name of a type, or those of the members of a union."""
+    return [each.__name__ for each in get_args(kind) or (kind,)]

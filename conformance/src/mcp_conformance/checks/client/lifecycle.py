@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
+_LOST: Final = "session-lost"
+"""The scenario in which the client needs new sessions."""
+_PINGED: Final = "conformance_early_ping"
+"""The scenario with a ping before the result of `initialize`."""
 _ATTEMPTS: Final = 3
 """How often a client may send a request whose version was rejected, for instance on new connections."""
 
@@ -49,7 +53,7 @@ async def initialize_first(client: ClientUnderTest) -> None:
         "jsonrpc.base-and-lifecycle-support",
     ),
     revisions=_LEGACY,
-    needs=("scenario:initialize", "scenario:tools_call"),
+    needs=("scenario:initialize", "scenario:tools_call", f"scenario:{_LOST}", f"scenario:{_PINGED}"),
 )
 async def initialized(client: ClientUnderTest) -> None:
     """After the result of `initialize` the client sends `notifications/initialized` before any request."""
@@ -62,6 +66,34 @@ async def initialized(client: ClientUnderTest) -> None:
             following = methods[len(methods) - methods[::-1].index("initialize") :]
             if following[:1] != ["notifications/initialized"]:
                 raise Deviation("notifications/initialized after initialize", ", ".join(following[:3]) or "no message")
+    if _LOST in client.runs:
+        _initialized_again(client.run(_LOST))
+    if _PINGED in client.runs:
+        _not_before_result(client.run(_PINGED))
+
+
+def _initialized_again(evidence: Evidence) -> None:
+    """Check that each session that replaces a lost one is initialized like the first."""
+    for messages in evidence.conversations:
+        methods = [str(each["method"]) for each in messages if each.get("method", "ping") != "ping"]
+        if methods[:1] == ["initialize"] and len(methods) > 1 and methods[1] != "notifications/initialized":
+            raise Deviation("notifications/initialized after initialize, also in a new session", ", ".join(methods[:3]))
+
+
+def _not_before_result(evidence: Evidence) -> None:
+    """Check that no notification is sent before the result that it follows, which the server delays by a ping."""
+    expected = 0
+    for entry in evidence.transcript:
+        message = entry.value
+        if not isinstance(message, dict):
+            continue
+        result = message.get("result")
+        if entry.sent and isinstance(result, dict) and "protocolVersion" in result:
+            expected += 1
+        elif not entry.sent and message.get("method") == "notifications/initialized":
+            expected -= 1
+            if expected < 0:
+                raise Deviation("no notifications/initialized before the result of initialize", brief(message))
 
 
 def _messages(evidence: Evidence) -> list[JsonObject]:

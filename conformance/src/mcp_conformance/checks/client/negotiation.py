@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
-from mcp_conformance.protocol.message_schema import flaw_of_params
+from mcp_conformance.protocol.message_schema import flaw_of_params, members_of_params
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.negotiation import CODES
 from mcp_core.methods import methods, notifications
@@ -83,6 +83,11 @@ async def keeps_to_it(client: ClientUnderTest) -> None:
         # An error in the newer version too does not concern negotiation.
         if wrong is not None and flaw_of_params(method, message.get("params"), client.revision) is None:
             raise Deviation(f"params of {method} according to {agreed}", wrong)
+        # Additional members are allowed, but not those that have a meaning in the newer version only.
+        added = members_of_params(method, client.revision) - members_of_params(method, agreed)
+        used = sorted(added & _params(message).keys())
+        if used:
+            raise Deviation(f"no params.{used[0]} in {method}, which {agreed} does not define", brief(message))
     if not agreed.batching:
         for entry in evidence.transcript:
             if not entry.sent and isinstance(entry.value, list):
