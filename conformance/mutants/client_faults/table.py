@@ -57,6 +57,7 @@ CLIENT_FAULTS: Final = (
     _of("both", _LATE, "http", "jsonrpc.client-response-shape"),
     _of("message-as-number", _LATE, "stdio", "jsonrpc.client-error-shape"),
     _of("id-as-string", _JUNE, "stdio", "jsonrpc.client-response-id", "jsonrpc.client-response-once"),
+    _of("dispatches-by-prefix", _LATE, "http", "jsonrpc.client-unknown-method"),
     _of("wrong-code", _LATE, "http", "jsonrpc.client-unknown-method"),
     _of("full-pong", _LATE, "http", "ping.client-respond"),
     _of("roots-undeclared", _LATE, "http", "roots.client-undeclared"),

@@ -27,7 +27,18 @@ if TYPE_CHECKING:
 
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["BREAKS", "CASES", "CRASHES", "EARLY", "PATH", "QUERY", "ROBUSTNESS_SCENARIOS", "TOKEN", "TWO"]
+__all__ = [
+    "BREAKS",
+    "CASES",
+    "CRASHES",
+    "EARLY",
+    "PATH",
+    "QUERY",
+    "ROBUSTNESS_SCENARIOS",
+    "TOKEN",
+    "TWO",
+    "UNKNOWN",
+]
 
 BREAKS: Final = "test_breaks"
 """The tool whose stream breaks."""
@@ -41,6 +52,18 @@ PATH: Final = "/a/b%20c/the.endpoint"
 """An unusual but valid path of an endpoint."""
 QUERY: Final = "?tenant=x&tenant=y%2Fz"
 """An unusual but valid query of its URL."""
+UNKNOWN: Final = "unknown"
+"""The name of the requests whose methods do not exist."""
+_UNKNOWN_METHODS: Final = (
+    "roots/does-not-exist",
+    "roots/list/all",
+    "Roots/List",
+    "sampling/does-not-exist",
+    "elicitation/does-not-exist",
+    "tasks/does-not-exist",
+    "pings",
+)
+"""Methods that do not exist and resemble those of client requests."""
 TOKEN: Final = "conformance/how far"
 """The progress token that the client receives."""
 TWO: Final = ("test_first", "test_second")
@@ -268,11 +291,15 @@ def _wants_progress(setup: ScenarioSetup) -> None:
 
 
 def _no_request(setup: ScenarioSetup) -> None:
-    """Add a tool that sends a request whose method is a number, and an error without an id where that is valid."""
+    """Add a tool that sends unknown methods, a request whose method is a number, and an error without an id where valid."""
 
     async def send(request: ScriptedRequest) -> JsonObject:
         odd: JsonObject = {"jsonrpc": "2.0", "id": "odd", "method": 7}
         await request.send_client_request("ping", name="before")
+        for method in _UNKNOWN_METHODS:
+            deviant = "a method that does not exist"
+            if await request.send_client_request(method, {}, name=UNKNOWN, deviant=deviant) is None:
+                break
         await request.sink.send(encoded(odd), deviant="a method that is a number")
         setup.notes["sent"] = True
         await request.send_client_request("ping", name="behind")
@@ -365,7 +392,7 @@ ROBUSTNESS_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_no_request",
-        title="A tool that sends a request with an invalid method, and an error without an id where that is valid.",
+        title="A tool that sends requests with unknown methods and an invalid one, and an error without an id where valid.",
         prepare=_no_request,
         revisions=frozenset(LEGACY),
     ),

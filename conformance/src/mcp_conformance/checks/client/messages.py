@@ -10,7 +10,7 @@ from mcp_conformance.drivers.client.stdio_host import STARTED
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.robustness import EARLY
+from mcp_conformance.scenarios.robustness import EARLY, UNKNOWN
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.methods import methods, notifications
 from mcp_core.revisions import LEGACY, MODERN
@@ -319,16 +319,22 @@ async def response_once(client: ClientUnderTest) -> None:
     "jsonrpc.client-unknown-method",
     proves=("jsonrpc.unknown-method-error",),
     revisions=_LEGACY,
-    needs=("scenario:server-asks",),
+    needs=("scenario:server-asks", "scenario:conformance_no_request"),
 )
 async def unknown_method(client: ClientUnderTest) -> None:
-    """A request with an unknown method is answered with -32601."""
+    """A request with an unknown method is answered with -32601, also if the method resembles a known one."""
     for request in _server_requests(client):
         if request.method == "conformance/does-not-exist":
-            response = _response(client, request)
-            error = (response or {}).get("error")
-            if not isinstance(error, dict) or error.get("code") != -32601:
-                raise Deviation("error -32601 for an unknown method", brief(response))
+            _is_unknown(request.method, _response(client, request))
+    for request in client.run("conformance_no_request").server.client_requests:
+        if request.name == UNKNOWN:
+            _is_unknown(request.method, request.response)
+
+
+def _is_unknown(method: str, response: JsonObject | None) -> None:
+    error = (response or {}).get("error")
+    if not isinstance(error, dict) or error.get("code") != -32601:
+        raise Deviation(f"error -32601 for the unknown method {method}", brief(response))
 
 
 @check(
