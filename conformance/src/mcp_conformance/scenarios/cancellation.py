@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.drivers.client.scripted_request import RawReply, encoded
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
 from mcp_conformance.scenarios.scenario import Scenario
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["BATCHED", "CANCELLED", "CANCEL_SCENARIOS", "WAITING"]
+__all__ = ["BATCHED", "BATCHED_RESPONSES", "CANCELLED", "CANCEL_SCENARIOS", "WAITING"]
 
 WAITING: Final = "test_waits"
 """The tool that never ends."""
@@ -26,6 +26,10 @@ CANCELLED: Final = "test_gives_up"
 """The tool that sends a client request and cancels it."""
 BATCHED: Final = "test_batches"
 """The tool that sends batches."""
+BATCHED_RESPONSES: Final = ("test_batched_response", "test_batched_later")
+"""The tools whose responses are in an array: alone, and after a notification, which requires a stream over HTTP."""
+_ANSWERED: Final = "was answered"
+"""The id of a ping that the server cancels when it has the response."""
 
 
 def _client_cancels(setup: ScenarioSetup) -> None:
@@ -63,9 +67,11 @@ def _server_cancels(setup: ScenarioSetup) -> None:
         if client_request.params is not None:
             message["params"] = client_request.params
         await request.sink.send(encoded(message))
-        await request.send_client_request("ping", name="before")
+        await request.send_client_request("ping", name="before", id=_ANSWERED)
         await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
         await request.send_client_request("ping", name="behind")
+        await request.notify("notifications/cancelled", {"requestId": _ANSWERED, "reason": "it crossed the response"})
+        await request.send_client_request("ping", name="late")
         await request.notify("notifications/cancelled", {"requestId": "never was"}, deviant="an unknown id")
         await request.notify("notifications/cancelled", {"requestId": id}, deviant="an id that was cancelled before")
         await request.notify("notifications/cancelled", {"reason": 7}, deviant="a cancellation of nothing")
@@ -76,7 +82,10 @@ def _server_cancels(setup: ScenarioSetup) -> None:
 
 
 def _batches(setup: ScenarioSetup) -> None:
-    """Add a tool that sends two pings and an unknown method in one batch, and then a ping beside what is no message."""
+    """Add a tool that sends two pings and an unknown method in one batch, and then a ping beside what is no message.
+
+    The responses of two further tools are in arrays.
+    """
 
     async def batch(request: ScriptedRequest) -> JsonObject:
         array: list[JsonValue] = [
@@ -92,7 +101,15 @@ def _batches(setup: ScenarioSetup) -> None:
         await request.send_client_request("ping", name="last")
         return text_result("batched")
 
+    async def respond_in_batch(request: ScriptedRequest) -> JsonObject:
+        if request.text("name") == BATCHED_RESPONSES[1]:
+            await request.notify("notifications/message", {"level": "info", "data": "the result follows"})
+        result = setup.server.complete(request.method, text_result("batched"), request.revision)
+        raise RawReply(encoded([{"jsonrpc": "2.0", "id": request.message["id"], "result": result}]))
+
     setup.server.offers.add_tool(BATCHED, "Sends a batch", batch)
+    for name in BATCHED_RESPONSES:
+        setup.server.offers.add_tool(name, "Responds in an array", respond_in_batch)
 
 
 CANCEL_SCENARIOS: Final = (
@@ -109,7 +126,7 @@ CANCEL_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_batches",
-        title="A tool that sends batches to the client, one of them with an invalid member.",
+        title="Tools that send batches to the client, one of them with an invalid member, or respond in an array.",
         prepare=_batches,
         revisions=frozenset({R2025_03_26}),
     ),

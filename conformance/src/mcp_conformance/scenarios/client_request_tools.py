@@ -96,7 +96,12 @@ def _request_tool(
         _note(setup, _SENT, client_request.name)
         if request.revision.era is Era.LEGACY:
             await request.send_client_request(
-                client_request.method, client_request.params, deviant=wrong, name=client_request.name
+                client_request.method,
+                client_request.params,
+                deviant=wrong,
+                name=client_request.name,
+                # No id of a client resembles it: a message with this id concerns this request.
+                id=f"{client_request.name} {request.message['id']}",
             )
             return text_result("asked")
         return _input_required(setup, client_request, request, wrong)

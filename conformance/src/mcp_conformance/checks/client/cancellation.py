@@ -13,7 +13,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.cancellation import BATCHED, CANCELLED, WAITING
+from mcp_conformance.scenarios.cancellation import BATCHED, BATCHED_RESPONSES, CANCELLED, WAITING
 from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types.meta import PROGRESS_TOKEN
 
@@ -152,18 +152,27 @@ def _cancellations(client: ClientUnderTest) -> list[JsonObject]:
 @check(
     "cancellation.client-own",
     proves=("cancellation.same-direction", "cancellation.only-own-requests"),
-    needs=_NEEDS,
+    needs=(*_NEEDS, "scenario:conformance_asks", "scenario:conformance_declines"),
 )
 async def own_requests(client: ClientUnderTest) -> None:
-    """The client cancels only requests of its own."""
-    own = {_key(each["id"]) for each in client.run(_CANCEL).requests}
-    # A separate check requires the requestId.
-    naming = [each for each in _cancellations(client) if "requestId" in _params(each)]
-    if not naming:
+    """The client cancels only requests of its own, not those of the server."""
+    found = 0
+    for evidence in client.all():
+        own = {
+            _key(each["id"])
+            for each in evidence.transcript.messages(sent=False)
+            if isinstance(each, dict) and "method" in each and "id" in each
+        }
+        for message in evidence.sent(_CANCELLED):
+            # A separate check requires the requestId.
+            if "requestId" not in _params(message):
+                continue
+            found += 1
+            if _key(_params(message)["requestId"]) not in own:
+                raise Deviation("the requestId of a request of the client", brief(message))
+    if not found:
+        _cancellations(client)
         raise NotTestable("no notifications/cancelled has a requestId")
-    for message in naming:
-        if _key(_params(message)["requestId"]) not in own:
-            raise Deviation("the requestId of a request of the client", brief(message))
 
 
 @check(
@@ -275,6 +284,22 @@ async def no_response(client: ClientUnderTest) -> None:
 
 
 @check(
+    "cancellation.client-bears-late",
+    proves=("cancellation.races",),
+    revisions=_LEGACY,
+    needs=(f"scenario:{_SERVER}",),
+)
+async def late_cancellation(client: ClientUnderTest) -> None:
+    """A cancellation of a request with a response does no harm."""
+    evidence = _server_cancellation(client)
+    responses = {each.name: each.response for each in evidence.server.client_requests}
+    if responses.get("behind") is None:
+        raise NotTestable("the control request failed: the client did not respond to a ping before the cancellation")
+    if responses.get("late") is None:
+        raise Deviation("a response to the ping after the cancellation", evidence.ending)
+
+
+@check(
     "cancellation.client-invalid-ignored",
     proves=("cancellation.invalid-ignored",),
     revisions=_LEGACY,
@@ -283,8 +308,10 @@ async def no_response(client: ClientUnderTest) -> None:
 async def invalid_ignored(client: ClientUnderTest) -> None:
     """A cancellation with an unknown or missing request id is ignored."""
     evidence = _server_cancellation(client)
-    fence = next((each for each in evidence.server.client_requests if each.name == "fence"), None)
-    if fence is None or fence.response is None or evidence.status != 0:
+    responses = {each.name: each.response for each in evidence.server.client_requests}
+    if responses.get("late") is None:
+        raise NotTestable("the control request failed: the client did not respond to a ping before these cancellations")
+    if responses.get("fence") is None or evidence.status != 0:
         raise Deviation("the client to continue", evidence.ending)
 
 
@@ -360,12 +387,27 @@ def _batched(client: ClientUnderTest) -> Evidence:
     needs=(f"scenario:{_BATCHES}",),
 )
 async def receives(client: ClientUnderTest) -> None:
-    """Each request of a batch gets one response, and a notification gets none."""
+    """Each request of a batch gets one response, and a notification gets none; a response may be in an array."""
+    _continues(client.run(_BATCHES))
     evidence = _batched(client)
     for id, member in _IN_BATCH.items():
         found = [each for each in evidence.responses if each.get("id") == id]
         if len(found) != 1 or member not in found[0]:
             raise Deviation(f"one {member} for the request {id!r} of the batch", brief(list(found)))
+
+
+def _continues(evidence: Evidence) -> None:
+    """Check that the client continues after each call whose response is in an array, and does not cancel the call."""
+    for name in BATCHED_RESPONSES:
+        calls = [each for each in evidence.sent("tools/call") if _params(each).get("name") == name]
+        if not calls:
+            continue
+        id = calls[-1]["id"]
+        cancelled = [each for each in evidence.sent(_CANCELLED) if _params(each).get("requestId") == id]
+        if cancelled:
+            raise Deviation("the response in an array to be received", brief(cancelled[0]))
+        if evidence.requests[-1] is calls[-1] and evidence.status != 0:
+            raise Deviation("the client to continue after a response in an array", evidence.ending)
 
 
 @check(
