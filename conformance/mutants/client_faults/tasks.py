@@ -58,6 +58,8 @@ _EXTENSION: Final = (
 )
 
 _ANSWERING: Final = (
+    of("task-result-once", _LATE, "http", "tasks.client-result"),
+    of("task-list-no-cancelled", _LATE, "stdio", "tasks.client-list"),
     of("task-answers-plain", _LATE, "stdio", "tasks.client-create"),
     of("task-created-flat", _LATE, "stdio", "tasks.client-create"),
     of("task-late-created", _LATE, "stdio", "tasks.client-create-soon"),

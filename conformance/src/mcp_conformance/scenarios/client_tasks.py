@@ -150,7 +150,7 @@ async def _many(request: ScriptedRequest, client_request: ClientRequest, name: s
 
 
 async def _cancelled(request: ScriptedRequest, client_request: ClientRequest, name: str) -> None:
-    """Cancel a task before the user responds, and read it afterward."""
+    """Cancel a task before the user responds, and list and read it afterward."""
     if not request.session.has("tasks.cancel"):
         return
     id = await _create(request, client_request, f"{name}: create", {"ttl": 60_000}, token=f"{TOKEN} {name}")
@@ -158,6 +158,8 @@ async def _cancelled(request: ScriptedRequest, client_request: ClientRequest, na
         return
     await request.send_client_request("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
     await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: get")
+    if request.session.has("tasks.list"):
+        await _list(request, name)
     await trio.sleep(PONDERED * _SETTLED)
     await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: still")
 

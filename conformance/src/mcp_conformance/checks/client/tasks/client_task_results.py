@@ -58,18 +58,21 @@ async def result_waits(client: ClientUnderTest) -> None:
 
 @check("tasks.client-result", proves=("tasks.result-terminal", "tasks.result-success-same"), needs=_NEEDS)
 async def result(client: ClientUnderTest) -> None:
-    """`tasks/result` returns the result of the request itself, each time."""
-    broken = {kind for tool, kind in KINDS.items() if _failed(client, tool)}
+    """`tasks/result` returns the result of the request itself, each time until the task is deleted."""
     tried = 0
-    for name in ("result", "again"):
-        for kind, response in each_kind(client, name):
-            if kind in broken:
-                continue
-            tried += 1
-            wrong = flaw(response.get("result"), kind, client.revision)
-            forgotten = name == "again" and error_code(response) == -32602
-            if wrong is not None and not forgotten:
-                raise Deviation(f"a {kind}", f"{wrong}, in {brief(response)}")
+    for tool, kind in KINDS.items():
+        if _failed(client, tool):
+            continue
+        for name in ("result", "again"):
+            # A task that is deleted stays unknown.
+            deleted = name == "again" and any(error_code(each) == -32602 for each in steps(client, tool, "still"))
+            for response in steps(client, tool, name):
+                if response is None or (deleted and error_code(response) == -32602):
+                    continue
+                tried += 1
+                wrong = flaw(response.get("result"), kind, client.revision)
+                if wrong is not None:
+                    raise Deviation(f"a {kind}", f"{wrong}, in {brief(response)}")
     if not tried:
         raise NotTestable(f"no task reached its result: {client.run(TASK_SCENARIO).ending}")
 
@@ -153,16 +156,27 @@ async def id_param(client: ClientUnderTest) -> None:
 
 @check("tasks.client-list", proves=("tasks.list-complete", "tasks.list-next-cursor"), needs=_NEEDS)
 async def listed(client: ClientUnderTest) -> None:
-    """A task that `tasks/get` returns is on one of the pages of `tasks/list`."""
-    known = {
-        member(each, "result", "taskId") for each in steps(client, MANY, "get") if member(each, "result") is not None
-    }
+    """A task that `tasks/get` returns is on one of the pages of `tasks/list`, also when it is cancelled."""
     pages = steps(client, MANY, "list")
+    known = _task_ids(steps(client, MANY, "get"))
     if not declares(client, TASK_SCENARIO, "tasks.list"):
         raise NotApplicable("the client does not declare tasks.list")
     check_answered(client, "tasks/list")
     if not known or not pages:
         raise NotTestable(f"{MANY} did not reach the list: {client.run(TASK_SCENARIO).ending}")
+    _on_pages(known, pages)
+    # A cancelled task may be deleted: what counts is that it is known after the list.
+    if pages := steps(client, CANCELS, "list"):
+        _on_pages(_task_ids(steps(client, CANCELS, "still")), pages)
+
+
+def _task_ids(responses: list[JsonObject | None]) -> set[JsonValue]:
+    """Return the ids of the tasks that are results of `tasks/get`."""
+    return {id for each in responses if isinstance(id := member(each, "result", "taskId"), str)}
+
+
+def _on_pages(known: set[JsonValue], pages: list[JsonObject | None]) -> None:
+    """Check that each task is on one of the pages of a list."""
     found: list[JsonValue] = []
     for page in pages:
         tasks = member(page, "result", "tasks")
