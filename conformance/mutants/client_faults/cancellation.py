@@ -43,6 +43,7 @@ CANCEL_FAULTS: Final = (
     of("caches-negative", _MODERN, "stdio", "caching.client-negative"),
     of("caches-zero", _MODERN, "stdio", "caching.client-zero"),
     of("one-for-all", _MODERN, "stdio", "caching.client-key"),
+    of("caches-without-cursor", _MODERN, "http", "caching.client-key"),
     of("number-arguments", _MODERN, "stdio", "prompts.client-arguments", "schema.client-messages"),
 )
 """The faults of this module."""

@@ -67,8 +67,15 @@ _CALLS: Final[tuple[JsonObject, ...]] = (
     {"region": " padded ", "place": {"city": "Ghent"}},
     {"region": "line\r\nInjected: yes"},
     {"region": "\ttab"},
+    {"region": "a\ttab inside"},
+    {"region": "del\x7fete"},
     {"region": "=?base64?dGVzdA==?="},
     {"priority": 0, "query": "nothing else"},
+    # A float with its usual precision, or in its usual notation, has other digits.
+    {"priority": 12345678},
+    {"priority": 1000000},
+    {"priority": 2**53 - 1},
+    {"priority": 1 - 2**53},
 )
 
 

@@ -17,11 +17,35 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["LISTS", "LOST_SESSION", "PAGE_SCENARIOS", "cursors"]
+    Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
+
+__all__ = [
+    "CACHED_CURSOR",
+    "CACHED_LIST",
+    "LAST_ARGUMENT",
+    "LAST_HEADER",
+    "LAST_TOOL",
+    "LISTS",
+    "LOST_SESSION",
+    "PAGE_SCENARIOS",
+    "cursors",
+]
 
 LOST_SESSION: Final = "conformance_pages_lost_session"
 """The scenario in which a session is lost between two pages."""
 
+LAST_TOOL: Final = "tool_6"
+"""The tool on the last page, which has a header parameter on 2026-07-28."""
+LAST_ARGUMENT: Final = "n"
+"""The argument of this tool."""
+LAST_HEADER: Final = "Last-Page"
+"""The header of this argument."""
+CACHED_LIST: Final = "prompts/list"
+"""The list with a page that a client may cache (2026-07-28)."""
+CACHED_CURSOR: Final = 2
+"""The index of the cursor of this page, which is neither short nor the last."""
+_HOUR: Final = 3_600_000
+"""The `ttlMs` of this page."""
 LISTS: Final = {
     "tools/list": "tools",
     "resources/list": "resources",
@@ -48,7 +72,7 @@ def cursors(method: str, era: Era) -> list[str]:
     return ["", *mine] if era is Era.MODERN else mine
 
 
-def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Callable[[ScriptedRequest], Awaitable[JsonObject]]:
+def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Handler:
     given = cursors(method, era)
     starts: dict[str | None, int] = dict(zip([None, *given], range(len(given) + 1), strict=True))
 
@@ -85,6 +109,21 @@ def _pages(setup: ScenarioSetup) -> None:
     }
     for method, entries in listed.items():
         server.handlers[method] = _in_pages(method, entries, era)
+    if era is Era.MODERN:
+        annotation: JsonObject = {"type": "integer", "default": 7, "x-mcp-header": LAST_HEADER}
+        schema: JsonObject = {"type": "object", "properties": {LAST_ARGUMENT: annotation}, "required": [LAST_ARGUMENT]}
+        offers.tools[-1]["inputSchema"] = schema
+        server.handlers[CACHED_LIST] = _cached(server.handlers[CACHED_LIST], cursors(CACHED_LIST, era)[CACHED_CURSOR])
+
+
+def _cached(right: Handler, cursor: str) -> Handler:
+    """Return a handler of a list of which one page is valid for an hour."""
+
+    async def page(request: ScriptedRequest) -> JsonObject:
+        result = await right(request)
+        return {**result, "ttlMs": _HOUR} if request.params.get("cursor") == cursor else result
+
+    return page
 
 
 def _lost_session(setup: ScenarioSetup) -> None:

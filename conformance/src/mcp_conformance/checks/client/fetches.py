@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.fetches import PAGE, SCHEMA
 from mcp_conformance.scenarios.icons import FTP, ICON, OTHER_ORIGIN, REDIRECTED, SCRIPT, SVG_SCRIPT, WEBSOCKET
+from mcp_conformance.scenarios.pagination import CACHED_CURSOR, CACHED_LIST, cursors
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_core.jsonrpc.messages import JsonValue
 
 _URLS: Final = "conformance_urls"
 _CACHING: Final = "conformance_caching"
+_PAGES: Final = "conformance_pages"
 _NOT_KEPT: Final = ("resources/list", "resources/templates/list")
 """The lists that are stale immediately in that scenario, although ttlMs is not 0."""
 
@@ -211,9 +215,29 @@ _add_twice(
 )
 
 
-@check("caching.client-key", proves=("caching.key-method-and-params",), needs=(f"scenario:{_CACHING}",))
+def _page_by_page(client: ClientUnderTest) -> None:
+    """Check that the page after a cached one is requested, if the client reads another list to its end."""
+    evidence, era = client.run(_PAGES), client.revision.era
+
+    def requested(method: str) -> list[JsonValue]:
+        messages = evidence.taken(method)
+        return [params.get("cursor") for each in messages if isinstance(params := each.get("params"), dict)]
+
+    cached, following = cursors(CACHED_LIST, era)[CACHED_CURSOR : CACHED_CURSOR + 2]
+    found = requested(CACHED_LIST)
+    reads_to_end = cursors("tools/list", era)[-1] in requested("tools/list")
+    if reads_to_end and cached in found and following not in found:
+        raise Deviation(f"{CACHED_LIST} with the cursor {following!r}", brief(found))
+
+
+@check(
+    "caching.client-key",
+    proves=("caching.key-method-and-params",),
+    needs=(f"scenario:{_CACHING}", f"scenario:{_PAGES}"),
+)
 async def key(client: ClientUnderTest) -> None:
-    """The cached contents of one resource are not used for another."""
+    """The cached contents of one resource are not used for another, nor is a cached page for the next one."""
+    _page_by_page(client)
     uris = {
         params.get("uri")
         for each in _caching(client).sent("resources/read")

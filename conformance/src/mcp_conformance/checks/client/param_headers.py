@@ -12,6 +12,7 @@ from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.pagination import LAST_ARGUMENT, LAST_HEADER, LAST_TOOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +31,11 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "Place_City.x": ("place", "city"),
 }
 """The path of the argument, by header, in agreement with `header_scenarios.ANNOTATED`."""
+_ANNOTATED_ELSEWHERE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
+    ("conformance_rounds", "ask_in_rounds"): {"Text": "text", "Count": "count"},
+    ("conformance_pages", LAST_TOOL): {LAST_HEADER: LAST_ARGUMENT},
+}
+"""The arguments of other annotated tools, by scenario and tool, and by header."""
 _PLAIN: Final = ("Region", "Priority", "Verbose")
 _NESTED: Final = ("Place_City.x",)
 
@@ -171,10 +177,16 @@ _add(
 @check(
     "header.client-param-mirrored",
     proves=("header.param-mirrored", "header.param-feature-supported"),
-    needs=("scenario:http-custom-headers",),
+    needs=("scenario:http-custom-headers", *(f"scenario:{name}" for name, _ in _ANNOTATED_ELSEWHERE)),
 )
 async def mirrored(client: ClientUnderTest) -> None:
-    """Every argument of an annotated parameter has a header, with any value."""
+    """Every argument of an annotated parameter has a header, also in retries and with a tool of a later page."""
+    for (scenario, tool), headers in _ANNOTATED_ELSEWHERE.items():
+        for exchange in client.run(scenario).exchanges:
+            for header, argument in headers.items():
+                value = _arguments(exchange).get(argument) if _called_tool(exchange) == tool else None
+                if value is not None and not exchange.all(f"{_PREFIX}{header}"):
+                    raise Deviation(f"Mcp-Param-{header} for {brief(value)} in {tool}", "no such header")
     for exchange in _calls(client):
         for header in _PLAIN:
             value = _at(_arguments(exchange), _PATHS[header])
