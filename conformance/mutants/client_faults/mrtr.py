@@ -20,6 +20,8 @@ MRTR_FAULTS: Final = (
     of("trims-state", _MODERN, "stdio", "mrtr.client-state"),
     of("invents-state", _MODERN, "stdio", "mrtr.client-no-state"),
     of("first-state", _MODERN, "stdio", "mrtr.client-latest-state"),
+    of("no-empty-state", _MODERN, "stdio", "mrtr.client-state"),
+    of("keeps-old-state", _MODERN, "http", "mrtr.client-no-state"),
     of("same-id-again", _MODERN, "http", "mrtr.client-new-id"),
     of("forgets-params", _MODERN, "stdio", "mrtr.client-same-params"),
     of(

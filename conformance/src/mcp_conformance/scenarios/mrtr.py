@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ARGUMENTS", "MRTR_SCENARIOS", "STATES"]
+__all__ = ["ARGUMENTS", "EMPTY_STATE", "MRTR_SCENARIOS", "STATES", "STATE_ONCE"]
 
 _CONFIRM: Final[JsonObject] = {
     "method": "elicitation/create",
@@ -39,12 +39,16 @@ _ROOTS: Final[JsonObject] = {"method": "roots/list"}
 STATES: Final = (f"first {STATE}", "second/0000000000000000001")
 """The states of two successive round trips."""
 ARGUMENTS: Final[JsonObject] = {"text": "as it is \u00fc", "count": 7}
-"""The arguments for the tool with several round trips; its schema has them as defaults."""
+"""The arguments for the tool with several round trips; its schema has them as defaults, with header annotations."""
+EMPTY_STATE: Final = "ask_with_empty_state"
+"""The tool whose `requestState` is the empty string."""
+STATE_ONCE: Final = "ask_with_state_once"
+"""The tool whose first result has a `requestState`, and whose second one has none."""
 _WITH_DEFAULTS: Final[JsonObject] = {
     "type": "object",
     "properties": {
-        "text": {"type": "string", "default": ARGUMENTS["text"]},
-        "count": {"type": "integer", "default": ARGUMENTS["count"]},
+        "text": {"type": "string", "default": ARGUMENTS["text"], "x-mcp-header": "Text"},
+        "count": {"type": "integer", "default": ARGUMENTS["count"], "x-mcp-header": "Count"},
     },
     "required": ["text", "count"],
 }
@@ -102,6 +106,23 @@ async def _two_round_trips(request: ScriptedRequest) -> JsonObject:
     return _input_required(STATES[1]) if state == STATES[0] else _input_required(STATES[0], confirm=_CONFIRM)
 
 
+async def _empty_state(request: ScriptedRequest) -> JsonObject:
+    if not _can(request) or "inputResponses" in request.params:
+        return text_result("confirmed")
+    return _input_required("", confirm=_CONFIRM)
+
+
+async def _state_once(request: ScriptedRequest) -> JsonObject:
+    given = request.params.get("inputResponses")
+    if not _can(request):
+        return text_result("confirmed")
+    if not isinstance(given, dict):
+        return _input_required(STATES[0], first=_CONFIRM)
+    if "second" in given or "requestState" not in request.params:
+        return text_result("confirmed twice")
+    return _input_required(second=_CONFIRM)
+
+
 def _request_state(setup: ScenarioSetup) -> None:
     offers = setup.server.offers
     offers.tools.clear()
@@ -116,6 +137,8 @@ def _several(setup: ScenarioSetup) -> None:
     server.offers.tools.clear()
     server.offers.add_tool("ask_all_kinds", "Requests everything at once", _all_kinds)
     server.offers.add_tool("ask_in_rounds", "Needs two round trips", _two_round_trips, _WITH_DEFAULTS)
+    server.offers.add_tool(EMPTY_STATE, "Requests a confirmation, with an empty state", _empty_state)
+    server.offers.add_tool(STATE_ONCE, "Requests two confirmations, the second one without a state", _state_once)
     server.offers.add_tool("ask_nothing", "Requests nothing", _unrelated)
     for method in ("prompts/get", "resources/read"):
         right = server.handlers[method]

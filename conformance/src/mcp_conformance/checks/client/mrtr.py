@@ -5,6 +5,7 @@ Spec: basic/utilities/mrtr
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import check
@@ -13,7 +14,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_request_tools import STATE, response_of
-from mcp_conformance.scenarios.mrtr import STATES
+from mcp_conformance.scenarios.mrtr import EMPTY_STATE, STATE_ONCE, STATES
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -105,20 +106,33 @@ async def response_shape(client: ClientUnderTest) -> None:
                 raise Deviation(f"a {kind} without a wrapper", f"{wrong} in {brief(given[key])}")
 
 
-@check("mrtr.client-state", proves=("mrtr.state-echo", "mrtr.state-opaque"), needs=(f"scenario:{_STATE}",))
+def _further_calls(client: ClientUnderTest, tool: str) -> list[JsonObject]:
+    """Return the calls of a tool with several round trips: none if the client did not call it."""
+    with suppress(NotTestable):
+        return _calls(client, _ROUND_TRIPS, tool)
+    return []
+
+
+@check("mrtr.client-state", proves=("mrtr.state-echo", "mrtr.state-opaque"), needs=_BOTH)
 async def state(client: ClientUnderTest) -> None:
-    """The retry has the requestState unchanged."""
+    """The retry has the requestState unchanged, also the empty string."""
     given = _params(_retry(client, _STATE, "test_mrtr_echo_state")).get("requestState")
     if given != STATE:
         raise Deviation(f"requestState {brief(STATE)}", brief(given))
+    for message in _further_calls(client, EMPTY_STATE)[1:]:
+        if _params(message).get("requestState") != "":
+            raise Deviation('requestState ""', brief(message))
 
 
-@check("mrtr.client-no-state", proves=("mrtr.state-not-invented",), needs=(f"scenario:{_STATE}",))
+@check("mrtr.client-no-state", proves=("mrtr.state-not-invented",), needs=_BOTH)
 async def no_state(client: ClientUnderTest) -> None:
-    """The retry has no requestState if the result had none."""
+    """The retry has no requestState if the result had none, also if an earlier result had one."""
     params = _params(_retry(client, _STATE, "test_mrtr_no_state"))
     if "requestState" in params:
         raise Deviation("no requestState", brief(params["requestState"]))
+    for message in _further_calls(client, STATE_ONCE)[2:]:
+        if "requestState" in _params(message):
+            raise Deviation("no requestState, as the last result has none", brief(message))
 
 
 @check("mrtr.client-latest-state", proves=("mrtr.state-latest-only",), needs=(f"scenario:{_ROUND_TRIPS}",))
