@@ -18,6 +18,7 @@ RESULT_FAULTS: Final = (
     of("never-validates", _MODERN, "stdio", "tools.client-validates-output"),
     of("objects-only", _MODERN, "stdio", "tools.client-structured-any"),
     of("any-type", _MODERN, "stdio", "jsonrpc.client-unknown-result-type"),
+    of("any-task", _MODERN, "stdio", "jsonrpc.client-unknown-result-type"),
     of("type-required", _MODERN, "stdio", "jsonrpc.client-absent-result-type"),
     of("type-required-for-content", _MODERN, "http", "jsonrpc.client-absent-result-type"),
     of("type-required-in-lists", _MODERN, "stdio", "jsonrpc.client-absent-result-type-list"),
@@ -32,6 +33,8 @@ RESULT_FAULTS: Final = (
     of("no-crlf", _MODERN, "stdio", "stdio.client-crlf"),
     of("no-comments", _MODERN, "http", "http.client-parses-streams"),
     of("one-line-of-data", _MODERN, "http", "http.client-parses-streams"),
+    of("no-cr", _MODERN, "http", "http.client-parses-streams"),
+    of("splits-characters", _MODERN, "http", "http.client-parses-streams"),
     of("status-only", _MODERN, "http", "http.client-reads-error-body"),
     of("exact-media-type", _MODERN, "http", "http.client-media-type"),
 )

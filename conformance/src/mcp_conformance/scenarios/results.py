@@ -13,7 +13,9 @@ from mcp_conformance.drivers.client.http_exchange import STREAM
 from mcp_conformance.drivers.client.http_host import PostSink
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, RawReply, encoded
 from mcp_conformance.model.check import Transport
+from mcp_conformance.scenarios.extension_tasks import declares_tasks
 from mcp_conformance.scenarios.scenario import Scenario
+from mcp_conformance.scenarios.task_script import ScriptedTask, TaskScript
 from mcp_core.revisions import R2025_06_18, Era, between
 
 if TYPE_CHECKING:
@@ -26,7 +28,16 @@ if TYPE_CHECKING:
 
     Run = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["LARGE", "RESULTS", "RESULT_SCENARIOS", "STRUCTURED", "UNICODE", "add_report"]
+__all__ = [
+    "LARGE",
+    "RESULTS",
+    "RESULT_SCENARIOS",
+    "STREAMED",
+    "STRUCTURED",
+    "UNDECLARED_TASK",
+    "UNICODE",
+    "add_report",
+]
 
 RESULTS: Final = "conformance_results"
 """The name of the scenario."""
@@ -34,6 +45,10 @@ UNICODE: Final = '\u00fc \u6771\u4eac \u2028\u2029\u0085 \U0001f9ea \u0000 \\ " 
 """A text with characters of every kind."""
 LARGE: Final = 300_000
 """The length of a text that exceeds a pipe."""
+STREAMED: Final = "gestr\u00f6mt \U0001f9ea"
+"""The text of the result in an event stream."""
+UNDECLARED_TASK: Final = "gives_task"
+"""The tool that returns a task, and the note that it was called by a client that declares no tasks."""
 STRUCTURED: Final[Mapping[str, JsonValue]] = {
     "gives_array": [1, "two", None],
     "gives_text": "just text",
@@ -115,6 +130,20 @@ async def _odd_type(request: ScriptedRequest) -> JsonObject:
     raise RawReply(encoded(_message(request, odd)), "an unknown resultType")
 
 
+def _undeclared_task(setup: ScenarioSetup) -> Run:
+    """Return a tool that returns a task to a client that does not declare the extension of tasks."""
+
+    async def give(request: ScriptedRequest) -> JsonObject:
+        if declares_tasks(request.session):
+            return text_result("not sent: the client declares tasks")
+        setup.notes[UNDECLARED_TASK] = True
+        task = ScriptedTask(script=TaskScript(name=UNDECLARED_TASK)).shown("working", modern=True)
+        odd = {**text_result("odd"), **task, "resultType": "task", "_meta": {}}
+        raise RawReply(encoded(_message(request, odd)), "a task, although no tasks are declared")
+
+    return give
+
+
 async def _no_type(request: ScriptedRequest) -> JsonObject:
     raise RawReply(encoded(_message(request, text_result("untyped"))), "a result without resultType")
 
@@ -122,18 +151,29 @@ async def _no_type(request: ScriptedRequest) -> JsonObject:
 async def _stream_of_all_kinds(request: ScriptedRequest) -> JsonObject:
     """Send an event stream with comments, unknown fields, every kind of line end, and an event in pieces."""
     sink = request.sink
+    result: JsonObject = text_result(STREAMED)
     if not isinstance(sink, PostSink):
-        return text_result("streamed")
-    result: JsonObject = text_result("streamed")
+        return result
     if request.revision.result_type:
         result = {"resultType": "complete", "_meta": {}, **result}
     whole = encoded(_message(request, result))
-    at = whole.index(b'"streamed"')
+    first, second = whole.index(b'"id"'), whole.index(b'"result"')
+    # Within a character.
+    within = whole.index(STREAMED[-1].encode()) + 2
     exchange = sink.exchange
     await exchange.start(200, STREAM)
-    # JSON permits a line break between two tokens; the data is split into two lines there.
-    lines = b"data: " + whole[:at] + b"\r\ndata:" + whole[at:] + b"\r\n\r\n"
-    for part in (b":\n", b": a comment\r", b"com.example: 1\n", b"retry: 5\r\n", lines[:20], lines[20:-3], lines[-3:]):
+    # JSON permits a line break between two tokens; the data is split into three lines there.
+    for part in (
+        b":\n",
+        b": a comment\r",
+        b"com.example: 1\n",
+        b"retry: 5\r\n",
+        b"data: " + whole[:first],
+        b"\rdata:" + whole[first:second] + b"\r",
+        b"\ndata: " + whole[second:within],
+        whole[within:] + b"\r",
+        b"\r: the end\n",
+    ):
         await exchange.chunk(part)
     await exchange.finish()
     raise NoReply("the response was sent already")
@@ -206,7 +246,7 @@ def _results(setup: ScenarioSetup) -> None:
     offers.calls.clear()
     rows = list(_EVERYWHERE)
     if revision.era is Era.MODERN:
-        rows += _MODERN
+        rows += [*_MODERN, (UNDECLARED_TASK, _undeclared_task(setup))]
         setup.server.handlers["resources/read"] = _no_longer
         listed = setup.server.handlers["resources/list"]
 

@@ -10,7 +10,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
-from mcp_conformance.scenarios.results import LARGE, RESULTS, STRUCTURED, UNICODE
+from mcp_conformance.scenarios.results import LARGE, RESULTS, STREAMED, STRUCTURED, UNDECLARED_TASK, UNICODE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -78,13 +78,22 @@ _add(
     "gives_unfit",
     ("invalid",),
 )
-_add(
+
+
+@check(
     "jsonrpc.client-unknown-result-type",
-    ("jsonrpc.result-type-unrecognized-invalid", "jsonrpc.result-type-accepted-set"),
-    "A result with an unknown resultType is invalid.",
-    "gives_odd_type",
-    ("invalid", "error"),
+    proves=("jsonrpc.result-type-unrecognized-invalid", "jsonrpc.result-type-accepted-set"),
+    needs=_NEEDS,
 )
+async def unknown_result_type(client: ClientUnderTest) -> None:
+    """A result with an unknown resultType is invalid, and so is that of an extension that the client does not declare."""
+    undeclared = client.run(RESULTS).notes.get(UNDECLARED_TASK) is True
+    for name in ("gives_odd_type", *([UNDECLARED_TASK] if undeclared else [])):
+        reported = _report(client, name)
+        if reported.get("outcome") not in ("invalid", "error"):
+            raise Deviation(f"{name} to be interpreted as: invalid or error", brief(reported))
+
+
 _add(
     "jsonrpc.client-absent-result-type",
     ("jsonrpc.result-type-absent-is-complete",),
@@ -182,11 +191,11 @@ _add(
 _add(
     "http.client-parses-streams",
     ("http.sse-client-ignores-comments", "http.sse-parse-standard"),
-    "Event streams are parsed by the standard: comments, unknown fields, all line ends, several data lines.",
+    "Event streams are parsed by the standard: comments, unknown fields, all line ends, data in pieces.",
     "gives_stream",
     ("result",),
     transports=_HTTP,
-    text="streamed",
+    text=STREAMED,
 )
 _add(
     "http.client-reads-error-body",
