@@ -42,6 +42,7 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("content-in-capitals", _JUNE, "stdio", "sampling.client-result"),
     of("content-in-capitals", _MODERN, "stdio", "sampling.client-result"),
     of("says-as-user", _MODERN, "stdio", "sampling.client-role"),
+    of("any-length", _MODERN, "stdio", "sampling.client-max-tokens"),
     of("no-images", _FIRST, "stdio", "sampling.client-bears-image"),
     of("no-audio", _LATE, "stdio", "sampling.client-bears-audio"),
     of("any-tools", _LATE, "stdio", "sampling.client-undeclared-tools"),

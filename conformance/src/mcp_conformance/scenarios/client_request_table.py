@@ -177,6 +177,7 @@ _RIGHT: Final = (
             _message("user", _text("Hello")),
             _message("assistant", _text("What is it?")),
             _ASK,
+            maxTokens=20,
             systemPrompt="Be brief.",
             temperature=0.5,
             stopSequences=["\n\n"],

@@ -13,7 +13,7 @@ from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.client_request_table import MODELS
+from mcp_conformance.scenarios.client_request_table import MODELS, valid_client_requests
 from mcp_conformance.scenarios.client_request_tools import response_of, result_of
 from mcp_core.revisions import LEGACY, R2025_03_26, R2025_11_25, between
 
@@ -37,6 +37,8 @@ _SAMPLES: Final = (
     "ask_sample_tool_results",
 )
 
+_WORDS_PER_TOKEN: Final = 4
+"""More words than a token of any model has on average: a longer text ignores the limit."""
 _CONTENT: Final = {
     "text": between(),
     "image": between(),
@@ -113,6 +115,19 @@ def _add_kind(kind: str, requirement: str) -> None:
 
 _add_kind("image", "schema.image-content")
 _add_kind("audio", "schema.audio-content")
+
+
+@check("sampling.client-max-tokens", proves=("sampling.max-tokens-respected",), needs=_NEEDS)
+async def max_tokens(client: ClientUnderTest) -> None:
+    """The text of a result has not many more words than the tokens that its request allows."""
+    limits = {each.name: (each.params or {}).get("maxTokens") for each in valid_client_requests()}
+    for name, answer in answers(client, _SCENARIO, *_SAMPLES):
+        content, limit = answer.get("content"), limits[name]
+        for block in content if isinstance(content, list) else [content]:
+            text = block.get("text") if isinstance(block, dict) else None
+            words = len(text.split()) if isinstance(text, str) else 0
+            if isinstance(limit, int) and words > limit * _WORDS_PER_TOKEN:
+                raise Deviation(f"a text of at most {limit} tokens", f"{words} words")
 
 
 # --- tools -------------------------------------------------------------------------------------------------------------
