@@ -79,6 +79,7 @@ CLIENT_FAULTS: Final = (
         "meta.client-info",
     ),
     _of("no-capabilities", _MODERN, "stdio", "meta.client-capabilities"),
+    _of("declares-for-tools", _MODERN, "http", "meta.client-capabilities-each"),
     _of("no-client-info", _MODERN, "http", "meta.client-info"),
     _of("info-without-version", _MODERN, "http", "meta.client-info-shape"),
     _of("discover-with-params", _MODERN, "http", "discover.client-params"),

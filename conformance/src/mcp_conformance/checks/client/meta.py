@@ -9,6 +9,7 @@ from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import LEGACY
+from mcp_core.types.meta import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _LEGACY: Final = [each.name for each in LEGACY]
+_FEATURES: Final = frozenset({"elicitation", "sampling", "roots"})
+"""The features of clients that a client declares in each request."""
 _LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 _TOKEN: Final = r"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*"
@@ -51,6 +54,29 @@ async def meta_object(client: ClientUnderTest) -> None:
         for meta in _parts(message):
             if not isinstance(meta, dict):
                 raise Deviation("_meta that is an object", brief(message))
+
+
+@check(
+    "meta.client-capabilities-each",
+    proves=("elicitation.capability", "sampling.capability", "roots.capability"),
+    needs=("scenario:conformance_asks", "scenario:conformance_rounds"),
+)
+async def capabilities_each(client: ClientUnderTest) -> None:
+    """A client that supports elicitation, sampling or roots declares it in each request."""
+    for scenario in ("conformance_asks", "conformance_rounds"):
+        declaring: dict[str, JsonObject] = {}
+        declared: list[tuple[JsonObject, JsonObject]] = []
+        for message in client.run(scenario).requests:
+            params = message.get("params")
+            meta = params.get("_meta") if isinstance(params, dict) else None
+            capabilities = meta.get(CLIENT_CAPABILITIES) if isinstance(meta, dict) else None
+            # Another check requires the capabilities as such.
+            if isinstance(capabilities, dict):
+                declared.append((message, capabilities))
+                declaring.update(dict.fromkeys(_FEATURES & capabilities.keys(), message))
+        for message, capabilities in declared:
+            for missing in sorted(declaring.keys() - capabilities.keys()):
+                raise Deviation(f"{missing} in the capabilities, as in {declaring[missing]['method']}", brief(message))
 
 
 @check(
