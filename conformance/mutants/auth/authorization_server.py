@@ -63,6 +63,7 @@ ISSUER_FAULTS: Final = (
     _of("no-token-endpoint", "auth.as-metadata"),
     _of("openid-without-pkce", "auth.as-openid-pkce"),
     _of("plain-endpoint", "auth.as-endpoints-https"),
+    _of("plain-endpoint-in-openid", "auth.as-endpoints-https"),
     _of("nobody-registers", "auth.as-registers", revision=_JUNE),
     _of("registration-broken", "auth.as-registers", "auth.as-redirect-exact", revision=_JUNE),
     _of("documents-untold", "auth.as-documents"),
@@ -70,6 +71,7 @@ ISSUER_FAULTS: Final = (
     _of("redirects-by-prefix", "auth.as-redirect-exact"),
     _of("proof-algorithms-as-text", "dpop.as-algorithms"),
     _of("takes-none", "dpop.as-asymmetric"),
+    _of("takes-none-in-openid", "dpop.as-asymmetric"),
     _of("only-secrets-in-the-body", "client-credentials.as-methods"),
     _of("algorithms-untold", "client-credentials.as-algorithms"),
     _of("state-lost", "auth.as-state"),
@@ -77,6 +79,7 @@ ISSUER_FAULTS: Final = (
     _of("iss-of-another", "auth.as-iss"),
     _of("error-without-iss", "auth.as-iss"),
     _of("iss-untold", "auth.as-iss-told"),
+    _of("iss-untold-in-openid", "auth.as-iss-told"),
     _of("challenge-optional", "auth.as-pkce-required"),
     _of("challenge-optional", "auth.as-pkce-required", revision=_OWN),
     _of("any-verifier", "auth.as-pkce-verified"),
@@ -159,17 +162,26 @@ class _Raw:
             found["grant_types_supported"] = ["authorization_code", "client_credentials"]
         if fault == "only-secrets-in-the-body":
             found["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
-        if fault == "plain-endpoint":
+        if fault == "plain-endpoint" or (fault == "plain-endpoint-in-openid" and path == _OPENID):
             found["token_endpoint"] = "http://as.example/token"
+        if fault == "takes-none-in-openid" and path == _OPENID:
+            found["dpop_signing_alg_values_supported"] = ["ES256", "none"]
+        if fault == "documents-told-as-text":
+            found["client_id_metadata_document_supported"] = "true"
         left_out = {
             "no-token-endpoint": "token_endpoint",
             "nobody-registers": "registration_endpoint",
             "documents-untold": "client_id_metadata_document_supported",
+            "documents-unsupported": "client_id_metadata_document_supported",
             "algorithms-untold": "token_endpoint_auth_signing_alg_values_supported",
             "iss-untold": "authorization_response_iss_parameter_supported",
         }
-        if fault == "openid-without-pkce" and path == _OPENID:
-            del found["code_challenge_methods_supported"]
+        if path == _OPENID:
+            left_out |= {
+                "openid-without-pkce": "code_challenge_methods_supported",
+                "documents-untold-in-openid": "client_id_metadata_document_supported",
+                "iss-untold-in-openid": "authorization_response_iss_parameter_supported",
+            }
         if fault in left_out:
             del found[left_out[fault]]
         return found
@@ -189,7 +201,9 @@ class _Raw:
             if document.get("dpop_bound_access_tokens") is True:
                 self._tokens.bound.add(client)
             await incoming.respond(201, (), json.dumps({**document, "client_id": client}).encode())
-        elif path == "/authorize":
+        elif path == "/authorize" and fault in ("login-page-first", "redirects-after-a-page"):
+            await incoming.respond(302, (("Location", f"{self.url}/login?{urlsplit(incoming.target).query}"),))
+        elif path in ("/authorize", "/login"):
             await self._authorize(incoming)
         elif path == "/token" and JWT_BEARER in unquote(incoming.body.decode()) and self.trust is not None:
             await self._grant(incoming, self.trust)
@@ -216,19 +230,46 @@ class _Raw:
             listed = await self.trust.redirect_uris(client_id)
         except NotTrusted:
             return False
-        return given in listed or self._fault == "redirects-anywhere-by-document" or listed == [""]
+        return (
+            given in listed
+            or listed == [""]
+            or self._fault == "redirects-anywhere-by-document"
+            or (self._fault == "redirects-to-host-of-document" and urlsplit(given).netloc == urlsplit(client_id).netloc)
+            or (self._fault == "redirects-by-prefix-in-document" and given.startswith(tuple(listed)))
+        )
+
+    def _is_registered(self, client_id: str, given: str) -> bool:
+        """Return whether a client has registered a redirect URI."""
+        known = self._uris.get(client_id)
+        if known is None:
+            return False
+        return given == known or {
+            "redirects-by-prefix": given.startswith(known),
+            "redirects-after-a-page": given.startswith(known),
+            "redirects-without-slash": given.rstrip("/") == known,
+            "redirects-without-case": given.lower() == known.lower(),
+            "redirects-decoded": unquote(given) == known,
+            "redirects-to-other-clients": given in self._uris.values(),
+        }.get(self._fault or "", False)
 
     async def _authorize(self, incoming: ServerExchange) -> None:
-        fields = dict(parse_qsl(urlsplit(incoming.target).query))
-        client_id = fields.get("client_id", "")
-        given, known = fields.get("redirect_uri", ""), self._uris.get(client_id)
-        right = given == known or self._fault == "redirects-anywhere"
-        if client_id.startswith("https:"):
+        query = urlsplit(incoming.target).query
+        fields = dict(parse_qsl(query, keep_blank_values=self._fault == "challenge-empty"))
+        client_id, given = fields.get("client_id", ""), fields.get("redirect_uri", "")
+        by_document = client_id.startswith("https:") and self._fault != "documents-unsupported"
+        known = by_document or client_id in self._uris
+        right = self._fault == "redirects-anywhere" or self._is_registered(client_id, given)
+        if by_document:
             right = await self._may_redirect(client_id, given)
-        if self._fault == "redirects-by-prefix" and known is not None:
-            right = given.startswith(known)
-        if right:
-            await incoming.respond(302, (("Location", f"{given}?{urlencode(self._back(fields))}"),))
+        if self._fault == "redirects-unknown-clients" and not known:
+            right, fields["response_type"] = True, ""
+        back = self._back(fields) if right or self._fault == "redirects-errors-first" else {}
+        if right or "error" in back:
+            await incoming.respond(302, (("Location", f"{given}?{urlencode(back)}"),))
+        elif self._fault == "error-page":
+            await incoming.respond(200, (("Content-Type", "text/html"),), b"<!doctype html><title>Error</title>")
+        elif self._fault == "error-redirect":
+            await incoming.respond(302, (("Location", f"{self.url}/error?code=invalid_redirect_uri"),))
         else:
             await incoming.respond(400)
 
@@ -248,13 +289,19 @@ class _Raw:
 
 
 async def _browse(url: str) -> None:
-    """Follow the authorization URL like a browser, without a login form."""
+    """Follow the authorization URL like a browser, without a login form.
+
+    Raises:
+        RedirectMissing: There is no further redirect.
+    """
     where: str | None = url
+    status = 0
     while where is not None:
         async with Endpoint(where).exchange(Transcript(), "GET") as exchange:
             where = exchange.header("location")
-            if exchange.status >= 400:
-                raise RedirectMissing(f"HTTP {exchange.status}")
+            status = exchange.status
+    # After the redirect to the suite, this does not matter.
+    raise RedirectMissing(f"HTTP {status}")
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["NEED", "ask", "issuer_of", "known_metadata", "with_proofs"]
+__all__ = ["NEED", "ask", "issuer_of", "known_documents", "known_metadata", "with_proofs"]
 
 NEED: Final = "authorization-server"
 """The need of these checks."""
@@ -70,12 +70,17 @@ async def _documents(server: ServerUnderTest) -> dict[Well, JsonObject]:
     return found
 
 
-async def known_metadata(server: ServerUnderTest) -> JsonObject:
-    """Return the metadata from any location. Raise `NotTestable` if they are missing."""
+async def known_documents(server: ServerUnderTest) -> tuple[JsonObject, ...]:
+    """Return the metadata from each location. Raise `NotTestable` if they are missing everywhere."""
     found = await _documents(server)
     if not found:
         raise NotTestable("the authorization server has no metadata")
-    return next(iter(found.values()))
+    return tuple(found.values())
+
+
+async def known_metadata(server: ServerUnderTest) -> JsonObject:
+    """Return the metadata from any location. Raise `NotTestable` if they are missing."""
+    return (await known_documents(server))[0]
 
 
 def _right(document: JsonObject, issuer: str, what: str) -> None:
@@ -171,11 +176,12 @@ async def openid_pkce(server: ServerUnderTest) -> None:
 async def endpoints_https(server: ServerUnderTest) -> None:
     """All endpoints use https."""
     is_local = is_loopback(issuer_of(server))
-    for name, value in (await known_metadata(server)).items():
-        if not name.endswith("_endpoint") and name != "jwks_uri":
-            continue
-        if not str(value).startswith("https://") and not (is_local and is_loopback(str(value))):
-            raise Deviation(f"{name} with https", brief(value))
+    for document in await known_documents(server):
+        for name, value in document.items():
+            if not name.endswith("_endpoint") and name != "jwks_uri":
+                continue
+            if not str(value).startswith("https://") and not (is_local and is_loopback(str(value))):
+                raise Deviation(f"{name} with https", brief(value))
     if is_local:
         raise NotApplicable("the authorization server runs on this machine, for development")
 
@@ -273,12 +279,12 @@ def _listed(document: JsonObject, name: str) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
-async def with_proofs(server: ServerUnderTest) -> JsonObject:
+async def with_proofs(server: ServerUnderTest) -> tuple[JsonObject, ...]:
     """Return the metadata of an authorization server that supports DPoP. Raise `NotApplicable` if it does not."""
-    document = await known_metadata(server)
-    if "dpop_signing_alg_values_supported" not in document:
+    found = [each for each in await known_documents(server) if "dpop_signing_alg_values_supported" in each]
+    if not found:
         raise NotApplicable("the authorization server does not support DPoP")
-    return document
+    return tuple(found)
 
 
 @check(
@@ -286,17 +292,19 @@ async def with_proofs(server: ServerUnderTest) -> JsonObject:
 )
 async def proof_algorithms(server: ServerUnderTest) -> None:
     """The metadata list the algorithms of DPoP proofs."""
-    value = (await with_proofs(server)).get("dpop_signing_alg_values_supported")
-    if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
-        raise Deviation("dpop_signing_alg_values_supported to be a list of algorithms", brief(value))
+    for document in await with_proofs(server):
+        value = document.get("dpop_signing_alg_values_supported")
+        if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
+            raise Deviation("dpop_signing_alg_values_supported to be a list of algorithms", brief(value))
 
 
 @check("dpop.as-asymmetric", proves=("dpop.as-no-none",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS)
 async def proofs_asymmetric(server: ServerUnderTest) -> None:
     """All algorithms of DPoP proofs are asymmetric."""
-    for each in _listed(await with_proofs(server), "dpop_signing_alg_values_supported"):
-        if str(each).lower() == "none" or str(each).upper().startswith("HS"):
-            raise Deviation("asymmetric algorithms only", brief(each))
+    for document in await with_proofs(server):
+        for each in _listed(document, "dpop_signing_alg_values_supported"):
+            if str(each).lower() == "none" or str(each).upper().startswith("HS"):
+                raise Deviation("asymmetric algorithms only", brief(each))
 
 
 async def _with_machines(server: ServerUnderTest) -> JsonObject:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, issuer_of, with_proofs
+from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, issuer_of, known_documents, with_proofs
 from mcp_conformance.checks.auth.authorization_servers.jwts import claims_of
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     KEY,
     granted,
     login_of,
-    metadata_of,
     registers,
     require_refusal,
     shown,
@@ -67,9 +66,10 @@ async def iss_advertised(server: ServerUnderTest) -> None:
     """An authorization server that sends iss in the authorization response advertises it in its metadata."""
     if "iss" not in (await trial_of(server, "plain")).fields:
         raise NotApplicable("the authorization response has no iss")
-    value = (await metadata_of(server)).get("authorization_response_iss_parameter_supported")
-    if value is not True:
-        raise Deviation("authorization_response_iss_parameter_supported true", brief(value))
+    for document in await known_documents(server):
+        value = document.get("authorization_response_iss_parameter_supported")
+        if value is not True:
+            raise Deviation("authorization_response_iss_parameter_supported true in each document", brief(value))
 
 
 # --- codes ----------------------------------------------------------------------------------------------------------------
