@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 import attrs
+import trio
 
 from mcp_conformance.oauth_testbed.client_jwts import read_jwt, s256
 
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["RawTokens"]
 
 _LIFETIME: Final = 600
+_WINDOW: Final = 300
+"""The greatest age of a proof, in seconds."""
+_LONG: Final = 10.0 * _WINDOW
+_SHORTEST: Final = 43
+"""The length of the shortest verifier (RFC 7636 section 4.1)."""
+_CUSHION: Final = 0.3
+"""Seconds for which a request with a code waits for another one."""
 
 
 @attrs.define(kw_only=True)
@@ -28,6 +37,19 @@ class _Grant:
     client: str
     challenge: str
     used: bool = False
+    key: str | None = None
+    """The thumbprint of the key to which the refresh token is bound."""
+    rotated: bool = False
+    """Whether the refresh token replaced another."""
+    _met: trio.Event | None = attrs.field(default=None, init=False)
+
+    async def meet(self) -> None:
+        """Wait for another request with the code."""
+        if self._met is None:
+            self._met = trio.Event()
+            await self._met.wait()
+        else:
+            self._met.set()
 
 
 class _TokenError(Exception):
@@ -56,27 +78,64 @@ class RawTokens:
 
     async def answer(self, incoming: ServerExchange) -> None:
         """Answer a token request."""
-        fields = dict(parse_qsl(incoming.body.decode()))
+        fields = dict(parse_qsl(incoming.body.decode(), keep_blank_values=True))
         try:
             key = self._key(incoming, fields)
-            grant = self._by_refresh(fields) if fields.get("grant_type") == "refresh_token" else self._by_code(fields)
+            grant = self._granted(fields, key)
         except _TokenError as why:
             await incoming.respond(400, (), json.dumps({"error": str(why)}).encode())
             return
+        if self._fault == "code-at-once":
+            # Two requests at once both find the code unused.
+            with trio.move_on_after(_CUSHION):
+                await grant.meet()
+        grant.used = True
+        issued = attrs.evolve(grant, used=False, key=key, rotated=fields.get("grant_type") == "refresh_token")
         stored = () if self._fault == "tokens-stored" else (("Cache-Control", "no-store"),)
-        await incoming.respond(200, stored, json.dumps(self._tokens(grant, key, fields)).encode())
+        same = self._fault == "refresh-kept" or (self._fault == "rotates-once" and grant.rotated)
+        refresh = fields.get("refresh_token") if same else None
+        await incoming.respond(200, stored, json.dumps(self._tokens(issued, key, refresh)).encode())
 
     def _key(self, incoming: ServerExchange, fields: dict[str, str]) -> str | None:
         """Return the thumbprint of the proof's key, or `None` without a proof."""
-        proof = incoming.header("dpop")
-        if proof is None:
-            if fields.get("client_id") in self.bound and self._fault != "binding-optional":
+        fault, proofs = self._fault, incoming.all("dpop")
+        if not proofs:
+            refreshes = fields.get("grant_type") == "refresh_token"
+            required = fields.get("client_id") in self.bound and fault != "binding-optional"
+            if required and not (refreshes and fault == "refresh-unbound"):
                 raise _TokenError("invalid_dpop_proof")
             return None
-        read = read_jwt(proof)
-        if read is None and self._fault != "any-proof":
+        read = read_jwt(proofs[0])
+        if fault == "any-proof":
+            return "" if read is None else read.thumbprint
+        if read is None or (len(proofs) > 1 and fault != "first-of-two-proofs"):
             raise _TokenError("invalid_dpop_proof")
-        return "" if read is None else read.thumbprint
+        header, claims = read.header, read.claims
+        url, issued, jwk = f"http://{incoming.header('host')}{incoming.path}", claims.get("iat"), header.get("jwk")
+        late = time.time() - issued if isinstance(issued, int) else _LONG
+        good = {
+            "proof-any-url": claims.get("htu") == url
+            or (fault == "proof-url-by-beginning" and str(claims.get("htu")).startswith(url)),
+            "proof-any-method": claims.get("htm") == "POST",
+            "proof-any-type": header.get("typ") == "dpop+jwt",
+            "proof-any-old": late < _WINDOW,
+            "proof-any-future": late > -_WINDOW,
+            "proof-without-id": isinstance(claims.get("jti"), str),
+            "proof-with-private-key": isinstance(jwk, dict) and "d" not in jwk,
+        }
+        if not all(right or fault == name for name, right in good.items()):
+            raise _TokenError("invalid_dpop_proof")
+        return read.thumbprint
+
+    def _granted(self, fields: dict[str, str], key: str | None) -> _Grant:
+        """Return the grant of a code or refresh token."""
+        kind = fields.get("grant_type")
+        if kind == "refresh_token":
+            return self._by_refresh(fields, key)
+        right = kind == "authorization_code" or (not kind and self._fault == "grant-type-optional")
+        if not right and self._fault != "any-grant-type":
+            raise _TokenError("invalid_request" if not kind else "unsupported_grant_type")
+        return self._by_code(fields)
 
     def _by_code(self, fields: dict[str, str]) -> _Grant:
         grant, verifier, fault = self._codes.get(fields.get("code", "")), fields.get("code_verifier"), self._fault
@@ -84,24 +143,36 @@ class RawTokens:
             raise _TokenError("invalid_grant")
         if fields.get("client_id") != grant.client and fault != "code-of-anybody":
             raise _TokenError("invalid_grant")
-        verified = fault == "verifier-optional" if verifier is None else s256(verifier) == grant.challenge
-        if not verified and not (verifier is not None and fault == "any-verifier"):
+        if not self._is_verified(grant.challenge, verifier):
             raise _TokenError("invalid_grant")
-        grant.used = True
-        return attrs.evolve(grant, used=False)
+        return grant
 
-    def _by_refresh(self, fields: dict[str, str]) -> _Grant:
-        grant = self._refreshes.get(fields.get("refresh_token", ""))
-        if grant is None or (grant.used and self._fault not in ("refresh-kept", "refresh-again")):
+    def _is_verified(self, challenge: str, verifier: str | None) -> bool:
+        """Return whether a verifier is the one of a challenge."""
+        fault = self._fault
+        if verifier is None:
+            return fault == "verifier-optional"
+        return s256(verifier) == challenge or {
+            "any-verifier": True,
+            "verifier-empty": not verifier,
+            "verifier-cut": s256(verifier[:_SHORTEST]) == challenge,
+            "challenge-as-verifier": verifier == challenge,
+        }.get(fault or "", False)
+
+    def _by_refresh(self, fields: dict[str, str], key: str | None) -> _Grant:
+        grant, fault = self._refreshes.get(fields.get("refresh_token", "")), self._fault
+        if grant is None or (grant.used and fault not in ("refresh-kept", "refresh-again", "rotates-once")):
             raise _TokenError("invalid_grant")
-        grant.used = True
-        return attrs.evolve(grant, used=False)
+        if fields.get("client_id") != grant.client and fault != "refresh-of-anybody":
+            raise _TokenError("invalid_grant")
+        if grant.key not in (None, key) and fault not in ("refresh-any-key", "refresh-unbound"):
+            raise _TokenError("invalid_dpop_proof")
+        return grant
 
-    def _tokens(self, grant: _Grant, key: str | None, fields: dict[str, str]) -> JsonObject:
+    def _tokens(self, grant: _Grant, key: str | None, refresh: str | None) -> JsonObject:
         confirmed: JsonObject = {} if key is None or self._fault == "key-untold" else {"cnf": {"jkt": key}}
         parts: tuple[JsonObject, ...] = ({"alg": "none"}, {"sub": "ada", **confirmed}, {})
         shown = ".".join(urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in parts)
-        refresh = fields.get("refresh_token") if self._fault == "refresh-kept" else None
         refresh = refresh or secrets.token_urlsafe(16)
         self._refreshes[refresh] = grant
         tokens: JsonObject = {

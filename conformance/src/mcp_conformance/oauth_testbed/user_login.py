@@ -42,6 +42,10 @@ class RedirectMissing(Exception):
     """The browser was not redirected back. The only argument is the cause."""
 
 
+class RedirectOverdue(RedirectMissing):
+    """The browser was not redirected back in time. It may show a page to a user."""
+
+
 @attrs.frozen(kw_only=True)
 class LoginAttempt:
     """An authorization request, with its outcome."""
@@ -61,7 +65,8 @@ class LoginAttempt:
 class _PendingRedirect:
     """A pending redirect of the browser."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: str | None = None) -> None:
+        self.state: Final = state
         self.fields: dict[str, str] | None = None
         self.over: Final = trio.Event()
 
@@ -101,9 +106,12 @@ class Login:
         """
         self.lost: str | None = None
         """Why the browser was not redirected back; `None` if it always was. The suite does not wait for it twice."""
+        self.codes: Final[dict[str, bool]] = {}
+        """Whether a client with a metadata document got a code, by the document."""
         self._browser: Final = browser
         self._timeout: Final = timeout
         self._past: Final[set[str]] = set()
+        self._overdue = False
         self._awaited = _PendingRedirect()
 
     async def visit(self, url: str, state: str) -> dict[str, str]:
@@ -119,7 +127,7 @@ class Login:
         Raises:
             RedirectMissing: The browser is not redirected back.
         """
-        awaited = self._awaited = _PendingRedirect()
+        awaited = self._awaited = _PendingRedirect(state)
         try:
             with trio.move_on_after(self._timeout):
                 async with open_nursery() as nursery:
@@ -129,8 +137,31 @@ class Login:
         finally:
             self._past.add(state)
         if awaited.fields is None:
-            raise RedirectMissing(f"no request to {self.redirect_uri} within {self._timeout:g} seconds")
+            raise RedirectOverdue(f"no request to {self.redirect_uri} within {self._timeout:g} seconds")
         return awaited.fields
+
+    async def visit_rejected(self, url: str, state: str) -> dict[str, str]:
+        """Open a URL that should lead to an error page in the browser.
+
+        After a page that the suite waited for until the timeout, it opens no further ones: a user would have to wait for
+        each of them.
+
+        Args:
+            url: An authorization URL.
+            state: The `state` in it.
+
+        Returns:
+            The fields of the authorization response; empty if the browser is not redirected back.
+        """
+        if self._overdue:
+            return {}
+        try:
+            return await self.visit(url, state)
+        except RedirectOverdue:
+            self._overdue = True
+            return {}
+        except RedirectMissing:
+            return {}
 
     async def _open(self, url: str) -> None:
         try:
@@ -142,12 +173,13 @@ class Login:
 
     async def handle(self, incoming: ServerExchange) -> None:
         """Respond to the browser."""
-        if incoming.path != _CALLBACK:
+        fields = dict(parse_qsl(urlsplit(incoming.target).query, keep_blank_values=True))
+        awaited = self._awaited
+        # A response that the server sends to another redirect URI arrives too.
+        if incoming.path != _CALLBACK and (awaited.state is None or fields.get("state") != awaited.state):
             await incoming.respond(404)
             return
-        fields = dict(parse_qsl(urlsplit(incoming.target).query, keep_blank_values=True))
         # The response to an abandoned request may still arrive.
-        awaited = self._awaited
         first = awaited.fields is None and fields.get("state") not in self._past
         if first:
             awaited.fields = fields

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, issuer_of, known_documents, with_proofs
 from mcp_conformance.checks.auth.authorization_servers.jwts import claims_of
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
-    KEY,
+    OTHER_GRANTS,
     granted,
-    login_of,
+    is_bound,
+    refresh_token_of,
     registers,
     require_refusal,
     shown,
     tokens_of,
     trial_of,
 )
+from mcp_conformance.checks.auth.authorization_servers.proofs import BAD_PROOFS, BAD_REFRESHES, KEY
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -79,34 +81,50 @@ async def iss_advertised(server: ServerUnderTest) -> None:
 async def pkce_required(server: ServerUnderTest) -> None:
     """An authorization request of a public client without a code_challenge gets no code."""
     await granted(server)
-    if "code" in (await trial_of(server, "without a challenge")).fields:
-        raise Deviation("a rejection of a request without a code_challenge", "a code")
+    for name in ("without a challenge", "with an empty challenge"):
+        if "code" in (await trial_of(server, name)).fields:
+            raise Deviation(f"a rejection of a request {name}", "a code")
 
 
 @check("auth.as-pkce-verified", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def pkce_verified(server: ServerUnderTest) -> None:
     """A code is rejected without the verifier of its challenge."""
     await granted(server)
-    for name in ("another verifier", "no verifier"):
-        require_refusal((await trial_of(server, name)).answers[0], f"a code with {name}")
+    for name in ("another verifier", "no verifier", "the challenge as its verifier"):
+        for answer in (await trial_of(server, name)).answers:
+            require_refusal(answer, f"a code with {name}")
+
+
+@check("auth.as-grant-type", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def grant_type(server: ServerUnderTest) -> None:
+    """A code with another grant type than authorization_code gets no tokens."""
+    await granted(server)
+    for given, answer in zip(OTHER_GRANTS, (await trial_of(server, "other grant types")).answers, strict=False):
+        require_refusal(answer, f"a code with the grant type {brief(given)}")
 
 
 @check("auth.as-code-once", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def code_once(server: ServerUnderTest) -> None:
-    """A code can be used only once."""
-    await granted(server, "twice")
-    require_refusal((await trial_of(server, "twice")).answers[1], "a used code")
+    """A code can be used only once, also if it is sent several times at once."""
+    await granted(server, "repeatedly")
+    *others, last = (await trial_of(server, "repeatedly")).answers[1:]
+    for answer in others:
+        if tokens_of(answer) is not None:
+            raise Deviation("tokens for one of the requests with the same code at once", "tokens for several of them")
+    require_refusal(last, "a used code")
 
 
 @check("auth.as-code-owner", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def code_owner(server: ServerUnderTest) -> None:
-    """A code is valid only for the client to which it was issued."""
+    """A code or refresh token is valid only for the client to which it was issued."""
     await granted(server)
     if not await registers(server):
         raise NotApplicable(
             "the suite does not register clients at the authorization server, so that there is no other client"
         )
     require_refusal((await trial_of(server, "by another client")).answers[0], "a code of another client")
+    for answer in (await trial_of(server, "refreshed by another client")).answers[1:]:
+        require_refusal(answer, "a refresh token of another client")
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------------------
@@ -143,19 +161,20 @@ async def expires(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def refresh_rotates(server: ServerUnderTest) -> None:
-    """A refresh token of a public client can be used only once, and is replaced."""
-    first = (await granted(server)).get("refresh_token")
-    if first is None:
+    """A refresh token of a public client can be used only once, and is replaced, also one that replaced another."""
+    if (await granted(server)).get("refresh_token") is None:
         raise NotApplicable("the authorization server issues no refresh token")
-    _, good, *again = (await trial_of(server, "plain")).answers
-    tokens = tokens_of(good)
-    if tokens is None:
-        raise NotTestable(f"the control request failed: the refresh token gets {shown(good)}")
-    if tokens.get("refresh_token") in (None, first):
-        raise Deviation(
-            "another refresh token", "no refresh token" if tokens.get("refresh_token") is None else "the same one"
-        )
-    require_refusal(again[0], "a used refresh token")
+    first, *refreshes = (await trial_of(server, "plain")).answers
+    seen = [refresh_token_of(first)]
+    for answer in refreshes[:2]:
+        if tokens_of(answer) is None:
+            raise NotTestable(f"the control request failed: the refresh token gets {shown(answer)}")
+        token = refresh_token_of(answer)
+        if token is None or token in seen:
+            raise Deviation("another refresh token", "no refresh token" if token is None else "the same one")
+        seen.append(token)
+    for answer in refreshes[2:]:
+        require_refusal(answer, "a used refresh token")
 
 
 # --- DPoP-bound tokens
@@ -167,9 +186,8 @@ async def binds(server: ServerUnderTest) -> None:
     """Tokens for a request with a DPoP proof are bound to its key, and have the token_type DPoP."""
     await with_proofs(server)
     tokens = await granted(server, "with a proof")
-    demanded = login_of(server).registered.get("bound", {}).get("dpop_bound_access_tokens") is True
     if str(tokens.get("token_type")).lower() != "dpop":
-        if not demanded:
+        if not is_bound(server):
             raise NotApplicable(
                 "the authorization server binds no token unless the client registered dpop_bound_access_tokens"
             )
@@ -188,13 +206,15 @@ async def binds(server: ServerUnderTest) -> None:
     transports=_HTTP,
     subject=CheckScope.PROCESS,
 )
-async def boundrequire_refusal(server: ServerUnderTest) -> None:
-    """A client with dpop_bound_access_tokens gets no token without a valid DPoP proof."""
+async def bound_refused(server: ServerUnderTest) -> None:
+    """A client with dpop_bound_access_tokens gets no token without a valid DPoP proof, also for a refresh token."""
     await with_proofs(server)
     if not await registers(server):
         raise NotApplicable(
             "the suite does not register clients at the authorization server, so that none has dpop_bound_access_tokens"
         )
     await granted(server, "with a proof")
-    for name in ("without a proof", "with a symmetric proof"):
-        require_refusal((await trial_of(server, name)).answers[0], f"a token request {name}")
+    for what, answer in zip(BAD_PROOFS, (await trial_of(server, "with bad proofs")).answers, strict=False):
+        require_refusal(answer, f"a token request {what}")
+    for what, answer in zip(BAD_REFRESHES, (await trial_of(server, "with a proof")).answers[2:], strict=False):
+        require_refusal(answer, f"a refresh {what}")

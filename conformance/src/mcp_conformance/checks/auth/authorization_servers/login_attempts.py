@@ -15,27 +15,40 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import attrs
 
 from mcp_conformance.checks.auth.authorization_servers.endpoints import ask, issuer_of, known_metadata
+from mcp_conformance.checks.auth.authorization_servers.proofs import (
+    BAD_PROOFS,
+    BAD_REFRESHES,
+    good_proof,
+    no_proof,
+    proof_headers,
+)
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.oauth_testbed.http_messages import json_object
-from mcp_conformance.oauth_testbed.token_issuer import ProofKey
 from mcp_conformance.oauth_testbed.user_login import LoginAttempt, RedirectMissing
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from mcp_conformance.checks.auth.authorization_servers.proofs import Proofs
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.oauth_testbed.user_login import Login
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = [
-    "KEY",
+    "OTHER_GRANTS",
     "authorization_request",
+    "authorization_response",
+    "authorization_url",
+    "client_of",
     "granted",
+    "is_bound",
     "login_of",
     "metadata_of",
+    "refresh_token_of",
     "registers",
     "require_refusal",
     "shown",
@@ -67,7 +80,7 @@ async def metadata_of(server: ServerUnderTest) -> JsonObject:
 # --- requests -------------------------------------------------------------------------------------------------------------
 
 
-async def _client(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> JsonObject:
+async def client_of(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> JsonObject:
     """Return a public client, which is registered once. Raise `NotTestable` when registration fails."""
     login = login_of(server)
     if kind == "own" and login.client_id is not None:
@@ -95,11 +108,38 @@ async def _client(server: ServerUnderTest, kind: str = "own", **more: JsonValue)
     return found
 
 
-def _resource(login: Login, metadata: JsonObject) -> str | None:
+def _resource(login: Login | None, metadata: JsonObject) -> str | None:
     """Return the MCP server for which a token is requested; `None` when none is known."""
     listed = metadata.get("protected_resources")
     known = [str(each) for each in listed] if isinstance(listed, list) else []
-    return login.resource or next(iter(known), None)
+    return (None if login is None else login.resource) or next(iter(known), None)
+
+
+def authorization_url(login: Login | None, metadata: JsonObject, fields: Mapping[str, str | None]) -> str:
+    """Return the URL of an authorization request. Raise `NotTestable` if the metadata have no endpoint.
+
+    Args:
+        login: The login; `None` in a run without login.
+        metadata: The metadata of the authorization server.
+        fields: Fields besides `response_type`, `code_challenge_method`, `resource` and `scope`, or other values for them.
+            Fields that are `None` are omitted.
+    """
+    endpoint = metadata.get("authorization_endpoint")
+    if not isinstance(endpoint, str):
+        raise NotTestable("the metadata have no authorization_endpoint")
+    listed = metadata.get("scopes_supported")
+    offline = isinstance(listed, list) and "offline_access" in listed
+    whole: dict[str, str | None] = {
+        "response_type": "code",
+        "code_challenge_method": "S256",
+        "resource": _resource(login, metadata),
+        "scope": " ".join(each for each in _OFFLINE if each in listed)
+        if isinstance(listed, list) and offline
+        else None,
+        **fields,
+    }
+    details = urlencode({name: value for name, value in whole.items() if value is not None})
+    return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{details}"
 
 
 async def authorization_request(
@@ -107,32 +147,39 @@ async def authorization_request(
 ) -> tuple[str, LoginAttempt]:
     """Return the URL of an authorization request, and the attempt before it. Fields that are `None` are omitted."""
     login, metadata = login_of(server), await metadata_of(server)
-    endpoint, verifier, state = metadata.get("authorization_endpoint"), secrets.token_urlsafe(32), secrets.token_hex(16)
-    if not isinstance(endpoint, str):
-        raise NotTestable("the metadata have no authorization_endpoint")
-    listed = metadata.get("scopes_supported")
-    offline = isinstance(listed, list) and "offline_access" in listed
+    verifier, state = secrets.token_urlsafe(32), secrets.token_hex(16)
     fields: dict[str, str | None] = {
-        "response_type": "code",
         "client_id": client_id,
         "redirect_uri": login.redirect_uri,
         "code_challenge": s256(verifier),
-        "code_challenge_method": "S256",
         "state": state,
-        "resource": _resource(login, metadata),
-        "scope": " ".join(each for each in _OFFLINE if each in listed)
-        if isinstance(listed, list) and offline
-        else None,
         **changes,
     }
-    details = urlencode({name: value for name, value in fields.items() if value is not None})
-    url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{details}"
+    url = authorization_url(login, metadata, fields)
     return url, LoginAttempt(client_id=client_id, state=state, verifier=verifier, fields={})
+
+
+async def authorization_response(server: ServerUnderTest, url: str, attempt: LoginAttempt) -> LoginAttempt:
+    """Send an authorization request that should be rejected.
+
+    The authorization server may reject it at once, or show a page to the user in the browser.
+
+    Returns:
+        The attempt with the fields of the authorization response, if there is one.
+    """
+    login = login_of(server)
+    answer = await ask(server, "GET", url, (("Accept", "text/html"),))
+    location = answer.header("location") or ""
+    if location.startswith(login.redirect_uri):
+        fields = dict(parse_qsl(urlsplit(location).query))
+    else:
+        fields = {} if answer.status >= 400 else await login.visit_rejected(url, attempt.state)
+    return attrs.evolve(attempt, fields=fields, answers=(answer,))
 
 
 async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> LoginAttempt:
     """Log in and return the attempt with its code. Raise `NotTestable` when there is no code."""
-    login, client = login_of(server), await _client(server, kind, **more)
+    login, client = login_of(server), await client_of(server, kind, **more)
     if login.lost is not None:
         raise NotTestable(login.lost)
     url, attempt = await authorization_request(server, str(client["client_id"]))
@@ -147,32 +194,25 @@ async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonVa
     return attrs.evolve(attempt, fields=fields)
 
 
-async def _post(
-    server: ServerUnderTest,
-    fields: Mapping[str, str | None],
-    proof: Callable[[str, JsonObject], str] | None = None,
-) -> HttpResponse:
-    """Send a token request. Fields that are `None` are omitted. If a nonce is required, send a new proof with it."""
+async def _post(server: ServerUnderTest, fields: Mapping[str, str | None], proofs: Proofs = no_proof) -> HttpResponse:
+    """Send a token request. Fields that are `None` are omitted. If a nonce is required, send new proofs with it."""
     login, metadata = login_of(server), await metadata_of(server)
     endpoint = metadata.get("token_endpoint")
     if not isinstance(endpoint, str):
         raise NotTestable("the metadata have no token_endpoint")
     details = {"resource": _resource(login, metadata), **fields}
     body = urlencode({name: value for name, value in details.items() if value is not None}).encode()
-    made = () if proof is None else (("DPoP", proof(endpoint, {})),)
-    answer = await ask(server, "POST", endpoint, (_FORM, ("Accept", "application/json"), *made), body)
+    headers = (_FORM, ("Accept", "application/json"))
+    answer = await ask(server, "POST", endpoint, (*headers, *proof_headers(proofs(endpoint, {}))), body)
     nonce = answer.header("dpop-nonce")
-    if proof is None or nonce is None or (json_object(answer.body) or {}).get("error") != "use_dpop_nonce":
+    if nonce is None or (json_object(answer.body) or {}).get("error") != "use_dpop_nonce":
         return answer
-    made = (("DPoP", proof(endpoint, {"nonce": nonce})),)
-    return await ask(server, "POST", endpoint, (_FORM, ("Accept", "application/json"), *made), body)
+    made = proofs(endpoint, {"nonce": nonce})
+    return answer if not made else await ask(server, "POST", endpoint, (*headers, *proof_headers(made)), body)
 
 
 async def _redeemed(
-    server: ServerUnderTest,
-    attempt: LoginAttempt,
-    proof: Callable[[str, JsonObject], str] | None = None,
-    **changes: str | None,
+    server: ServerUnderTest, attempt: LoginAttempt, proofs: Proofs = no_proof, **changes: str | None
 ) -> LoginAttempt:
     """Exchange a code for tokens, with changed fields."""
     fields: dict[str, str | None] = {
@@ -183,8 +223,18 @@ async def _redeemed(
         "code_verifier": attempt.verifier,
         **changes,
     }
-    answer = await _post(server, fields, proof)
+    answer = await _post(server, fields, proofs)
     return attrs.evolve(attempt, answers=(*attempt.answers, answer))
+
+
+async def _refreshed(
+    server: ServerUnderTest, attempt: LoginAttempt, token: JsonValue, proofs: Proofs = no_proof, **changes: str
+) -> LoginAttempt:
+    """Exchange a refresh token for tokens, with changed fields. Without a refresh token, do nothing."""
+    if not isinstance(token, str):
+        return attempt
+    fields = {"grant_type": "refresh_token", "client_id": attempt.client_id, "refresh_token": token, **changes}
+    return attrs.evolve(attempt, answers=(*attempt.answers, await _post(server, fields, proofs)))
 
 
 def tokens_of(answer: HttpResponse) -> JsonObject | None:
@@ -210,52 +260,89 @@ def require_refusal(answer: HttpResponse, what: str) -> None:
 # -----------------------------------------------------------------------------------------------------------
 
 
+def refresh_token_of(answer: HttpResponse) -> JsonValue:
+    """Return the refresh token in a response; `None` without one."""
+    return (tokens_of(answer) or {}).get("refresh_token")
+
+
 async def _plain(server: ServerUnderTest) -> LoginAttempt:
-    """Send correct requests: a token request, a refresh, and a second refresh with the used token."""
+    """Send correct requests: a token request and two refreshes. Then use both refresh tokens again."""
     attempt = await _redeemed(server, await _authorized(server))
-    refresh = (tokens_of(attempt.answers[0]) or {}).get("refresh_token")
-    fields = {"grant_type": "refresh_token", "client_id": attempt.client_id}
-    for _ in range(2 if isinstance(refresh, str) else 0):
-        answer = await _post(server, {**fields, "refresh_token": str(refresh)})
-        attempt = attrs.evolve(attempt, answers=(*attempt.answers, answer))
+    first = refresh_token_of(attempt.answers[0])
+    attempt = await _refreshed(server, attempt, first)
+    second = refresh_token_of(attempt.answers[-1])
+    if second == first:
+        return attempt
+    for token in (second, second, first):
+        attempt = await _refreshed(server, attempt, token)
     return attempt
 
 
-async def _changed(server: ServerUnderTest, **changes: str | None) -> LoginAttempt:
-    return await _redeemed(server, await _authorized(server), None, **changes)
+OTHER_GRANTS: Final = ("urn:example:no-such-grant", "AUTHORIZATION_CODE", "", None)
+"""Grant types other than the one of a code, which is sent with each of them."""
 
 
-async def _twice(server: ServerUnderTest) -> LoginAttempt:
-    attempt = await _redeemed(server, await _authorized(server))
-    return await _redeemed(server, attempt)
+async def _with_other_grants(server: ServerUnderTest) -> LoginAttempt:
+    """Send a code with other grant types than its own, until one of them gets tokens."""
+    attempt = await _authorized(server)
+    for grant_type in OTHER_GRANTS:
+        attempt = await _redeemed(server, attempt, grant_type=grant_type)
+        if tokens_of(attempt.answers[-1]) is not None:
+            break
+    return attempt
+
+
+async def _with_verifiers(server: ServerUnderTest, *verifiers: Callable[[str], str | None]) -> LoginAttempt:
+    """Send a code with wrong verifiers, made from the right one, until one of them gets tokens."""
+    attempt = await _authorized(server)
+    for change in verifiers:
+        attempt = await _redeemed(server, attempt, code_verifier=change(attempt.verifier))
+        if tokens_of(attempt.answers[-1]) is not None:
+            break
+    return attempt
+
+
+async def _repeatedly(server: ServerUnderTest) -> LoginAttempt:
+    """Send a code four times at once, and then once more. The responses with tokens come first."""
+    attempt = await _authorized(server)
+    answers: list[HttpResponse] = []
+
+    async def redeem() -> None:
+        answers.extend((await _redeemed(server, attempt)).answers)
+
+    async with open_nursery() as nursery:
+        for _ in range(4):
+            nursery.start_soon(redeem)
+    answers.sort(key=lambda answer: tokens_of(answer) is None)
+    return await _redeemed(server, attrs.evolve(attempt, answers=tuple(answers)))
 
 
 async def _by_another(server: ServerUnderTest) -> LoginAttempt:
-    other = await _client(server, "another")
-    return await _changed(server, client_id=str(other["client_id"]))
+    """Send the code of one client as another client."""
+    other = await client_of(server, "another")
+    return await _redeemed(server, await _authorized(server), client_id=str(other["client_id"]))
 
 
-async def _without_challenge(server: ServerUnderTest) -> LoginAttempt:
-    login = login_of(server)
-    client = await _client(server)
+async def _refreshed_by_another(server: ServerUnderTest) -> LoginAttempt:
+    """Send the refresh token of one client as another client."""
+    other = await client_of(server, "another")
+    attempt = await _redeemed(server, await _authorized(server))
+    token = refresh_token_of(attempt.answers[0])
+    return await _refreshed(server, attempt, token, client_id=str(other["client_id"]))
+
+
+async def _challenged(server: ServerUnderTest, challenge: str | None, method: str | None) -> LoginAttempt:
+    """Send an authorization request without a code challenge."""
+    client = await client_of(server)
     url, attempt = await authorization_request(
-        server, str(client["client_id"]), code_challenge=None, code_challenge_method=None
+        server, str(client["client_id"]), code_challenge=challenge, code_challenge_method=method
     )
-    answer = await ask(server, "GET", url, (("Accept", "text/html"),))
-    back = (answer.header("location") or "").startswith(login.redirect_uri)
-    if answer.status >= 400 or back:
-        query = urlsplit(answer.header("location") or "").query if back else ""
-        return attrs.evolve(attempt, fields=dict(parse_qsl(query)), answers=(answer,))
-    try:
-        # The request may also be rejected after the login.
-        return attrs.evolve(attempt, fields=await login.visit(url, attempt.state), answers=(answer,))
-    except RedirectMissing:
-        return attrs.evolve(attempt, answers=(answer,))
+    return await authorization_response(server, url, attempt)
 
 
 async def _wrong_kind(server: ServerUnderTest) -> LoginAttempt:
     """Send an authorization request whose error may be shown to the client, or to the user in the browser."""
-    client = await _client(server)
+    client = await client_of(server)
     url, attempt = await authorization_request(server, str(client["client_id"]), response_type="none-that-there-is")
     answer = await ask(server, "GET", url, (("Accept", "text/html"),))
     location = answer.header("location") or ""
@@ -263,42 +350,64 @@ async def _wrong_kind(server: ServerUnderTest) -> LoginAttempt:
     return attrs.evolve(attempt, fields=dict(parse_qsl(query)), answers=(answer,))
 
 
-KEY: Final = ProofKey()
-"""The key of bound tokens."""
-
-
-def _proof(url: str, more: JsonObject, *, symmetric: bool = False) -> str:
-    # A token request has no token yet, and its proof no token hash.
-    return KEY.proof(url, "", changes={**more, "ath": None}, symmetric=symmetric)
-
-
 async def registers(server: ServerUnderTest) -> bool:
     """Return whether the suite registers clients at the authorization server."""
     return login_of(server).client_id is None and "registration_endpoint" in await metadata_of(server)
 
 
-async def _bound(
-    server: ServerUnderTest, proof: Callable[[str, JsonObject], str] | None, *, demanded: bool = True
-) -> LoginAttempt:
-    if not demanded and not await registers(server):
-        return await _redeemed(server, await _authorized(server), proof)
-    client = await _client(server, "bound", dpop_bound_access_tokens=True)
-    if demanded and client.get("dpop_bound_access_tokens") is not True:
+def is_bound(server: ServerUnderTest) -> bool:
+    """Return whether a client with `dpop_bound_access_tokens` is registered."""
+    return login_of(server).registered.get("bound", {}).get("dpop_bound_access_tokens") is True
+
+
+async def _bound(server: ServerUnderTest) -> LoginAttempt:
+    """Request tokens and refresh them with proofs. Then, as a client with bound tokens, refresh with bad proofs."""
+    if not await registers(server):
+        return await _redeemed(server, await _authorized(server), good_proof)
+    await client_of(server, "bound", dpop_bound_access_tokens=True)
+    attempt = await _redeemed(server, await _authorized(server, "bound"), good_proof)
+    if not is_bound(server):
+        return attempt
+    attempt = await _refreshed(server, attempt, refresh_token_of(attempt.answers[0]), good_proof)
+    token = refresh_token_of(attempt.answers[-1])
+    for proofs in BAD_REFRESHES.values() if len(attempt.answers) > 1 else ():
+        attempt = await _refreshed(server, attempt, token, proofs)
+        if tokens_of(attempt.answers[-1]) is not None:
+            break
+    return attempt
+
+
+async def _badly_bound(server: ServerUnderTest) -> LoginAttempt:
+    """Request tokens with bad proofs, as a client whose tokens must be bound."""
+    await client_of(server, "bound", dpop_bound_access_tokens=True)
+    if not is_bound(server):
         raise NotApplicable("the authorization server registers no client with dpop_bound_access_tokens")
-    return await _redeemed(server, await _authorized(server, "bound"), proof)
+    attempt = await _authorized(server, "bound")
+    for proofs in BAD_PROOFS.values():
+        attempt = await _redeemed(server, attempt, proofs)
+        if tokens_of(attempt.answers[-1]) is not None:
+            break
+    return attempt
 
 
 _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest], Awaitable[LoginAttempt]]]] = {
     "plain": _plain,
-    "another verifier": partial(_changed, code_verifier="another-verifier-" * 3),
-    "no verifier": partial(_changed, code_verifier=None),
-    "twice": _twice,
+    "other grant types": _with_other_grants,
+    "another verifier": lambda server: _with_verifiers(
+        server, lambda _: "another-verifier-" * 3, lambda verifier: f"{verifier}x", str.swapcase
+    ),
+    "no verifier": lambda server: _with_verifiers(server, lambda _: None, lambda _: ""),
+    # The challenge is known to all who see the authorization request.
+    "the challenge as its verifier": lambda server: _with_verifiers(server, s256),
+    "repeatedly": _repeatedly,
     "by another client": _by_another,
-    "without a challenge": _without_challenge,
+    "refreshed by another client": _refreshed_by_another,
+    "without a challenge": partial(_challenged, challenge=None, method=None),
+    # A field without a value counts as omitted (OAuth 2.1 section 3.1).
+    "with an empty challenge": partial(_challenged, challenge="", method="S256"),
     "wrong kind": _wrong_kind,
-    "with a proof": partial(_bound, proof=_proof, demanded=False),
-    "without a proof": partial(_bound, proof=None),
-    "with a symmetric proof": partial(_bound, proof=partial(_proof, symmetric=True)),
+    "with a proof": _bound,
+    "with bad proofs": _badly_bound,
 }
 
 
