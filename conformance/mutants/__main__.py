@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import attrs
 import trio
 
-from mutants.auth.authorization_server import ISSUER_FAULTS, try_issuer_fault
+from mutants.auth.authorization_server import ISSUER_FAULTS, ISSUER_VARIANTS, try_issuer_fault
 from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, CLIENT_WITH_LOGIN, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, PROTECTED_SERVER, try_protected_fault
 from mutants.client_faults.table import CLIENT_FAULTS
@@ -114,7 +114,7 @@ def _table(faults: Sequence[F], run: _Try[F], *, whole: bool) -> Iterator[_Attem
 _TABLES: Final[Mapping[str, _Attempts]] = {
     "servers": _servers,
     "protected": partial(_table, PROTECTED_FAULTS, try_protected_fault),
-    "issuers": partial(_table, ISSUER_FAULTS, try_issuer_fault),
+    "issuers": partial(_table, (*ISSUER_FAULTS, *ISSUER_VARIANTS), try_issuer_fault),
     "clients": partial(_table, CLIENT_FAULTS, try_client_fault),
     "variants": partial(_table, CLIENT_VARIANTS, try_client_fault),
     "logins": partial(_table, CLIENT_FAULTS_AUTH, try_login_fault),

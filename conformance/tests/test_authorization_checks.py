@@ -30,7 +30,13 @@ from mcp_conformance.runners.client import ClientCommand, run_client
 from mcp_conformance.runners.server import run_server
 from mcp_core.jsonrpc.messages import JsonObject
 from mcp_core.revisions import LATEST, REVISIONS
-from mutants.auth.authorization_server import ISSUER_FAULTS, IssuerFault, try_issuer
+from mutants.auth.authorization_server import (
+    ISSUER_FAULTS,
+    ISSUER_VARIANTS,
+    IssuerFault,
+    open_raw_issuer,
+    try_issuer,
+)
 from mutants.auth.client_faults import CLIENT_FAULTS_AUTH, try_login_fault
 from mutants.auth.protected_server_faults import PROTECTED_FAULTS, ProtectedFault, try_protected
 from mutants.client.login import DOCUMENT_URL
@@ -227,6 +233,36 @@ async def test_authorization_server_fault_fails_only_its_checks(fault: IssuerFau
     assert {check for check, outcome in outcomes.items() if outcome in NOT_PASSED} == set(fault.caught_by)
 
 
+@pytest.mark.parametrize("variant", ISSUER_VARIANTS, ids=lambda each: f"{each.name}-{each.revision}")
+async def test_unusual_authorization_server_passes(variant: IssuerFault) -> None:
+    outcomes = outcomes_of(await try_issuer(variant.name, variant.revision))
+    assert set(outcomes.values()) <= {Outcome.PASSED, Outcome.NOT_APPLICABLE}
+
+
+async def redirect_outcome(variant: str) -> Outcome:
+    """Return the outcome of the check of redirect URIs in a run without a browser."""
+    async with open_raw_issuer(variant) as issuer:
+        run = await run_authorization_server(
+            issuer, SETTINGS, revisions=[LATEST], chosen={"auth.as-redirect-exact"}, show=lambda _: None
+        )
+    return outcomes_of(run)["auth.as-redirect-exact"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "outcome"),
+    [
+        ("error-page", Outcome.PASSED),
+        ("error-redirect", Outcome.PASSED),
+        ("redirects-decoded", Outcome.FAILED),
+        # Whether the user who logs in is redirected is unknown.
+        ("login-page-first", Outcome.NOT_TESTABLE),
+        ("redirects-after-a-page", Outcome.NOT_TESTABLE),
+    ],
+)
+async def test_redirects_without_browser_are_judged_if_known(variant: str, outcome: Outcome) -> None:
+    assert await redirect_outcome(variant) is outcome
+
+
 async def test_issuers_of_suite_have_distinct_keys() -> None:
     async with open_issuer() as one, open_issuer() as other:
         assert one.url != other.url
@@ -297,5 +333,5 @@ def test_authorization_server_checks_are_listed(capsys: pytest.CaptureFixture[st
 
 def test_authorization_faults_name_existing_checks() -> None:
     ids = {check.id for check in (*CLIENT_CHECKS, *SERVER_CHECKS)}
-    for fault in (*CLIENT_FAULTS_AUTH, *PROTECTED_FAULTS, *ISSUER_FAULTS):
+    for fault in (*CLIENT_FAULTS_AUTH, *PROTECTED_FAULTS, *ISSUER_FAULTS, *ISSUER_VARIANTS):
         assert set(fault.caught_by) <= ids, fault.name

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["ISSUER_FAULTS", "IssuerFault", "open_raw_issuer", "try_issuer", "try_issuer_fault"]
+__all__ = ["ISSUER_FAULTS", "ISSUER_VARIANTS", "IssuerFault", "open_raw_issuer", "try_issuer", "try_issuer_fault"]
 
 _OWN: Final = "2025-03-26"
 _JUNE: Final = "2025-06-18"
@@ -65,10 +65,17 @@ ISSUER_FAULTS: Final = (
     _of("plain-endpoint", "auth.as-endpoints-https"),
     _of("plain-endpoint-in-openid", "auth.as-endpoints-https"),
     _of("nobody-registers", "auth.as-registers", revision=_JUNE),
-    _of("registration-broken", "auth.as-registers", "auth.as-redirect-exact", revision=_JUNE),
+    _of("registration-broken", "auth.as-registers", revision=_JUNE),
     _of("documents-untold", "auth.as-documents"),
     _of("redirects-anywhere", "auth.as-redirect-exact", revision=_OWN),
     _of("redirects-by-prefix", "auth.as-redirect-exact"),
+    _of("redirects-without-slash", "auth.as-redirect-exact", revision=_JUNE),
+    _of("redirects-without-case", "auth.as-redirect-exact"),
+    _of("redirects-decoded", "auth.as-redirect-exact"),
+    _of("redirects-to-other-clients", "auth.as-redirect-exact"),
+    _of("redirects-errors-first", "auth.as-redirect-exact"),
+    _of("redirects-unknown-clients", "auth.as-redirect-exact", revision=_LATE),
+    _of("redirects-after-a-page", "auth.as-redirect-exact"),
     _of("proof-algorithms-as-text", "dpop.as-algorithms"),
     _of("takes-none", "dpop.as-asymmetric"),
     _of("takes-none-in-openid", "dpop.as-asymmetric"),
@@ -148,6 +155,14 @@ ISSUER_FAULTS: Final = (
     _of("any-document", "auth.as-document-id", "auth.as-document-structure"),
 )
 """All faults of the authorization server."""
+
+ISSUER_VARIANTS: Final = (
+    _of("error-page"),
+    _of("error-redirect"),
+    _of("login-page-first"),
+    _of("login-page-first", revision=_OWN),
+)
+"""Unusual behavior of a correct authorization server. No check may fail for it."""
 
 
 class _Raw:

@@ -52,6 +52,7 @@ import mcp_conformance.checks.auth.authorization_servers.documents
 import mcp_conformance.checks.auth.resource_servers.dpop
 import mcp_conformance.checks.auth.resource_servers.near_misses
 import mcp_conformance.checks.auth.authorization_servers.endpoints
+import mcp_conformance.checks.auth.authorization_servers.redirects
 import mcp_conformance.checks.server.batch
 import mcp_conformance.checks.server.caching
 import mcp_conformance.checks.server.cancellation

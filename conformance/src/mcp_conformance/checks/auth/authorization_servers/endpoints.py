@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import secrets
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode, urlsplit
 
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import within
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
-from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.oauth_testbed.http_messages import json_object, origin_of
 from mcp_conformance.oauth_testbed.quirks import Well
 from mcp_conformance.oauth_testbed.registered_clients import is_loopback
@@ -24,14 +21,15 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["NEED", "ask", "issuer_of", "known_documents", "known_metadata", "with_proofs"]
+__all__ = ["NEED", "REDIRECT", "ask", "issuer_of", "known_documents", "known_metadata", "register", "with_proofs"]
 
 NEED: Final = "authorization-server"
 """The need of these checks."""
 
 _HTTP: Final = (Transport.HTTP,)
 _OPENID: Final = (Well.OPENID_INSERTED, Well.OPENID_APPENDED)
-_REDIRECT: Final = "http://127.0.0.1:49152/callback"
+REDIRECT: Final = "http://127.0.0.1:49152/callback"
+"""The redirect URI of a client in a run without login."""
 
 
 async def ask(
@@ -191,7 +189,7 @@ async def registers(server: ServerUnderTest) -> None:
     """Clients can register dynamically (RFC 7591)."""
     if not isinstance((await known_metadata(server)).get("registration_endpoint"), str):
         raise Deviation("a registration_endpoint in the metadata", "no registration_endpoint")
-    await _registered(server)
+    await register(server)
 
 
 @check(
@@ -208,14 +206,14 @@ async def documents(server: ServerUnderTest) -> None:
         raise Deviation("client_id_metadata_document_supported true", brief(value))
 
 
-async def _registered(server: ServerUnderTest) -> str:
+async def register(server: ServerUnderTest, redirect_uri: str = REDIRECT) -> str:
     """Register a client and return its id. Raise `NotApplicable` without registration, `Deviation` when it fails."""
     endpoint = (await known_metadata(server)).get("registration_endpoint")
     if not isinstance(endpoint, str):
         raise NotApplicable("clients cannot register dynamically")
     document: JsonObject = {
         "client_name": "mcp-conformance",
-        "redirect_uris": [_REDIRECT],
+        "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
@@ -226,49 +224,6 @@ async def _registered(server: ServerUnderTest) -> str:
     if answer.status not in (200, 201) or not isinstance(id, str):
         raise Deviation("a client id for a registration", f"HTTP {answer.status}, {answer.body[:120]!r}")
     return id
-
-
-async def _authorize(server: ServerUnderTest, **changes: str | None) -> HttpResponse:
-    """Send an authorization request and return the response. Fields that are `None` are omitted."""
-    endpoint = str((await known_metadata(server)).get("authorization_endpoint"))
-    fields: dict[str, str | None] = {
-        "response_type": "code",
-        "redirect_uri": _REDIRECT,
-        "code_challenge": s256("verifier-" * 5),
-        "code_challenge_method": "S256",
-        "state": secrets.token_urlsafe(16),
-        **changes,
-    }
-    parameters = {name: value for name, value in fields.items() if value is not None}
-    joint = "&" if urlsplit(endpoint).query else "?"
-    return await ask(server, "GET", f"{endpoint}{joint}{urlencode(parameters)}", (("Accept", "text/html"),))
-
-
-@check(
-    "auth.as-redirect-exact",
-    proves=(
-        "auth.redirect-exact-match",
-        "auth.as-redirect-exact",
-        "auth.as-untrusted-redirects",
-        "auth.as-no-untrusted-redirect",
-        "auth.as-automatic-redirect",
-        "auth.as-auto-redirect-trusted",
-        "auth.redirect-uri-validate-server",
-    ),
-    needs=(NEED,),
-    transports=_HTTP,
-    subject=CheckScope.PROCESS,
-)
-async def redirect_exact(server: ServerUnderTest) -> None:
-    """A redirect URI other than the registered one is rejected, without a redirect."""
-    client = await _registered(server)
-    good = await _authorize(server, client_id=client)
-    if good.status >= 400:
-        raise NotTestable(f"the control request failed: HTTP {good.status} for the registered redirect URI")
-    for uri in (f"{_REDIRECT}/more", f"{_REDIRECT}?more=1", "https://elsewhere.example/callback"):
-        answer = await _authorize(server, client_id=client, redirect_uri=uri)
-        if answer.status < 400:
-            raise Deviation(f"a rejection of {uri}", f"HTTP {answer.status} {answer.header('location') or ''}")
 
 
 # --- extensions -----------------------------------------------------------------------------------------------------------
