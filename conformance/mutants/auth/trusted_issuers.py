@@ -151,14 +151,25 @@ class RawTrust:
         if self._fault == "documents-unread":
             return [""]
         document, fault = await self._fetch(client_id), self._fault
-        if document.get("client_id") != client_id and fault not in ("any-document-id", "any-document"):
+        named = document.get("client_id")
+        near = {
+            "document-id-by-beginning": isinstance(named, str) and client_id.startswith(named),
+            "document-id-without-case": isinstance(named, str) and client_id.lower() == named.lower(),
+            "document-id-without-query": isinstance(named, str) and client_id == named.partition("?")[0],
+            "document-id-in-list": isinstance(named, list) and client_id in named,
+        }
+        if named != client_id and fault not in ("any-document-id", "any-document") and not near.get(fault or ""):
             raise NotTrusted("invalid_client")
         if not document.get("client_name") and fault not in ("nameless-document", "any-document"):
             raise NotTrusted("invalid_client")
         listed = document.get("redirect_uris")
         if fault == "any-document" and not isinstance(listed, list):
             return [""]
-        return [str(each) for each in listed] if isinstance(listed, list) else []
+        if fault == "redirect-uris-as-text" and isinstance(listed, str):
+            return [listed]
+        if isinstance(listed, list) or (fault == "redirect-uris-as-object" and isinstance(listed, dict)):
+            return [str(each) for each in listed]
+        return []
 
     async def _fetch(self, url: str) -> JsonObject:
         """Return the JSON object at a URL, empty for something else."""

@@ -6,73 +6,156 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, ask
+from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, known_documents
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     authorization_request,
+    authorization_response,
     login_of,
     metadata_of,
 )
+from mcp_conformance.checks.auth.authorization_servers.redirects import ELSEWHERE, near_misses, open_attempts
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
-from mcp_conformance.oauth_testbed.user_login import RedirectMissing
+from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_conformance.oauth_testbed.trusted_party import TrustedParty
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _HTTP: Final = (Transport.HTTP,)
 _NEEDS: Final = (NEED,)
+_VALID: Final = "a valid document"
 
 
-async def _gets_code(server: ServerUnderTest, document: bytes | None = None, **changes: JsonValue) -> bool:
-    """Log in with a new document, and return whether the client gets a code.
+def _with(**changes: JsonValue) -> Callable[[JsonObject], bytes]:
+    """Return a function that changes members of a document. `None` omits a member."""
+    return lambda valid: _written({name: value for name, value in {**valid, **changes}.items() if value is not None})
 
-    Args:
-        server: The authorization server.
-        document: The whole document; `None`: a valid document except for the changes.
-        changes: Members with other values; `None` omits a member.
 
-    Raises:
-        NotApplicable: The authorization server does not support documents, or trusts no host of the suite.
-    """
-    login, party = login_of(server), server.settings.party
-    if party is None:
+def _named(change: Callable[[str], JsonValue]) -> Callable[[JsonObject], bytes]:
+    """Return a function that changes the client_id of a document."""
+    return lambda valid: _written({**valid, "client_id": change(str(valid["client_id"]))})
+
+
+def _written(value: JsonValue) -> bytes:
+    return json.dumps(value).encode()
+
+
+_IDS: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
+    "a document with another client_id": _with(client_id="https://localhost/other.json"),
+    "a document whose client_id is the beginning of its URL": _named(lambda url: url.rpartition("/")[0] + "/"),
+    "a document whose client_id has an additional query": _named(lambda url: f"{url}?more=1"),
+    "a document whose client_id differs in case": _named(lambda url: url.replace("/clients/", "/Clients/")),
+    "a document whose client_id is a list": _named(lambda url: [url]),
+}
+"""Documents whose `client_id` is not their URL."""
+
+_UNLISTED: Final = "a document with another redirect URI"
+
+_STRUCTURES: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
+    "a document that is not JSON": lambda _: b"<!doctype html><title>not JSON</title>",
+    "a document that ends after its beginning": lambda valid: _written(valid)[:-1],
+    "a document that is an array": lambda valid: _written([valid]),
+    "a document without redirect_uris": _with(redirect_uris=None),
+    "a document without client_name": _with(client_name=None),
+    "a document without client_id": _with(client_id=None),
+    "a document whose redirect_uris are a string": lambda valid: _written(
+        {**valid, "redirect_uris": _first(valid["redirect_uris"])}
+    ),
+    "a document whose redirect_uris are an object": lambda valid: _written(
+        {**valid, "redirect_uris": {str(_first(valid["redirect_uris"])): True}}
+    ),
+}
+"""Documents that are not a JSON object with the required members."""
+
+
+def _first(value: JsonValue) -> JsonValue:
+    return value[0] if isinstance(value, list) else None
+
+
+_DOCUMENTS: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
+    _VALID: _with(),
+    **_IDS,
+    _UNLISTED: lambda valid: _written(
+        {**valid, "redirect_uris": [f"{_first(valid['redirect_uris'])}-of-another-page"]}
+    ),
+    **_STRUCTURES,
+}
+"""All documents, by description."""
+
+
+def _party(server: ServerUnderTest) -> TrustedParty:
+    """Return the party that hosts documents. Raise `NotApplicable` if the authorization server trusts none."""
+    login_of(server)
+    if server.settings.party is None:
         raise NotApplicable("the authorization server trusts no party of the suite: see --https-cert")
-    if (await metadata_of(server)).get("client_id_metadata_document_supported") is not True:
-        raise NotApplicable("the authorization server does not support Client ID Metadata Documents")
-    if login.lost is not None:
-        raise NotTestable(login.lost)
+    return server.settings.party
+
+
+def _published(server: ServerUnderTest, name: str) -> str:
+    """Publish a document at a new URL, and return the URL."""
+    party = _party(server)
     path = f"/clients/{secrets.token_hex(8)}.json"
-    members: dict[str, JsonValue] = {
+    valid: JsonObject = {
         "client_id": f"{party.url}{path}",
         "client_name": "mcp-conformance",
-        "redirect_uris": [login.redirect_uri],
+        "redirect_uris": [login_of(server).redirect_uri],
         "grant_types": ["authorization_code"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
-        **changes,
     }
-    whole = json.dumps({name: value for name, value in members.items() if value is not None}).encode()
-    party.documents[path] = whole if document is None else document
-    url, attempt = await authorization_request(server, f"{party.url}{path}")
-    # A rejection may be shown to the user, so that the browser would not return.
-    if (await ask(server, "GET", url, (("Accept", "text/html"),))).status >= 400:
-        return False
-    try:
-        return "code" in await login.visit(url, attempt.state)
-    except RedirectMissing:
-        return False
+    party.documents[path] = _DOCUMENTS[name](valid)
+    return f"{party.url}{path}"
+
+
+async def _gets_code(server: ServerUnderTest, name: str) -> bool:
+    """Log in with a document, once in a run, and return whether the client gets a code."""
+    login = login_of(server)
+    if login.lost is not None:
+        raise NotTestable(login.lost)
+    if name not in login.codes:
+        url, attempt = await authorization_request(server, _published(server, name))
+        login.codes[name] = "code" in (await authorization_response(server, url, attempt)).fields
+    return login.codes[name]
 
 
 async def _require_documents(server: ServerUnderTest) -> None:
     """Require that a client with a valid document gets a code.
 
     Raises:
-        NotTestable: It gets none.
+        NotApplicable: The authorization server does not support documents, or trusts no host of the suite.
+        NotTestable: The client gets no code.
     """
-    if not await _gets_code(server):
+    _party(server)
+    if (await metadata_of(server)).get("client_id_metadata_document_supported") is not True:
+        raise NotApplicable("the authorization server does not support Client ID Metadata Documents")
+    if not await _gets_code(server, _VALID):
         raise NotTestable("the control request failed: a client with a valid document gets no code")
+
+
+@check(
+    "auth.as-documents",
+    proves=("auth.cimd-server", "auth.cimd-should", "auth.cimd-advertised"),
+    needs=_NEEDS,
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def documents_advertised(server: ServerUnderTest) -> None:
+    """An authorization server that supports Client ID Metadata Documents advertises them in its metadata."""
+    name = "client_id_metadata_document_supported"
+    values = [document.get(name) for document in await known_documents(server)]
+    for value in values:
+        if value is not None and not isinstance(value, bool):
+            raise Deviation(f"{name} true or false", brief(value))
+    if all(value is True for value in values):
+        return
+    if True not in values and not await _gets_code(server, _VALID):
+        raise NotApplicable("the authorization server does not support Client ID Metadata Documents")
+    raise Deviation(f"{name} true in each document", brief(values))
 
 
 @check(
@@ -85,8 +168,8 @@ async def _require_documents(server: ServerUnderTest) -> None:
 async def document_fetched(server: ServerUnderTest) -> None:
     """The document of a client whose id is a URL is fetched."""
     await _require_documents(server)
-    party = server.settings.party
-    if party is not None and not party.documents.keys() & set(party.fetched):
+    party = _party(server)
+    if not party.documents.keys() & set(party.fetched):
         raise Deviation("a request for the document of the client", "no request")
 
 
@@ -100,8 +183,9 @@ async def document_fetched(server: ServerUnderTest) -> None:
 async def document_id(server: ServerUnderTest) -> None:
     """A client gets no code if the client_id in its document is not exactly the URL of the document."""
     await _require_documents(server)
-    if await _gets_code(server, client_id="https://localhost/other.json"):
-        raise Deviation("no code for a document with another client_id", "a code")
+    for name in _IDS:
+        if await _gets_code(server, name):
+            raise Deviation(f"no code for {name}", "a code")
 
 
 @check(
@@ -112,11 +196,14 @@ async def document_id(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def document_redirect(server: ServerUnderTest) -> None:
-    """A client gets no code at a redirect URI that its document does not list."""
+    """A client gets no code at a redirect URI that its document does not list, also not at its own host."""
     await _require_documents(server)
-    other = login_of(server).redirect_uri + "-of-another-page"
-    if await _gets_code(server, redirect_uris=[other]):
+    if await _gets_code(server, _UNLISTED):
         raise Deviation("no code at a redirect URI that is not in the document", "a code")
+    registered = login_of(server).redirect_uri
+    attempts = await open_attempts(server, _published(server, _VALID), registered)
+    unlisted = (f"{_party(server).url}/unlisted", ELSEWHERE, *near_misses(registered))
+    await attempts.require_rejections(*({"redirect_uri": uri} for uri in unlisted))
 
 
 @check(
@@ -127,10 +214,8 @@ async def document_redirect(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def document_structure(server: ServerUnderTest) -> None:
-    """A client gets no code if its document is not JSON, or lacks a required member."""
+    """A client gets no code if its document is not a JSON object with the required members."""
     await _require_documents(server)
-    if await _gets_code(server, b"<!doctype html><title>not JSON</title>"):
-        raise Deviation("no code for a document that is not JSON", "a code")
-    for member in ("redirect_uris", "client_name"):
-        if await _gets_code(server, **{member: None}):
-            raise Deviation(f"no code for a document without {member}", "a code")
+    for name in _STRUCTURES:
+        if await _gets_code(server, name):
+            raise Deviation(f"no code for {name}", "a code")

@@ -193,14 +193,14 @@ async def registers(server: ServerUnderTest) -> None:
 
 
 @check(
-    "auth.as-documents",
-    proves=("auth.cimd-server", "auth.cimd-should", "auth.cimd-advertised"),
+    "auth.as-documents-supported",
+    proves=("auth.cimd-server", "auth.cimd-should"),
     needs=(NEED,),
     transports=_HTTP,
     subject=CheckScope.PROCESS,
 )
 async def documents(server: ServerUnderTest) -> None:
-    """Client ID metadata documents are supported, and the metadata advertise it."""
+    """Client ID Metadata Documents are supported, as the metadata advertise."""
     value = (await known_metadata(server)).get("client_id_metadata_document_supported")
     if value is not True:
         raise Deviation("client_id_metadata_document_supported true", brief(value))
