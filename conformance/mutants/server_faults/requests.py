@@ -115,8 +115,9 @@ def _completed(message: JsonObject, defaults: JsonObject) -> JsonObject:
     """Return a modern request with defaults for the missing members of its metadata."""
     params = message.get("params")
     meta = params.get("_meta", {}) if isinstance(params, dict) else {}
-    modern = isinstance(params, dict) and isinstance(meta, dict)
-    return {**message, "params": {**params, "_meta": {**defaults, **meta}}} if modern else message
+    if not isinstance(params, dict) or not isinstance(meta, dict):
+        return message
+    return {**message, "params": {**params, "_meta": {**defaults, **meta}}}
 
 
 def _defaulting(

@@ -182,14 +182,14 @@ async def only_this_request(server: ServerUnderTest) -> None:
         params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": brief(id)}}
         await peer.post(peer.message("tools/call", params, id=id))
     try:
-        await peer.until(lambda: all(map(runs, (*kept, cancelled))), f"progress of {_BETWEEN}")
+        await peer.until(lambda: all(runs(id) for id in (*kept, cancelled)), f"progress of {_BETWEEN}")
     except Deviation as deviation:
         # A server may send no progress; then it is unknown when the calls run.
         raise NotTestable(f"the control condition failed: {_BETWEEN} reports no progress") from deviation
     # A client may repeat a cancellation, as it does not learn whether it arrived.
     for id in (*past, cancelled, cancelled):
         await peer.notify(_CANCELLED, {"requestId": id})
-    await peer.until(lambda: all(map(answered, kept)), "a response to each call that was not cancelled")
+    await peer.until(lambda: all(answered(id) for id in kept), "a response to each call that was not cancelled")
     own = [key_of(id) for id in (*kept, cancelled)]
     for each in peer.strays:
         if key_of(each.get("id")) not in own:

@@ -203,7 +203,8 @@ async def notification_not_answered(server: ServerUnderTest) -> None:
     await peer.notify(UNKNOWN_NOTIFICATION, deviant="an unknown notification")
     if server.transport is not Transport.HTTP:  # where the body of a rejection may be an error
         for method in ("server/discover", "ping", "tools/list", "tools/call", "resources/read", "prompts/get"):
-            for params in (None, {"_meta": peer.meta()} if server.revision.era is Era.MODERN else {}):
+            full: JsonObject = {"_meta": peer.meta()} if server.revision.era is Era.MODERN else {}
+            for params in (None, full):
                 await peer.notify(method, params, deviant=f"{method} without an id")
     await peer.fence()
     if peer.strays:
