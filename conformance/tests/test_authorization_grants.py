@@ -190,6 +190,28 @@ async def test_late_redirect_is_matched_by_state() -> None:
         assert await login.visit("http://as.example/2", "second") == {"state": "second", "code": "2"}
 
 
+async def test_pages_of_rejected_requests_are_awaited_once() -> None:
+    urls: list[str] = []
+
+    async def browser(url: str) -> None:
+        urls.append(url)
+
+    async with open_login(Login(browser, timeout=0.05)) as login:
+        assert await login.visit_rejected("http://as.example/1", "first") == {}
+        assert await login.visit_rejected("http://as.example/2", "second") == {}
+    assert urls == ["http://as.example/1"]
+
+
+async def test_code_at_another_redirect_uri_is_received() -> None:
+    async def browser(_: str) -> None:
+        elsewhere = login.redirect_uri.replace("/callback", "/elsewhere")
+        assert await fetch(f"{elsewhere}?state=other&code=1") == 404
+        assert await fetch(f"{elsewhere}?state=first&code=2") == 200
+
+    async with open_login(Login(browser, timeout=60.0)) as login:
+        assert await login.visit_rejected("http://as.example/1", "first") == {"state": "first", "code": "2"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
