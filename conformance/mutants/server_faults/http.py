@@ -212,7 +212,7 @@ breaking(
     "credentials-of-resumption",
     revisions=LEGACY[2:],
 )
-breaking("second-stream-409", "http.get", "several-streams", revisions=_STREAMS)
+breaking("second-stream-409", "sse.second-stream", "several-streams", revisions=_STREAMS)
 breaking(
     "request-on-two-streams",
     # A client takes the second one for another request with the same id.

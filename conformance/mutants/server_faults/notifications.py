@@ -173,7 +173,7 @@ class _LogsBehind(Fault):
         return [{"jsonrpc": "2.0", "method": "notifications/message", "params": late}]
 
 
-@fault("logs-on-subscriptions", "logging.on-own-stream", revisions=MODERN, transports=("http",))
+@fault("logs-on-subscriptions", "logging.on-own-stream", "http.listen-apart", revisions=MODERN, transports=("http",))
 class _LogsOnSubscriptions(Fault):
     def overheard(self, value: JsonValue, *, gone: bool) -> bool:  # noqa: ARG002
         return isinstance(value, dict) and value.get("method") == "notifications/message"

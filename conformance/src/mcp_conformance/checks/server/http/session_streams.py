@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.checks.probes.http_requests import (
+    ACCEPT_STREAM,
     RecordedStream,
     http_peer,
     probe,
@@ -272,6 +273,20 @@ async def get_no_response(server: ServerUnderTest) -> None:
             raise Deviation("no response on a stream by GET", brief(message))
         if _token(message) == "not on GET":
             raise Deviation("no progress of an active request on a stream by GET", brief(message))
+
+
+@check("sse.second-stream", proves=("http.get-response", "sse.multiple-streams"))
+async def second_stream(server: ServerUnderTest) -> None:
+    """While a stream by GET is open, another GET is answered with an event stream too, or with 405."""
+    async with session(server) as peer:
+        if peer.session_id is None:
+            raise NotApplicable("the server has no sessions")
+        headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
+        async with peer.open_exchange("GET", headers) as first:
+            if first.status != 200:
+                raise NotApplicable(f"GET returns HTTP {first.status}")
+            # The number of streams of a client may have a limit, of which these statuses tell.
+            require(await peer.look("GET", headers=headers), {200, 405, 429, 503}, "a GET beside another stream")
 
 
 @check("sse.no-broadcast", proves=("sse.no-broadcast",), needs=_NEEDS)
