@@ -178,7 +178,11 @@ async def notification(server: ServerUnderTest) -> None:
         with suppress(NotTestable):
             await peer.open_standalone_stream()
             sampled = REPLIES["sampling/createMessage"]({})
-            for outcome in ({"result": sampled}, {"error": {"code": -1, "message": "the user rejected it"}}):
+            outcomes: tuple[JsonObject, ...] = (
+                {"result": sampled},
+                {"error": {"code": -1, "message": "the user rejected it"}},
+            )
+            for outcome in outcomes:
                 await _respond(server, peer, outcome)
 
 

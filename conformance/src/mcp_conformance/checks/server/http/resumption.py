@@ -46,7 +46,7 @@ def _require_unique(*streams: RecordedStream) -> None:
     Raises:
         Deviation: A message has the id of another event.
     """
-    known: dict[str, JsonValue] = {}
+    known: dict[str | None, JsonValue] = {}
     for event in (event for stream in streams for event in stream.events if event.id):
         try:
             message: JsonValue = strict_json(event.data) if event.data else None

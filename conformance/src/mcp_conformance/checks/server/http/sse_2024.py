@@ -6,6 +6,7 @@ Spec: basic/transports#http-with-sse (2024-11-05)
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.http_requests import EVIL, require_credentials, require_local
@@ -96,6 +97,11 @@ async def answers_apart(server: ServerUnderTest) -> None:
                 raise Deviation("no response for another client", brief(each.strays[0]))
 
 
+def _names(peer: SuiteConnection, text: str) -> bool:
+    """Return whether a connection received a message with a text."""
+    return any(text in brief(each) for each in peer.inbox)
+
+
 async def _wait_at_once(server: ServerUnderTest, *peers: SuiteConnection) -> None:
     """Call a tool that waits on each connection, with the same id, and release the calls.
 
@@ -120,7 +126,7 @@ async def _wait_at_once(server: ServerUnderTest, *peers: SuiteConnection) -> Non
             nursery.start_soon(call, peer, key)
             try:
                 # Progress shows that the call has begun.
-                await peer.until(lambda peer=peer, key=key: any(key in brief(each) for each in peer.inbox), "progress")
+                await peer.until(partial(_names, peer, key), "progress")
             except Deviation as deviation:
                 raise NotTestable(f"the control condition failed: {wait} reports no progress") from deviation
         for key in keys:
@@ -158,9 +164,9 @@ def _apart(fixture: str, arguments: JsonObject, method: str) -> Callable[[Server
                     )
                 await caller.fence()
                 await bystander.fence()
-                for each in bystander.inbox[foreign:]:
-                    if each.get("method") == method:
-                        raise Deviation(f"no {method} for a call of another client", brief(each))
+                for message in bystander.inbox[foreign:]:
+                    if message.get("method") == method:
+                        raise Deviation(f"no {method} for a call of another client", brief(message))
                 if not any(each.get("method") == method for each in caller.inbox[known:]):
                     silent.append(caller)
         if len(silent) == 2:
