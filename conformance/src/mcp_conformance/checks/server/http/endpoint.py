@@ -327,6 +327,7 @@ async def meta_missing(server: ServerUnderTest) -> None:
 async def method_not_found(server: ServerUnderTest) -> None:
     """An unknown method is answered with 404 and the error -32601."""
     peer = http_peer(server)
+    await control(peer)
     for method in unknown_methods(server):
         await _not_found(peer, method)
     request = peer.message("notifications/cancelled", {"requestId": "conformance-none"})
@@ -338,19 +339,22 @@ async def method_not_found(server: ServerUnderTest) -> None:
 @check("http.removed-methods", proves=("http.removed-methods-404",))
 async def removed_methods(server: ServerUnderTest) -> None:
     """The methods of older revisions are answered with 404 and the error -32601."""
+    peer = http_peer(server)
+    await control(peer)
     for method, params in _REMOVED.items():
-        await _not_found(http_peer(server), method, params)
+        await _not_found(peer, method, params)
 
 
 @check("http.removed-initialize", proves=("http.removed-methods-404",))
 async def removed_initialize(server: ServerUnderTest) -> None:
     """A server that supports no older revision answers `initialize` with 404 and the error -32601."""
     await _modern_only(server)
-    await _not_found(http_peer(server), "initialize")
+    peer = http_peer(server)
+    await control(peer)
+    await _not_found(peer, "initialize")
 
 
 async def _not_found(peer: HttpConnection, method: str, params: JsonObject | None = None) -> None:
-    await control(peer)
     request = peer.message(method, params)
     answer = await peer.look(headers=peer.headers(request), body=encoded(request), deviant="an unknown method")
     require(answer, {404}, method, code=-32601)
