@@ -313,12 +313,12 @@ async def only_these_resources(server: ServerUnderTest) -> None:
                 continue
             await _trigger(server, "conformance_touch_resource", {"uri": uri})
             await subscription.until(
-                partial(_tells, subscription, uri),
+                partial(_notifies, subscription, uri),
                 f"{_UPDATED} for {uri}, which is acknowledged together with another one",
             )
 
 
-def _tells(subscription: SubscriptionStream, resource: str) -> bool:
+def _notifies(subscription: SubscriptionStream, resource: str) -> bool:
     """Return whether a subscription has a notification of a resource."""
     return any(_is_of(each, resource) for each in subscription.own(_UPDATED))
 

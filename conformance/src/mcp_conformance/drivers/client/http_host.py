@@ -50,7 +50,7 @@ class Stream:
         """The response that carries the stream at present."""
         self.done: Final = trio.Event()
         """Set when the last event was sent."""
-        self.resumed = trio.Event()
+        self.resumed: trio.Event = trio.Event()
         """Set when the stream continues in another response after a pause."""
 
     def id(self, index: int) -> str | None:

@@ -285,7 +285,7 @@ async def second_stream(server: ServerUnderTest) -> None:
         async with peer.open_exchange("GET", headers) as first:
             if first.status != 200:
                 raise NotApplicable(f"GET returns HTTP {first.status}")
-            # The number of streams of a client may have a limit, of which these statuses tell.
+            # The number of streams of a client may have a limit, which these statuses show.
             require(await peer.look("GET", headers=headers), {200, 405, 429, 503}, "a GET beside another stream")
 
 
