@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = Settings()
 _PROBE: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "server/discover"}
+_IN_PROGRESS = "cancellation.client-in-progress"
 _CHANGED: JsonObject = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
 
 
@@ -106,6 +107,28 @@ async def test_unanswered_probe_in_running_client_is_not_testable(
 
     with pytest.raises(outcome):
         await _judge("stdio.client-probe-silence", legacy, silent)
+
+
+# --- cancellations that cross responses -------------------------------------------------------------------------------
+
+
+def _exchanges(*words: str) -> Evidence:
+    """Return evidence of requests (`?1`), their responses (`!1`) and cancellations (`x1`)."""
+    evidence = _evidence("initialize", LATEST_LEGACY)
+    for word in words:
+        id = int(word[1:])
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": "ping"}
+        if word[0] == "!":
+            message = {"jsonrpc": "2.0", "id": id, "result": {}}
+        if word[0] == "x":
+            message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+        evidence.transcript.message(encoded(message), sent=word[0] == "!")
+    return evidence
+
+
+async def test_cancellation_of_client_with_other_open_requests_may_cross_response() -> None:
+    # Requests 3 to 5 may be of a task that goes on while another one is slow to read response 1.
+    await _judge(_IN_PROGRESS, _exchanges("?1", "?2", "!1", "?3", "!3", "?4", "!4", "?5", "!5", "x1", "!2"))
 
 
 # --- roots that change ----------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def test_check_of_cancellations_needs_memory_in_proportion_to_messages() -> None
     assert peaks[1] < 8 * peaks[0]
 
 
-@pytest.mark.parametrize(("id", "known"), [(1, True), (2, False)])
+@pytest.mark.parametrize(("id", "known"), [(0, True), (1, False), (2, False)])
 async def test_cancellation_of_request_with_response_is_found_when_it_is_known(id: int, known: bool) -> None:
     record = Transcript()
     converse(record, 3)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.subscription_stream import LISTEN
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.check import Transport
@@ -185,23 +186,25 @@ async def in_progress(client: ClientUnderTest) -> None:
         _not_answered(evidence)
 
 
-_LATER_REQUESTS: Final = {Transport.STDIO: 1, Transport.HTTP: 2, Transport.HTTP_SSE: 2}
-"""The number of later requests with a response that show that the client has received a response."""
+_LATER_REQUESTS: Final = 2
+"""The number of later requests of an idle client, with their responses, that show that it has received a response."""
 
 
 def _not_answered(evidence: Evidence) -> None:
     """Check that the client cancels no request with a known response.
 
-    A cancellation may cross the response, and so may another request. A response counts as known when the client has sent
-    another request after it, and the suite has sent the response to that one too. Over HTTP, where several tasks of a slow
-    client may each have a request that crosses a response, it takes two such requests.
+    A cancellation may cross the response, and so may the requests of other tasks of the client. But a client that sends a
+    request while no other is open has received a response before. A response counts as known after two such requests with
+    their responses: also the first one may cross it.
     """
-    requests: dict[bytes, int] = {}
-    """The position of the newest request with an id."""
+    waiting: set[bytes] = set()
+    """The ids of the requests without a response or a cancellation."""
+    alone: dict[bytes, int] = {}
+    """The position of the newest request with an id, if no other request was open then."""
     responses: dict[bytes, int] = {}
-    """The position of the response to it."""
-    newest = [-1] * _LATER_REQUESTS[evidence.transport]
-    """The positions of the newest requests with a response, increasing: the responses before all of them are known."""
+    """The position of the response to the newest request with an id."""
+    newest = [-1] * _LATER_REQUESTS
+    """The positions of the newest such requests with a response, increasing: the responses before all of them are known."""
     for position, entry in enumerate(evidence.transcript):
         message = entry.value
         if not isinstance(message, dict):
@@ -209,15 +212,21 @@ def _not_answered(evidence: Evidence) -> None:
         key = _key(message.get("id"))
         if entry.sent and "method" not in message:
             responses[key] = position
-            newest = sorted((*newest, requests.get(key, -1)))[1:]
+            newest = sorted((*newest, alone.pop(key, -1)))[1:]
+            waiting.discard(key)
         elif not entry.sent and "method" in message and "id" in message:
-            requests[key] = position
+            if not waiting:
+                alone[key] = position
+            # A subscription stays open.
+            if message["method"] != LISTEN:
+                waiting.add(key)
             # A reused id, which another check covers, refers to the new request.
             responses.pop(key, None)
-        elif entry.sent or message.get("method") != _CANCELLED:
-            continue
-        elif responses.get(_key(_params(message).get("requestId")), newest[0]) < newest[0]:
-            raise Deviation("no cancellation of a request with a response", brief(message))
+        elif not entry.sent and message.get("method") == _CANCELLED:
+            cancelled = _key(_params(message).get("requestId"))
+            if responses.get(cancelled, newest[0]) < newest[0]:
+                raise Deviation("no cancellation of a request with a response", brief(message))
+            waiting.discard(cancelled)
 
 
 @check("cancellation.client-not-initialize", proves=("cancellation.not-initialize",))
