@@ -37,7 +37,7 @@ _MODERN: Final = "2026-07-28"
 _HOUR: Final = 3600
 _WINDOW: Final = 300
 _NONCE: Final = "nonce-of-the-server"
-_PAUSE: Final = 0.02
+_PAUSE: Final = 0.2
 """How long a request takes, in seconds, if a fault needs requests at the same time."""
 _INCLUDES: Final = {"mcp:root": {"mcp", "mcp:admin"}}
 
@@ -321,7 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
             method, name = self.headers.get("Mcp-Method", method), self.headers.get("Mcp-Name", name)
         if wrong("scopes-shared"):
             self.server.scopes = scopes
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE if method == "tools/call" else 0)
             scopes = self.server.scopes
         if method == "tools/call" and wrong("refusal-kept"):
             if "mcp:admin" not in scopes:

@@ -17,6 +17,7 @@ from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -201,11 +202,17 @@ async def notification_not_answered(server: ServerUnderTest) -> None:
     """A notification gets no response, even when its method is unknown, or is that of a request."""
     peer = server.peer
     await peer.notify(UNKNOWN_NOTIFICATION, deviant="an unknown notification")
-    if server.transport is not Transport.HTTP:  # where the body of a rejection may be an error
-        for method in ("server/discover", "ping", "tools/list", "tools/call", "resources/read", "prompts/get"):
-            full: JsonObject = {"_meta": peer.meta()} if server.revision.era is Era.MODERN else {}
-            for params in (None, full):
-                await peer.notify(method, params, deviant=f"{method} without an id")
+    await _require_no_response(peer)
+    if server.transport is Transport.HTTP:
+        return  # the body of a rejection may be an error
+    for method in ("server/discover", "ping", "tools/list", "tools/call", "resources/read", "prompts/get"):
+        full: JsonObject = {"_meta": peer.meta()} if server.revision.era is Era.MODERN else {}
+        for params in (None, full):
+            await peer.notify(method, params, deviant=f"{method} without an id")
+    await _require_no_response(peer)
+
+
+async def _require_no_response(peer: SuiteConnection) -> None:
     await peer.fence()
     if peer.strays:
         raise Deviation("no response to a notification", brief(peer.strays[0]))
