@@ -102,6 +102,7 @@ async def response_ids(server: ServerUnderTest) -> None:
         open_requests: Counter[tuple[int | None, str]] = Counter()
         # The response to an invalid message may have no id, and it may be late, except in its own HTTP response.
         invalid: set[int | None] = set()
+        valid: set[int] = set()
         # Invalid bytes, and pieces of lines, may contain the id of a message whose response is right.
         bytes_sent = b""
         for entry in transcript:
@@ -115,9 +116,13 @@ async def response_ids(server: ServerUnderTest) -> None:
                 if entry.sent and "method" in each:
                     used.add(id)
                     open_requests[place] += 1
+                    if exchange is not None and exchange not in invalid:
+                        valid.add(exchange)
                 elif not entry.sent and "method" not in each:
-                    of_invalid = bool(invalid) and (
-                        each.get("id") is None or (_is_id(each["id"]) and id.encode() in bytes_sent)
+                    of_invalid = (
+                        bool(invalid)
+                        and exchange not in valid
+                        and (each.get("id") is None or (_is_id(each["id"]) and id.encode() in bytes_sent))
                     )
                     if id not in used and not of_invalid:
                         raise Deviation("the id of a request", brief(each))
@@ -161,9 +166,9 @@ async def id_echo(server: ServerUnderTest) -> None:
     """A response has the id of its request, with the same type: a number or a string. So has an error response."""
     peer = server.peer
     for id in ODD_IDS:
-        requests = [(peer.message(UNKNOWN_METHOD, id=id), "an unknown method")]
-        if server.inventory.has("tools"):
-            requests.append((peer.message("tools/list", id=id), ""))
+        # The valid request is the first one: other checks do not judge the response to an invalid one.
+        requests = [(peer.message("tools/list", id=id), "")] if server.inventory.has("tools") else []
+        requests.append((peer.message(UNKNOWN_METHOD, id=id), "an unknown method"))
         if server.inventory.has("prompts"):
             requests.append((peer.message("prompts/get", {"name": "conformance-none"}, id=id), "an unknown prompt"))
         if server.revision.era is Era.MODERN:
