@@ -336,7 +336,7 @@ class _Handler(BaseHTTPRequestHandler):
             wrong("challenge-without-scope") and refused.status == 401
         ):
             parts.append(f'scope="{refused.scope}"')
-        untold = wrong("metadata-untold-if-invalid") and refused.error == "invalid_token"
+        untold = wrong("no-metadata-url-if-invalid") and refused.error == "invalid_token"
         if (
             not untold
             and not wrong("metadata-untold")

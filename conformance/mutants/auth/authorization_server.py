@@ -68,7 +68,7 @@ ISSUER_FAULTS: Final = (
     _of("registration-broken", "auth.as-registers", revision=_JUNE),
     _of("documents-untold", "auth.as-documents", "auth.as-documents-supported"),
     _of("documents-untold-in-openid", "auth.as-documents"),
-    _of("documents-told-as-text", "auth.as-documents", "auth.as-documents-supported"),
+    _of("documents-advertised-as-text", "auth.as-documents", "auth.as-documents-supported"),
     _of("documents-unsupported", "auth.as-documents-supported"),
     _of("redirects-anywhere", "auth.as-redirect-exact", revision=_OWN),
     _of("redirects-by-prefix", "auth.as-redirect-exact"),
@@ -89,7 +89,7 @@ ISSUER_FAULTS: Final = (
     _of("iss-of-another", "auth.as-iss"),
     _of("error-without-iss", "auth.as-iss"),
     _of("iss-untold", "auth.as-iss-told"),
-    _of("iss-untold-in-openid", "auth.as-iss-told"),
+    _of("iss-not-advertised-in-openid", "auth.as-iss-told"),
     _of("challenge-optional", "auth.as-pkce-required"),
     _of("challenge-optional", "auth.as-pkce-required", revision=_OWN),
     _of("challenge-empty", "auth.as-pkce-required", revision=_LATE),
@@ -212,7 +212,7 @@ class _Raw:
             found["token_endpoint"] = "http://as.example/token"
         if fault == "takes-none-in-openid" and path == _OPENID:
             found["dpop_signing_alg_values_supported"] = ["ES256", "none"]
-        if fault == "documents-told-as-text":
+        if fault == "documents-advertised-as-text":
             found["client_id_metadata_document_supported"] = "true"
         left_out = {
             "no-token-endpoint": "token_endpoint",
@@ -226,7 +226,7 @@ class _Raw:
             left_out |= {
                 "openid-without-pkce": "code_challenge_methods_supported",
                 "documents-untold-in-openid": "client_id_metadata_document_supported",
-                "iss-untold-in-openid": "authorization_response_iss_parameter_supported",
+                "iss-not-advertised-in-openid": "authorization_response_iss_parameter_supported",
             }
         if fault in left_out:
             del found[left_out[fault]]

@@ -156,7 +156,7 @@ PROTECTED_FAULTS: Final = (
     _of("scope-by-header", "auth.server-scope-beside"),
     _of("scope-of-first", "auth.server-scope-beside", revision="2025-03-26"),
     _of("scopes-shared", "auth.server-scope-beside"),
-    _of("metadata-untold-if-invalid", "auth.server-metadata-named", revision="2025-06-18"),
+    _of("no-metadata-url-if-invalid", "auth.server-metadata-named", revision="2025-06-18"),
     _of("methods-unchallenged", "auth.server-challenge", "auth.server-metadata-named", revision="2025-06-18"),
     _of("expired-error", "auth.server-challenge", revision=_LATE),
     _of("proof-window", "dpop.server-proof-old"),
