@@ -19,6 +19,7 @@ _SUBJECTS: Final[Mapping[CheckScope, str]] = {
     CheckScope.SHARED: "on a connection shared with other checks",
     CheckScope.RECOVERING: "on a connection shared with other checks that send unusual messages",
     CheckScope.CONNECTION: "on its own connection",
+    CheckScope.LEAVING: "on a connection shared with other checks that may leave late messages behind",
     CheckScope.PROCESS: "on connections or processes that it opens",
     CheckScope.EVIDENCE: "by judging the messages of the other checks",
 }

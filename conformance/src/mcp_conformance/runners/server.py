@@ -46,6 +46,7 @@ _ORDER: Final = (
     CheckScope.SHARED,
     CheckScope.RECOVERING,
     CheckScope.CONNECTION,
+    CheckScope.LEAVING,
     CheckScope.PROCESS,
     CheckScope.EVIDENCE,
 )

@@ -35,25 +35,34 @@ def _initialize(peer: SuiteConnection) -> JsonObject:
     return {"jsonrpc": "2.0", "id": peer.next_id(), "method": "initialize", "params": params}
 
 
-async def _opened(peer: SuiteConnection) -> tuple[JsonObject, int | None]:
+async def _opened(server: ServerUnderTest) -> tuple[JsonObject, int | None]:
     """Send `initialize` as a legacy client, and return the response and the HTTP status."""
-    message = _initialize(peer)
-    if isinstance(peer, HttpConnection):
-        headers = [*peer.settings.headers, *_JSON]
-        answer = await peer.send(encoded(message), headers=headers, deviant="initialize of the legacy era")
-        # A server of both eras may answer in a stream, as legacy servers do.
-        return next((each for each in messages_of(answer) if "method" not in each), {}), answer.status
-    answered = await peer.exchange(message, deviant="initialize of the legacy era")
-    return answered.message, None
+
+    async def initialize() -> tuple[JsonObject, int | None]:
+        async with server.open(handshake=False) as peer:
+            message = _initialize(peer)
+            if isinstance(peer, HttpConnection):
+                headers = [*peer.settings.headers, *_JSON]
+                answer = await peer.send(encoded(message), headers=headers, deviant="initialize of the legacy era")
+                # A server of both eras may answer in a stream, as legacy servers do.
+                return next((each for each in messages_of(answer) if "method" not in each), {}), answer.status
+            answered = await peer.exchange(message, deviant="initialize of the legacy era")
+            return answered.message, None
+        raise AssertionError("the block returns")
+
+    return await server.once("initialize of a legacy client", initialize)
 
 
-@asynccontextmanager
-async def _modern_only(server: ServerUnderTest) -> AsyncIterator[tuple[JsonObject, int | None]]:
-    async with server.open(handshake=False) as peer:
-        found = await _opened(peer)
-        if "result" in found[0]:
-            raise NotApplicable("the server supports both eras")
-        yield found
+async def _modern_only(server: ServerUnderTest) -> tuple[JsonObject, int | None]:
+    """Return the response to `initialize` of a server of the modern era only, and the HTTP status.
+
+    Raises:
+        NotApplicable: The server supports both eras.
+    """
+    found = await _opened(server)
+    if "result" in found[0]:
+        raise NotApplicable("the server supports both eras")
+    return found
 
 
 @check(
@@ -63,11 +72,11 @@ async def _modern_only(server: ServerUnderTest) -> AsyncIterator[tuple[JsonObjec
 )
 async def initialize_refused(server: ServerUnderTest) -> None:
     """A server of the modern era only rejects `initialize` with an error, over HTTP with status 400."""
-    async with _modern_only(server) as (message, status):
-        if status is not None and status != 400:
-            raise Deviation("HTTP 400 for initialize", f"HTTP {status}: {brief(message)}")
-        if status is None and "error" not in message:
-            raise Deviation("an error for initialize", brief(message))
+    message, status = await _modern_only(server)
+    if status is not None and status != 400:
+        raise Deviation("HTTP 400 for initialize", f"HTTP {status}: {brief(message)}")
+    if status is None and "error" not in message:
+        raise Deviation("an error for initialize", brief(message))
 
 
 @check(
@@ -77,18 +86,17 @@ async def initialize_refused(server: ServerUnderTest) -> None:
 )
 async def initialize_names_versions(server: ServerUnderTest) -> None:
     """The error for `initialize` names the supported versions."""
-    async with _modern_only(server) as (message, _):
-        if server.revision.name not in brief(member(message, "error")):
-            raise Deviation(f"{server.revision} in the error", brief(message))
+    message, _ = await _modern_only(server)
+    if server.revision.name not in brief(member(message, "error")):
+        raise Deviation(f"{server.revision} in the error", brief(message))
 
 
 @asynccontextmanager
 async def _both(server: ServerUnderTest) -> AsyncIterator[SuiteConnection]:
     """Open a legacy connection to a server of both eras."""
-    async with server.open(handshake=False) as peer:
-        if "result" not in (await _opened(peer))[0]:
-            raise NotApplicable("the server supports only the modern era")
-    async with server.open(revision=LATEST_LEGACY) as peer:
+    if "result" not in (await _opened(server))[0]:
+        raise NotApplicable("the server supports only the modern era")
+    async with server.share(revision=LATEST_LEGACY) as peer:
         yield peer
 
 
@@ -126,7 +134,7 @@ async def legacy_results(server: ServerUnderTest) -> None:
 )
 async def modern_beside_legacy(server: ServerUnderTest) -> None:
     """While a legacy session is open, the server serves a modern request of another client without initialize."""
-    async with _both(server) as peer, server.open() as modern:
+    async with _both(server) as peer, server.share() as modern:
         (await modern.request("server/discover")).member("supportedVersions", list)
         (await peer.request("ping")).result()
 

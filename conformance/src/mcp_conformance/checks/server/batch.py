@@ -126,11 +126,12 @@ async def element_kinds(server: ServerUnderTest) -> None:
                     raise Deviation("an array of messages of one kind", brief(entry.value))
 
 
-@check("batch.empty", proves=("batch.empty-array",), subject=CheckScope.CONNECTION)
+@check("batch.empty", proves=("batch.empty-array",), subject=CheckScope.LEAVING)
 async def empty(server: ServerUnderTest) -> None:
     """An empty array gets one error -32600, not in an array; over HTTP a 4xx status."""
     peer = server.peer
     await peer.fence()
+    mark = len(peer.transcript.entries)
     if isinstance(peer, HttpConnection):
         answer = await peer.send(b"[]", headers=peer.headers([]), deviant="an empty array")
         if not 400 <= answer.status < 500:
@@ -141,9 +142,8 @@ async def empty(server: ServerUnderTest) -> None:
         await peer.fence()
         raise NotApplicable("no response, and this revision has no error for it: each error has a request id")
     refused.error(-32600, what="an empty array")
-    arrays = [entry for entry in peer.transcript if not entry.sent and isinstance(entry.value, list)]
-    if arrays:
-        raise Deviation("one error, not an array", str(arrays[0]))
+    if arrays := _arrays_since(peer, mark):
+        raise Deviation("one error, not an array", arrays[0])
 
 
 @check("batch.http-202", proves=("batch.http-202",), subject=CheckScope.RECOVERING)
@@ -180,16 +180,17 @@ async def not_answered(server: ServerUnderTest) -> None:
 @check(
     "batch.no-array",
     proves=("stdio.individual-messages",),
-    # An error for the array may be late, and no other check on the connection expects it.
-    subject=CheckScope.CONNECTION,
+    # An error for the array may be late.
+    subject=CheckScope.LEAVING,
 )
 async def no_array(server: ServerUnderTest) -> None:
     """An array of requests is not answered with an array."""
     peer = server.peer
+    mark = len(peer.transcript.entries)
     await peer.post([_ping(peer, "in a batch"), _ping(peer, "in the same batch")], deviant="a batch")
     # The server may reject the array, ignore it, or answer each request.
     await peer.fence()
-    if arrays := _arrays_since(peer, 0):
+    if arrays := _arrays_since(peer, mark):
         raise Deviation("each message on a line of its own", arrays[0])
 
 

@@ -10,7 +10,6 @@ from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.probes.waiting_call import waiting_call
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
@@ -49,13 +48,7 @@ async def ping(server: ServerUnderTest) -> None:
 @check("ping.before-initialized", proves=("ping.respond",), subject=CheckScope.PROCESS)
 async def ping_early(server: ServerUnderTest) -> None:
     """A ping after the result of `initialize`, and before notifications/initialized, gets an empty result."""
-    async with server.open(handshake=False) as peer:
-        params: JsonObject = {
-            "protocolVersion": server.revision.name,
-            "capabilities": peer.capabilities,
-            "clientInfo": CLIENT_INFO,
-        }
-        peer.handshake = await peer.request("initialize", params)
+    async with server.share(initialized=False) as peer:
         result = (await peer.request("ping")).result()
         if set(result) - {"_meta"}:
             raise Deviation("an empty result", brief(result))
@@ -125,7 +118,7 @@ def _token(message: JsonObject) -> object:
     return params.get("progressToken") if isinstance(params, dict) else None
 
 
-@check("cancellation.stops", proves=("cancellation.stop-processing",), needs=_NEEDS, subject=CheckScope.CONNECTION)
+@check("cancellation.stops", proves=("cancellation.stop-processing",), needs=_NEEDS, subject=CheckScope.LEAVING)
 async def stops(server: ServerUnderTest) -> None:
     """A cancelled call stops."""
 
@@ -137,7 +130,7 @@ async def stops(server: ServerUnderTest) -> None:
         raise Deviation("no further progress of a cancelled call", observed)
 
 
-@check("cancellation.no-answer", proves=("cancellation.no-response",), needs=_NEEDS, subject=CheckScope.CONNECTION)
+@check("cancellation.no-answer", proves=("cancellation.no-response",), needs=_NEEDS, subject=CheckScope.LEAVING)
 async def no_answer(server: ServerUnderTest) -> None:
     """A cancelled call gets no response."""
 

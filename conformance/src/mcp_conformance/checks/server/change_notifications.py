@@ -86,7 +86,6 @@ def _watched(server: ServerUnderTest) -> str:
     "resources.updated",
     proves=("resources.subscription-updates",),
     needs=_SUBSCRIBE,
-    subject=CheckScope.CONNECTION,
 )
 async def updated(server: ServerUnderTest) -> None:
     """A client that subscribed to a resource is notified of its update."""
@@ -98,13 +97,14 @@ async def updated(server: ServerUnderTest) -> None:
     # The notification may name a sub-resource.
     if not any(each == watched or str(each).startswith(f"{watched.rstrip('/')}/") for each in _uris(server, 0)):
         raise Deviation(f"{_UPDATED} for {watched}", str(_uris(server, 0)))
+    # Other checks use the connection too.
+    await server.peer.request("resources/unsubscribe", {"uri": watched})
 
 
 @check(
     "resources.updated-only-if-subscribed",
     proves=("resources.updated-only-if-subscribed",),
     needs=_SUBSCRIBE,
-    subject=CheckScope.CONNECTION,
 )
 async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
     """A client without a subscription to a resource, or after unsubscribing, gets no updated notification."""

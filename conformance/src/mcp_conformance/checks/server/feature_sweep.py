@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import CheckScope
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ _CALLS: Final[Mapping[str, JsonObject]] = {
 @check(
     "schema.tour",
     proves=("jsonrpc.response-result-or-error", "jsonrpc.schema-valid-messages"),
-    subject=CheckScope.CONNECTION,
 )
 async def tour(server: ServerUnderTest) -> None:
     """Everything that the server offers can be requested and gets a response."""

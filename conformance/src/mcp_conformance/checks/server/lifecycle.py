@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.message_pairs import objects
 from mcp_conformance.checks.probes.modern_requests import rejections
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
@@ -55,10 +57,10 @@ async def initialize_result(server: ServerUnderTest) -> None:
 @check("version.echo", proves=("version.server-echo",), subject=CheckScope.PROCESS)
 async def version_echo(server: ServerUnderTest) -> None:
     """A supported version is answered with the same version."""
-    async with server.open(handshake=False) as peer:
-        answer = await peer.request("initialize", _initialize(server.revision.name))
-        if answer.member("protocolVersion", str) != server.revision.name:
-            raise Deviation(f"protocolVersion {server.revision.name}", str(answer))
+    async with server.share() as peer:
+        # Each connection of the suite is opened with the version of the leg.
+        if peer.handshake is None or peer.handshake.member("protocolVersion", str) != server.revision.name:
+            raise Deviation(f"protocolVersion {server.revision.name}", str(peer.handshake))
     await _of_each_client(server)
 
 
@@ -75,8 +77,7 @@ async def _of_each_client(server: ServerUnderTest) -> None:
     for version in {name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY} - {
         server.revision.name
     }:
-        async with server.open(handshake=False) as peer:
-            answers[version] = await peer.request("initialize", _initialize(version))
+        answers[version] = await _answer(server, version)
         if member(answers[version].message, "result", "protocolVersion") != server.revision.name:
             return
     refused = max(answers)
@@ -104,23 +105,21 @@ async def version_alternative(server: ServerUnderTest) -> None:
     """An unsupported version is answered with a result that names another version, which the server supports."""
     # The leg shows that its own version is supported.
     spoken = {server.revision.name}
-    # Modern versions have no `initialize`, so that none of them can be negotiated with it. Over stdio each attempt costs
-    # a process, and the answer does not depend on the leg: one asks.
-    modern = _MODERN if server.transport is not Transport.STDIO or server.revision is R2025_11_25 else ()
-    for unknown in (_UNKNOWN, *_near_misses(server.revision.name), *modern):
-        async with server.open(handshake=False) as peer:
-            answer = await peer.request("initialize", _initialize(unknown))
-            if unknown in _MODERN and answer.is_error:
-                continue  # the server may support that version, although not with this request
-            offered = answer.member("protocolVersion", str)
+    # Over stdio each attempt costs a process. These answers do not depend on the leg: one asks. Modern versions have no
+    # `initialize`, so that none of them can be negotiated with it.
+    once = (_UNKNOWN, *_MODERN) if server.transport is not Transport.STDIO or server.revision is R2025_11_25 else ()
+    for unknown in (*_near_misses(server.revision.name), *once):
+        answer = await _answer(server, unknown)
+        if unknown in _MODERN and answer.is_error:
+            continue  # the server may support that version, although not with this request
+        offered = answer.member("protocolVersion", str)
         if offered == unknown or offered in _MODERN:
             raise Deviation("a version with `initialize` that the server supports", brief(offered))
         if str(offered) in spoken:
             continue
-        async with server.open(handshake=False) as peer:
-            answer = await peer.request("initialize", _initialize(str(offered)))
-            if answer.member("protocolVersion", str) != offered:
-                raise Deviation(f"{offered}, which was offered as the alternative to {unknown}", str(answer))
+        answer = await _answer(server, str(offered))
+        if answer.member("protocolVersion", str) != offered:
+            raise Deviation(f"{offered}, which was offered as the alternative to {unknown}", str(answer))
         spoken.add(str(offered))
 
 
@@ -132,17 +131,26 @@ def _near_misses(version: str) -> tuple[str, ...]:
 @check("version.latest", proves=("version.server-latest",), subject=CheckScope.PROCESS)
 async def version_latest(server: ServerUnderTest) -> None:
     """The alternative version is the latest that the server supports."""
-    async with server.open(handshake=False) as peer:
-        answer = await peer.request("initialize", _initialize(_UNKNOWN))
-        offered = REVISIONS.get(str(answer.member("protocolVersion", str)))
+    answer = await _answer(server, _near_misses(server.revision.name)[0])
+    offered = REVISIONS.get(str(answer.member("protocolVersion", str)))
     if offered is None:
         raise NotTestable(f"the server offers a version that the suite does not know: {answer}")
     for newer in between(offered) - {offered}:
         if newer.era is Era.LEGACY:
-            async with server.open(handshake=False) as peer:
-                answer = await peer.request("initialize", _initialize(newer.name))
-                if answer.member("protocolVersion", str) == newer.name:
-                    raise Deviation(f"{newer}, which the server supports, as the alternative", offered.name)
+            answer = await _answer(server, newer.name)
+            if answer.member("protocolVersion", str) == newer.name:
+                raise Deviation(f"{newer}, which the server supports, as the alternative", offered.name)
+
+
+async def _answer(server: ServerUnderTest, version: str) -> JsonRpcResponse:
+    """Return the response to the `initialize` of a new client, which requests a version."""
+
+    async def initialize() -> JsonRpcResponse:
+        async with server.open(handshake=False) as peer:
+            return await peer.request("initialize", _initialize(version))
+        raise AssertionError("the block returns")
+
+    return await server.once(f"initialize with {version}", initialize)
 
 
 def _initialize(version: str) -> JsonObject:
@@ -248,22 +256,21 @@ async def discover_consistent(server: ServerUnderTest) -> None:
         raise Deviation(f"data.supported {brief(versions)}", brief(supported))
 
 
-@check("lifecycle.initialize-first", proves=("lifecycle.initialize-first",), subject=CheckScope.PROCESS)
+@check("lifecycle.initialize-first", proves=("lifecycle.initialize-first",), subject=CheckScope.EVIDENCE)
 async def initialize_first(server: ServerUnderTest) -> None:
     """The server sends nothing before its response to `initialize`."""
-    async with server.open(handshake=False) as peer:
-        answer = await peer.request("initialize", _initialize(server.revision.name))
-        for early in (*answer.before, *peer.inbox):
-            raise Deviation("no message before the response to initialize", brief(early))
+    for transcript in server.evidence:
+        for each in chain.from_iterable(objects(entry) for entry in transcript if not entry.sent):
+            if "method" not in each:
+                break
+            raise Deviation("no message before the response to initialize", brief(each))
 
 
 @check("lifecycle.no-early-requests", proves=("lifecycle.server-no-early-requests",), subject=CheckScope.PROCESS)
 async def no_early_requests(server: ServerUnderTest) -> None:
     """Before notifications/initialized the server sends no request other than ping."""
-    async with server.open(handshake=False) as peer:
-        # With all capabilities, so that there is something that the server could request.
-        params = {**_initialize(server.revision.name), "capabilities": peer.capabilities}
-        peer.handshake = await peer.request("initialize", params)
+    # With all capabilities, so that there is something that the server could request.
+    async with server.share(initialized=False) as peer:
         if isinstance(peer, HttpConnection):
             await peer.open_standalone_stream()
         await peer.fence()

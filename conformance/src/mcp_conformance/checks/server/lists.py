@@ -125,8 +125,8 @@ async def _same_everywhere(server: ServerUnderTest, row: List) -> None:
         await _use(server)
         if (now := await _listed(server.peer, row)) != first:
             return f"after other requests, {_difference(first, now)}"
-        async with server.open() as fresh:
-            if (now := await _listed(fresh, row)) != first:
+        async with server.share(client="another") as other:
+            if (now := await _listed(other, row)) != first:
                 return f"on another connection, {_difference(first, now)}"
         return None
 

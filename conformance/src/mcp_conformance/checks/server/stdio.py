@@ -131,7 +131,7 @@ async def pieces(server: ServerUnderTest) -> None:
 @check(
     "stdio.cancelled-silent",
     proves=("stdio.cancel-no-more-messages", "stdio.cancel-server-stops"),
-    subject=CheckScope.CONNECTION,
+    subject=CheckScope.LEAVING,
 )
 async def cancelled_silent(server: ServerUnderTest) -> None:
     """After the cancellation of a request no further message is sent for it."""

@@ -419,7 +419,7 @@ async def not_on_another_connection(server: ServerUnderTest) -> None:
     member, method, fixture = _by_tool(server)
     async with server.open() as first, open_subscription(first, _filter(server, member)) as subscription:
         await subscription.acknowledged()
-    async with server.open() as second:
+    async with server.share(client="another") as second:
         name, arguments = server.tool(fixture)
         (await second.request("tools/call", {"name": name, "arguments": arguments})).result()
         await second.fence()
@@ -440,20 +440,26 @@ async def _shut_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObjec
             which it has no client to notify.
     """
     members = _filter(server, *_offered(server))
-    async with server.open() as peer:
-        if not isinstance(peer, StdioConnection):
-            raise NotApplicable("the suite cannot end the server over this transport")
-        message = peer.message(LISTEN, {"notifications": members})
-        await peer.post(message)
-        await peer.expect(ACKNOWLEDGED, ACKNOWLEDGED)
-        before = len(peer.transcript.entries)
-        await peer.process.close_input()
-        ended = peer
-        await peer.until(lambda: ended.ended, "the end of the output")
-        later = [each for entry in peer.transcript.entries[before:] for each in objects(entry) if not entry.sent]
-        if not later:
-            raise NotTestable("the server exits at the end of its input without a message")
-        return message["id"], later
+
+    async def end() -> tuple[JsonValue, list[JsonObject]]:
+        async with server.open() as peer:
+            if not isinstance(peer, StdioConnection):
+                raise NotApplicable("the suite cannot end the server over this transport")
+            message = peer.message(LISTEN, {"notifications": members})
+            await peer.post(message)
+            await peer.expect(ACKNOWLEDGED, ACKNOWLEDGED)
+            before = len(peer.transcript.entries)
+            await peer.process.close_input()
+            ended = peer
+            await peer.until(lambda: ended.ended, "the end of the output")
+            entries = peer.transcript.entries[before:]
+            return message["id"], [each for entry in entries for each in objects(entry) if not entry.sent]
+        raise AssertionError("the block returns or raises")
+
+    id, later = await server.once("end of the input during a subscription", end)
+    if not later:
+        raise NotTestable("the server exits at the end of its input without a message")
+    return id, later
 
 
 @check(

@@ -30,9 +30,9 @@ __all__ = ["ConnectionPool", "kind_of"]
 _NO_METHOD: Final = -32601
 
 
-def kind_of(subject: CheckScope, capabilities: JsonObject | None) -> str:
-    """Return the key of interchangeable connections: the subject of the checks, and the declared capabilities."""
-    return f"{subject.value} {json.dumps(capabilities, sort_keys=True)}"
+def kind_of(subject: CheckScope, capabilities: JsonObject | None, **others: str) -> str:
+    """Return the key of interchangeable connections: the subject of the checks, the declared capabilities, and others."""
+    return json.dumps([subject.value, capabilities, others], sort_keys=True)
 
 
 class _PooledConnection:

@@ -237,6 +237,15 @@ class SuiteConnection(abc.ABC):
         """
         if self.revision.era is Era.MODERN:
             return
+        await self.initialize()
+        await self.notify("notifications/initialized")
+
+    async def initialize(self) -> None:
+        """Perform the handshake of a legacy revision without notifications/initialized.
+
+        Raises:
+            Deviation: The server rejects it, or offers another revision.
+        """
         params: JsonObject = {
             "protocolVersion": self.revision.name,
             "capabilities": self.capabilities,
@@ -246,7 +255,6 @@ class SuiteConnection(abc.ABC):
         offered = self.handshake.result().get("protocolVersion")
         if offered != self.revision.name:
             raise Deviation(f"protocolVersion {self.revision.name}", brief(offered))
-        await self.notify("notifications/initialized")
 
     async def expect(self, method: str, what: str) -> JsonObject:
         """Return the first unread request or notification with this method, and wait for it if necessary.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import attrs
 
@@ -14,7 +14,7 @@ from mcp_conformance.protocol.param_headers import annotated
 from mcp_conformance.wire.transcript import Part, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from mcp_conformance.drivers.server.inventory import ServerInventory
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mcp_core.revisions import Revision
 
 __all__ = ["NotConnected", "ServerUnderTest"]
+
+_Result = TypeVar("_Result")
 
 
 class NotConnected(Exception):
@@ -53,6 +55,8 @@ class ServerUnderTest:
     """The transcripts of this leg so far, for checks that only inspect them."""
     connections: ConnectionPool
     """The connections that checks share."""
+    conversations: dict[str, tuple[object, list[Part]]] = attrs.field(factory=dict)
+    """The results of `once` in this leg, and the transcripts of their connections, by name."""
     opened: list[Part] = attrs.field(factory=list)
     """The transcripts of the connections of the check."""
     connected: SuiteConnection | None = None
@@ -96,7 +100,14 @@ class ServerUnderTest:
 
     @asynccontextmanager
     async def share(
-        self, *, capabilities: JsonObject | None = None, subject: CheckScope = CheckScope.SHARED, evident: bool = False
+        self,
+        *,
+        capabilities: JsonObject | None = None,
+        subject: CheckScope = CheckScope.SHARED,
+        evident: bool = False,
+        revision: Revision | None = None,
+        initialized: bool = True,
+        client: str = "",
     ) -> AsyncIterator[SuiteConnection]:
         """Borrow a connection that is shared with other checks, while the block runs.
 
@@ -104,13 +115,25 @@ class ServerUnderTest:
             capabilities: The capabilities that the client declares; `None`: those that the revision has.
             subject: The subject of the check; only checks with the same subject share the connection.
             evident: Whether its transcript is evidence for checks that only inspect transcripts.
+            revision: The revision in place of the one under test.
+            initialized: Whether the client has sent notifications/initialized after the result of `initialize`.
+            client: Which of several clients, for a check that needs more than one; empty: the first.
         """
+        kind = kind_of(
+            subject,
+            capabilities,
+            revision=(revision or self.revision).name,
+            initialized=str(initialized),
+            client=client,
+        )
 
         @asynccontextmanager
         async def open_connection() -> AsyncIterator[SuiteConnection]:
             opened = attrs.evolve(self, opened=[])
             try:
-                async with opened.open(capabilities=capabilities) as peer:
+                async with opened.open(capabilities=capabilities, handshake=initialized, revision=revision) as peer:
+                    if not initialized:
+                        await peer.initialize()
                     if evident:
                         self.evidence.append(peer.transcript)
                     yield peer
@@ -119,9 +142,25 @@ class ServerUnderTest:
                 self.opened.extend(opened.opened)
                 raise
 
-        async with self.connections.borrow(kind_of(subject, capabilities), open_connection) as peer:
+        async with self.connections.borrow(kind, open_connection) as peer:
             self.opened.append(Part(transcript=peer.transcript, since=len(peer.transcript.entries)))
             yield peer
+
+    async def once(self, name: str, converse: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Hold a conversation once in the leg for all checks that judge it: over stdio it may cost a process.
+
+        Args:
+            name: The name of the conversation.
+            converse: Holds the conversation on connections that it opens, and returns its result.
+        """
+        if name not in self.conversations:
+            known = len(self.opened)
+            result = await converse()
+            self.conversations[name] = result, self.opened[known:]
+            return result
+        found, parts = self.conversations[name]
+        self.opened.extend(parts)
+        return cast("_Result", found)  # by its name, the result of the same function
 
     async def call(self, fixture: str, arguments: JsonObject | None = None) -> JsonRpcResponse:
         """Call the tool that represents a fixture.
