@@ -1,4 +1,4 @@
-"""A tool call during which the server sends client requests: as requests, or by MRTR, depending on the revision."""
+"""Requests during which the server sends client requests: as requests, or by MRTR, depending on the revision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["REPLIES", "ClientRequest", "Conversation", "converse", "input_requests_of", "retried"]
+__all__ = [
+    "REPLIES",
+    "ClientRequest",
+    "Conversation",
+    "converse",
+    "input_requests_of",
+    "request_until_input",
+    "requires_input",
+    "responses_to",
+    "retried",
+]
 
 _MAX_ROUND_TRIPS: Final = 60
 """Maximum number of round trips of a call."""
@@ -117,10 +127,39 @@ def input_requests_of(answer: JsonRpcResponse) -> list[ClientRequest]:
     ]
 
 
-def retried(params: JsonObject, answer: JsonRpcResponse, responses: JsonObject) -> JsonObject:
-    """Return the params of the retry."""
+def requires_input(answer: JsonRpcResponse) -> bool:
+    """Return whether a response is an InputRequiredResult."""
+    return not answer.is_error and answer.result().get("resultType") == "input_required"
+
+
+def responses_to(answer: JsonRpcResponse, replies: Mapping[str, Reply] = REPLIES) -> JsonObject:
+    """Return the input responses for an InputRequiredResult, except for requests of methods without a reply."""
+    return {each.key: replies[each.method](each.params) for each in input_requests_of(answer) if each.method in replies}
+
+
+async def request_until_input(peer: SuiteConnection, method: str, params: JsonObject) -> JsonRpcResponse:
+    """Send a request for which the server requires input, and return the InputRequiredResult.
+
+    Raises:
+        NotTestable: The server requires no input.
+    """
+    answer = await peer.request(method, params)
+    if not requires_input(answer):
+        named = params.get("name", params.get("uri"))
+        raise NotTestable(f"the control request failed: {method} of {named} requires no input: {answer}")
+    return answer
+
+
+def retried(params: JsonObject, answer: JsonRpcResponse, responses: JsonObject | None = None) -> JsonObject:
+    """Return the params of the retry.
+
+    Args:
+        params: The params of the request.
+        answer: Its InputRequiredResult.
+        responses: The input responses; `None`: those of the suite to all input requests.
+    """
     again = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
-    again["inputResponses"] = responses
+    again["inputResponses"] = responses_to(answer) if responses is None else responses
     state = answer.result().get("requestState")
     return again if state is None else {**again, "requestState": state}
 
@@ -166,10 +205,8 @@ async def _by_mrtr(
         result = answers[-1].message.get("result")
         if not isinstance(result, dict) or result.get("resultType") != "input_required":
             return Conversation(answers=tuple(answers), client_requests=tuple(client_requests))
-        now = input_requests_of(answers[-1])
-        client_requests += now
-        responses: JsonObject = {each.key: replies[each.method](each.params) for each in now if each.method in replies}
-        params = retried(params, answers[-1], responses)
+        client_requests += input_requests_of(answers[-1])
+        params = retried(params, answers[-1], responses_to(answers[-1], replies))
     raise Deviation(f"a final result within {_MAX_ROUND_TRIPS} round trips", str(answers[-1]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.interactive_calls import REPLIES, input_requests_of, retried
+from mcp_conformance.checks.probes.interactive_calls import retried
 from mcp_conformance.checks.probes.second_user import other_user
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
@@ -126,12 +126,7 @@ async def state_of_another_user(server: ServerUnderTest) -> None:
             first = await server.peer.request("tools/call", params)
             if not isinstance(first.result().get("requestState"), str):
                 raise NotTestable(f"the control request failed: {_STATE_TOOL} returns no requestState: {first}")
-            given: JsonObject = {
-                each.key: REPLIES[each.method](each.params)
-                for each in input_requests_of(first)
-                if each.method in REPLIES
-            }
-            answers.append(await peer.request("tools/call", retried(params, first, given)))
+            answers.append(await peer.request("tools/call", retried(params, first)))
     own, theirs = answers
     if own.is_error or own.result().get("resultType") != "complete":
         raise NotTestable(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.interactive_calls import REPLIES, input_requests_of, retried
+from mcp_conformance.checks.probes.interactive_calls import request_until_input, retried
 from mcp_conformance.checks.probes.message_pairs import answered
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.checks.server.lists import LISTS, walk
@@ -65,15 +65,12 @@ async def _require_hints_of_retry(server: ServerUnderTest) -> None:
     """Require the hints in the result of a retry with input responses, if the server has the fixture."""
     try:
         params: JsonObject = {"uri": server.require("resources", _INTERACTIVE)}
+        required = await request_until_input(server.peer, "resources/read", params)
     except NotTestable:
         return
-    answer = await server.peer.request("resources/read", params)
-    requests = input_requests_of(answer)
-    if requests and all(each.method in REPLIES for each in requests):
-        responses: JsonObject = {each.key: REPLIES[each.method](each.params) for each in requests}
-        again = await server.peer.request("resources/read", retried(params, answer, responses))
-        if not again.is_error:
-            _require_hints("a retry of resources/read", again.result())
+    again = await server.peer.request("resources/read", retried(params, required))
+    if not again.is_error:
+        _require_hints("a retry of resources/read", again.result())
 
 
 _register()

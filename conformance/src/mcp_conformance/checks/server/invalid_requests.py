@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.http_requests import error_code, on_one_connection, session, shown, succeeded
+from mcp_conformance.checks.probes.interactive_calls import retried
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
@@ -244,16 +245,11 @@ async def stateless_connections(server: ServerUnderTest) -> None:
     name, arguments = server.tool("test_input_required_result_elicitation")
     params: JsonObject = {"name": name, "arguments": arguments}
     async with server.open() as first:
-        required = (await first.request("tools/call", params)).result()
-    requests = required.get("inputRequests")
-    if not isinstance(requests, dict):
-        raise Deviation("inputRequests in the result", brief(required))
-    answered: JsonObject = {
-        "inputResponses": {key: {"action": "accept", "content": {"name": "Alice"}} for key in requests},
-        **({"requestState": required["requestState"]} if "requestState" in required else {}),
-    }
+        required = await first.request("tools/call", params)
+    if not isinstance(required.result().get("inputRequests"), dict):
+        raise Deviation("inputRequests in the result", str(required))
     async with server.open() as second:
-        answer = await second.request("tools/call", {**params, **answered})
+        answer = await second.request("tools/call", retried(params, required))
     if answer.member("resultType", str) != "complete":
         raise Deviation("the result over another connection", str(answer))
 

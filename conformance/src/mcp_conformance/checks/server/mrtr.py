@@ -6,7 +6,15 @@ import json
 import string
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse, input_requests_of, retried
+from mcp_conformance.checks.probes.interactive_calls import (
+    REPLIES,
+    converse,
+    input_requests_of,
+    request_until_input,
+    requires_input,
+    responses_to,
+    retried,
+)
 from mcp_conformance.checks.probes.message_pairs import answered, objects
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
@@ -18,7 +26,6 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -48,24 +55,11 @@ _CAPABILITIES: Final = {
 }
 
 
-def _is_required(answer: JsonRpcResponse) -> bool:
-    return not answer.is_error and answer.result().get("resultType") == "input_required"
-
-
-async def _first(
-    server: ServerUnderTest, fixture: str = _ELICITS, *, peer: SuiteConnection | None = None
-) -> tuple[JsonObject, JsonRpcResponse]:
+async def _first(server: ServerUnderTest, fixture: str = _ELICITS) -> tuple[JsonObject, JsonRpcResponse]:
     """Call a tool that requires input, and return its params and the InputRequiredResult."""
     name, arguments = server.tool(fixture)
     params: JsonObject = {"name": name, "arguments": arguments}
-    answer = await (peer or server.peer).request("tools/call", params)
-    if not _is_required(answer):
-        raise NotTestable(f"the control request failed: {fixture} requires no input: {answer}")
-    return params, answer
-
-
-def _responses(answer: JsonRpcResponse) -> JsonObject:
-    return {each.key: REPLIES[each.method](each.params) for each in input_requests_of(answer) if each.method in REPLIES}
+    return params, await request_until_input(server.peer, "tools/call", params)
 
 
 async def _all_first(server: ServerUnderTest) -> list[tuple[str, JsonRpcResponse]]:
@@ -183,7 +177,7 @@ async def only_what_is_declared(server: ServerUnderTest) -> None:
     name, arguments = server.tool(_SEVERAL)
     call: JsonObject = {"name": name, "arguments": arguments}
     first = await server.peer.request("tools/call", call)
-    for declared in (nothing, sampling) if _is_required(first) else ():
+    for declared in (nothing, sampling) if requires_input(first) else ():
         again: JsonObject = {**retried(call, first, {}), "_meta": {CLIENT_CAPABILITIES: declared}}
         _require_declared(await server.peer.request("tools/call", again), declared)
 
@@ -215,7 +209,7 @@ async def _one_by_one(server: ServerUnderTest) -> None:
     params, answer = await _first(server, _SEVERAL)
     used: set[str] = set()
     for _ in range(_MOST_RETRIES):
-        responses = _responses(answer)
+        responses = responses_to(answer)
         # A server may request everything again.
         now = next((key for key in responses if key not in used), None)
         given = responses if now is None else {now: responses[now]}
@@ -224,7 +218,7 @@ async def _one_by_one(server: ServerUnderTest) -> None:
         # A server SHOULD request what is missing, but it may reject a retry without it.
         if answer.is_error and len(given) == len(responses):
             raise Deviation("a result when all input requests were answered, one with each retry", str(answer))
-        if not _is_required(answer):
+        if not requires_input(answer):
             return
     raise Deviation(f"a complete result within {_MOST_RETRIES} retries, each with one input response", str(answer))
 
@@ -241,13 +235,13 @@ async def tampered_state(server: ServerUnderTest) -> None:
     if server.inventory.find("resources", uri) is not None:
         read: JsonObject = {"uri": uri}
         answer = await server.peer.request("resources/read", read)
-        if _is_required(answer) and isinstance(answer.result().get("requestState"), str):
+        if requires_input(answer) and isinstance(answer.result().get("requestState"), str):
             await _rejects_modified(server, "resources/read", read, answer)
 
 
 async def _rejects_modified(server: ServerUnderTest, method: str, params: JsonObject, answer: JsonRpcResponse) -> bool:
     """Require that modified states are rejected; return false if the unmodified one is rejected too."""
-    again = retried(params, answer, _responses(answer))
+    again = retried(params, answer)
     if (await server.peer.request(method, again)).is_error:
         return False
     for modified in _modified(str(again["requestState"])):
@@ -271,7 +265,7 @@ async def state_single_use(server: ServerUnderTest) -> None:
     params, answer = await _first(server, _REDEEMS)
     if not isinstance(answer.result().get("requestState"), str):
         raise NotTestable("the control request failed: there is no requestState")
-    again = retried(params, answer, _responses(answer))
+    again = retried(params, answer)
     first = await server.peer.request("tools/call", again)
     if not _is_complete(first):
         raise NotTestable(f"the control request failed: the requestState is rejected when it is used first: {first}")
@@ -286,7 +280,7 @@ async def state_single_use(server: ServerUnderTest) -> None:
 async def _at_once(server: ServerUnderTest) -> None:
     """Use a new requestState several times at once."""
     params, answer = await _first(server, _REDEEMS)
-    again = retried(params, answer, _responses(answer))
+    again = retried(params, answer)
     complete: list[JsonRpcResponse] = []
 
     async def use() -> None:
@@ -302,7 +296,7 @@ async def _at_once(server: ServerUnderTest) -> None:
 
 
 def _is_complete(answer: JsonRpcResponse) -> bool:
-    return not answer.is_error and answer.result().get("isError") is not True and not _is_required(answer)
+    return not answer.is_error and answer.result().get("isError") is not True and not requires_input(answer)
 
 
 def _other_responses(answer: JsonRpcResponse) -> JsonObject:
@@ -314,7 +308,7 @@ def _other_responses(answer: JsonRpcResponse) -> JsonObject:
             return response
         return {**response, "content": {key: "another" if each == "text" else each for key, each in content.items()}}
 
-    return {key: changed(response) for key, response in _responses(answer).items()}
+    return {key: changed(response) for key, response in responses_to(answer).items()}
 
 
 @check("mrtr.state-of-another-request", proves=("mrtr.state-bind-request",), needs=_NEEDS)
@@ -324,7 +318,7 @@ async def state_of_another_request(server: ServerUnderTest) -> None:
     if not isinstance(answer.result().get("requestState"), str):
         raise NotTestable("the control request failed: there is no requestState")
     other, arguments = server.tool("test_input_required_result_request_state")
-    again = retried(params, answer, _responses(answer))
+    again = retried(params, answer)
     refused = await server.peer.request("tools/call", {**again, "name": other, "arguments": arguments})
     if not refused.is_error and refused.result().get("resultType") != "input_required":
         raise Deviation(
@@ -337,7 +331,7 @@ async def on_another_connection(server: ServerUnderTest) -> None:
     """The retry may use another connection."""
     params, answer = await _first(server)
     async with server.open() as other:
-        done = await other.request("tools/call", retried(params, answer, _responses(answer)))
+        done = await other.request("tools/call", retried(params, answer))
     if done.is_error or done.result().get("resultType") != "complete":
         raise Deviation("a complete result over another connection", str(done))
 
@@ -348,10 +342,10 @@ async def without_retry(server: ServerUnderTest) -> None:
     params, answer = await _first(server)
     for _ in range(_ABANDONED):
         answer = await server.peer.request("tools/call", params)
-        if not _is_required(answer):
+        if not requires_input(answer):
             raise Deviation("an InputRequiredResult after calls that were not retried", str(answer))
     await server.peer.fence()
-    done = await server.peer.request("tools/call", retried(params, answer, _responses(answer)))
+    done = await server.peer.request("tools/call", retried(params, answer))
     if done.is_error:
         raise Deviation("a result of a retry after calls that were not retried", str(done))
 
@@ -361,7 +355,7 @@ async def requests_missing(server: ServerUnderTest) -> None:
     """Missing input responses in the retry are requested again."""
     params, answer = await _first(server)
     again = await server.peer.request("tools/call", retried(params, answer, {}))
-    if not _is_required(again):
+    if not requires_input(again):
         raise Deviation("another InputRequiredResult", str(again))
 
 
@@ -369,7 +363,7 @@ async def requests_missing(server: ServerUnderTest) -> None:
 async def unexpected_answers(server: ServerUnderTest) -> None:
     """Unexpected input responses are ignored."""
     params, answer = await _first(server)
-    given: JsonObject = {**_responses(answer), "conformance_unknown": {"action": "cancel"}}
+    given: JsonObject = {**responses_to(answer), "conformance_unknown": {"action": "cancel"}}
     done = await server.peer.request("tools/call", retried(params, answer, given))
     if done.is_error or done.result().get("resultType") != "complete":
         raise Deviation("a complete result", str(done))
@@ -379,7 +373,7 @@ async def unexpected_answers(server: ServerUnderTest) -> None:
 async def answers_of_another_kind(server: ServerUnderTest) -> None:
     """An invalid input response does not lead to a complete result without an error."""
     params, answer = await _first(server)
-    given: JsonObject = dict.fromkeys(_responses(answer), 12345)
+    given: JsonObject = dict.fromkeys(responses_to(answer), 12345)
     done = await server.peer.request("tools/call", retried(params, answer, given), deviant="an invalid input response")
     if not done.is_error and done.result().get("resultType") == "complete" and done.result().get("isError") is not True:
         raise Deviation("an error, or another InputRequiredResult", str(done))

@@ -20,7 +20,7 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
     without,
 )
-from mcp_conformance.checks.probes.interactive_calls import REPLIES, input_requests_of, retried
+from mcp_conformance.checks.probes.interactive_calls import request_until_input, retried
 from mcp_conformance.checks.probes.near_misses import value_near_misses
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -112,15 +112,9 @@ async def _retry(peer: HttpConnection, method: str, params: JsonObject) -> JsonO
     """Send a request, and return its retry.
 
     Raises:
-        Deviation: There is no result.
         NotTestable: The server requires no input.
     """
-    answer = await peer.request(method, params)
-    if answer.result().get("resultType") != "input_required":
-        raise NotTestable(f"the control request failed: {method} requires no input: {answer}")
-    requests = input_requests_of(answer)
-    responses: JsonObject = {each.key: REPLIES[each.method](each.params) for each in requests if each.method in REPLIES}
-    return peer.message(method, retried(params, answer, responses))
+    return peer.message(method, retried(params, await request_until_input(peer, method, params)))
 
 
 async def _accepted(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> None:
