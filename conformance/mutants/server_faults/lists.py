@@ -431,6 +431,18 @@ refusal(
     "not-found-is-empty", "resources.not-found-is-not-empty", "resources.not-found-code",
     method=_READ, code=None, instead={"contents": []}, of="conformance-unknown://nothing/here",
 )  # fmt: skip
+refusal(
+    "unknown-file-is-empty", "resources.not-found-is-not-empty", "resources.not-found-code",
+    method=_READ, code=None, instead={"contents": []}, of="file:///conformance-unknown/nothing", revisions=MODERN,
+)  # fmt: skip
+refusal(
+    "unknown-file-is-not-there", "resources.not-found", method=_READ, code=-32603, when=-32002,
+    of="file:///conformance-unknown/nothing", revisions=LEGACY,
+)  # fmt: skip
+refusal(
+    "unlisted-is-empty", "resources.not-found-is-not-empty",
+    method=_READ, code=None, instead={"contents": []}, of="test://static-text-conformance-unknown", revisions=MODERN,
+)  # fmt: skip
 changed("uri-with-spaces", "resources.uri-syntax", "schema.resource", "resources.listed-can-be-read", method="resources/list",
         change=_extra(uri="my scheme:with spaces"))  # fmt: skip
 refusal("any-uri", "resources.malformed-uri", method=_READ, code=None,

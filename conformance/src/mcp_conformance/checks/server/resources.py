@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _NEEDS: Final = ("capability:resources",)
-_UNKNOWN: Final = "conformance-unknown://nothing/here"
+_UNKNOWN: Final = ("conformance-unknown://nothing/here", "file:///conformance-unknown/nothing")
 _READ: Final = 10
 """Maximum number of listed resources to read."""
 _MALFORMED: Final = ("", "no-uri", "http://[not-an-address/", "test://static-text/%zz", "test:// static text")
@@ -92,23 +92,37 @@ async def listed_can_be_read(server: ServerUnderTest) -> None:
 @check("resources.not-found", proves=("resources.not-found-error",), needs=_NEEDS)
 async def not_found(server: ServerUnderTest) -> None:
     """An unknown resource is answered with the error -32002."""
-    answer = await server.peer.request("resources/read", {"uri": _UNKNOWN})
-    answer.error(-32002, what="an unknown resource")
+    await _check_error_of_unknown(server, -32002)
 
 
 @check("resources.not-found-code", proves=("resources.not-found-32602",), needs=_NEEDS)
 async def not_found_code(server: ServerUnderTest) -> None:
     """An unknown resource is answered with the error -32602."""
-    answer = await server.peer.request("resources/read", {"uri": _UNKNOWN})
-    answer.error(-32602, what="an unknown resource")
+    await _check_error_of_unknown(server, -32602)
+
+
+async def _check_error_of_unknown(server: ServerUnderTest, code: int) -> None:
+    for uri in (*_UNKNOWN, *_unlisted(server)):
+        answer = await server.peer.request("resources/read", {"uri": uri})
+        # The server may have a resource that it does not list.
+        if answer.is_error or uri in _UNKNOWN:
+            answer.error(code, what=f"the unknown resource {brief(uri)}")
 
 
 @check("resources.not-found-is-not-empty", proves=("resources.not-found-not-empty",), needs=_NEEDS)
 async def not_found_is_not_empty(server: ServerUnderTest) -> None:
-    """An unknown resource is not answered with empty contents."""
-    answer = await server.peer.request("resources/read", {"uri": _UNKNOWN})
-    if not answer.is_error and answer.result().get("contents") == []:
-        raise Deviation("an error", str(answer))
+    """An unknown resource is not answered with empty contents, whatever the scheme of its URI."""
+    for uri in (*_UNKNOWN, *_unlisted(server)):
+        answer = await server.peer.request("resources/read", {"uri": uri})
+        if not answer.is_error and answer.result().get("contents") == []:
+            raise Deviation(f"an error for the unknown resource {brief(uri)}", str(answer))
+
+
+def _unlisted(server: ServerUnderTest) -> list[str]:
+    """Return a URI of each scheme of the listed resources: that of a listed resource with a suffix."""
+    listed = [str(each.get("uri")) for each in server.inventory.lists["resources"]]
+    found = {uri.partition(":")[0].lower(): f"{uri}-conformance-unknown" for uri in reversed(listed)}
+    return [uri for uri in found.values() if uri not in listed]
 
 
 @check("resources.uri-syntax", proves=("resources.custom-scheme-rfc3986",), subject=CheckScope.EVIDENCE)
