@@ -79,7 +79,9 @@ class _EmptyCursorAtEnd(_OwnCursors):
         return {"nextCursor": "", **result} if "resources" in result else result
 
 
-@fault("cursor-of-last-listing", "pagination.stable-cursor", "skills.directory", transports=("stdio",))
+@fault(
+    "cursor-of-last-listing", "pagination.walk", "pagination.stable-cursor", "skills.directory", transports=("stdio",)
+)
 class _CursorOfLastListing(_OwnCursors):
     def __init__(self) -> None:
         self._listings = 0

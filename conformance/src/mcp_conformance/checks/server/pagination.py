@@ -6,11 +6,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.near_misses import near_misses
+from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.checks.server.lists import LISTS, entries, walk
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _INVALID: Final = "conformance: not a cursor of the server"
+_MOST_PAGES: Final = 100
+"""The number of pages after the first one that are requested."""
 _RETURNS: Final = 5
 """The number of pages that are requested again."""
 _FIXTURES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -72,12 +76,54 @@ async def cursor_is_a_string(server: ServerUnderTest) -> None:
 
 @check("pagination.walk", proves=("pagination.operations", "pagination.next-page"))
 async def walked(server: ServerUnderTest) -> None:
-    """All pages together contain each entry once, and the pages end."""
-    for row, _ in await _long(server):
+    """All pages together contain each entry once, and the pages end, also for several clients at once."""
+    rows = [row for row, _ in await _long(server)]
+    for row in rows:
         names = _names(row, *await walk(server.peer, row))
         if len(set(names)) != len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise Deviation(f"each entry of {row.method} on one page", f"on several pages: {brief([*twice])}")
+    if server.revision.era is Era.MODERN:
+        await _check_in_turns(rows, server.peer, server.peer)
+    elif server.transport is not Transport.STDIO:
+        # Only another session is another client there.
+        async with server.open() as other:
+            await _check_in_turns(rows, server.peer, other)
+
+
+async def _check_in_turns(rows: list[List], *peers: SuiteConnection) -> None:
+    """Require that each client gets all pages of each list while the others do."""
+    for row in rows:
+
+        async def differs(row: List = row) -> str | None:
+            # Another check covers entries that only some requests return.
+            alone = [_names(row, *await walk(peer, row)) for peer in peers]
+            known = set[str]().union(*alone).intersection(*alone)
+            try:
+                in_turns = await _walk_in_turns(row, peers)
+            except Deviation as deviation:
+                return deviation.observed
+            missing = [name for names in in_turns for name in sorted(known.difference(names))]
+            return f"{brief([*missing])} on no page" if missing else None
+
+        # The list may change meanwhile.
+        if (observed := await each_time(differs)) is not None:
+            raise Deviation(f"all pages of {row.method} for each of {len(peers)} clients at once", observed)
+
+
+async def _walk_in_turns(row: List, peers: tuple[SuiteConnection, ...]) -> list[list[str]]:
+    """Request the pages of a list several times, one page each in turn, and return the entries of each walk.
+
+    Raises:
+        Deviation: A page is an error.
+    """
+    pages = [[(await peer.request(row.method)).result()] for peer in peers]
+    for _ in range(_MOST_PAGES):
+        for peer, walked in zip(peers, pages, strict=True):
+            onward = walked[-1].get("nextCursor")
+            if onward is not None:
+                walked.append(await _page(peer, row, onward))
+    return [_names(row, *walked) for walked in pages]
 
 
 @check("pagination.no-gaps", proves=("pagination.operations", "pagination.next-page"))
