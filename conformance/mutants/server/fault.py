@@ -272,6 +272,10 @@ class Fault(HttpFault):
         """Return whether the count of a tool is accepted; `good`: whether it is an integer from 1 to 10."""
         return good
 
+    def answered_calls(self, calls: list[JsonObject]) -> list[JsonObject]:
+        """Return those of the model's tool calls in one message that get a result."""
+        return calls
+
     # --- other parties -----------------------------------------------------------------------------------------------
 
     def may_visit(self, visitor: str, owner: str, *, named: bool) -> bool:  # noqa: ARG002

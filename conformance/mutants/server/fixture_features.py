@@ -238,7 +238,7 @@ def _sample_with_tools(inbound: InboundRequest, _: JsonObject) -> JsonObject:
             return _said(blocks)
         found: JsonValue = [
             {"type": "tool_result", "toolUseId": each["id"], "content": [{"type": "text", "text": "42"}]}
-            for each in calls
+            for each in inbound.server.fault.answered_calls(calls)
         ]
         messages += [{"role": "assistant", "content": [*blocks]}, {"role": "user", "content": found}]
     return _said("the model calls tools without end")

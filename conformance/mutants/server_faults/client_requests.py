@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -191,6 +192,24 @@ _client_request_fault("results-with-text", "sampling.results-alone", method=_SAM
 _client_request_fault("results-of-others", "sampling.calls-and-results", method=_SAMPLE, change=_messages(lambda message:
        {**message, "content": [{"type": "tool_result", "toolUseId": "another", "content": []}]} if _results(message)
        else message))  # fmt: skip
+
+
+class _OneOfTwoCalls(Fault):
+    """A server that sends the result of one of the model's tool calls in a message.
+
+    Args:
+        place: The place of the call.
+    """
+
+    def __init__(self, place: int) -> None:
+        self._place = place
+
+    def answered_calls(self, calls: list[JsonObject]) -> list[JsonObject]:
+        return [calls[self._place]]
+
+
+for _which, _place in (("first", 0), ("last", -1)):
+    fault(f"result-of-{_which}-call", "sampling.calls-and-results")(partial(_OneOfTwoCalls, _place))
 _client_request_fault("results-by-assistant", "sampling.roles", method=_SAMPLE, revisions=_NEW, change=_messages(lambda message:
        {**message, "role": "assistant"} if _results(message) else message))  # fmt: skip
 

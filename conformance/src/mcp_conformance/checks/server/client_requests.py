@@ -133,7 +133,7 @@ async def _check_rejected(
 
 
 def _model(loops: int) -> Mapping[str, Reply]:
-    """Return a model that calls a tool a number of times, and then answers."""
+    """Return a model that a number of times calls a tool, twice in one message, and then answers."""
     left = loops
 
     def sample(_: JsonObject) -> JsonObject:
@@ -141,14 +141,17 @@ def _model(loops: int) -> Mapping[str, Reply]:
         left -= 1
         if left < 0:
             return {"role": "assistant", "content": {"type": "text", "text": "Done."}, "model": "test-model"}
-        call: JsonObject = {
-            "type": "tool_use",
-            "id": f"call-{left}",
-            "name": "conformance_lookup",
-            "input": {},
-            "_meta": {"com.example/kept": left},
-        }
-        return {"role": "assistant", "content": [call], "model": "test-model", "stopReason": "toolUse"}
+        calls: list[JsonValue] = [
+            {
+                "type": "tool_use",
+                "id": f"call-{left}-{number}",
+                "name": "conformance_lookup",
+                "input": {},
+                "_meta": {"com.example/kept": left},
+            }
+            for number in range(2)
+        ]
+        return {"role": "assistant", "content": calls, "model": "test-model", "stopReason": "toolUse"}
 
     return {**REPLIES, "sampling/createMessage": sample}
 
@@ -231,7 +234,7 @@ async def results_alone(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def calls_and_results(server: ServerUnderTest) -> None:
-    """A message with tool calls is followed by the results of all of them."""
+    """A message with tool calls is followed by the results of all of them, also of two calls in one message."""
     messages = await _history(server)
     for message, following in zip(messages, [*messages[1:], {}], strict=True):
         calls = {str(block.get("id")) for block in _objects(message.get("content")) if block.get("type") == "tool_use"}
