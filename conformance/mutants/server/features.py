@@ -90,10 +90,13 @@ def _text(text: str) -> JsonObject:
 
 
 _IMAGE: Final[JsonObject] = {"type": "image", "data": _PNG, "mimeType": "image/png"}
-_RESOURCE: Final[JsonObject] = {
-    "type": "resource",
-    "resource": {"uri": "test://static-text", "mimeType": "text/plain", "text": "a text"},
+_STATIC: Final[Mapping[str, JsonObject]] = {
+    "test://static-text": {"uri": "test://static-text", "mimeType": "text/plain", "text": "a text"},
+    "test://watched-resource": {"uri": "test://watched-resource", "mimeType": "text/plain", "text": "a text"},
+    "test://static-binary": {"uri": "test://static-binary", "mimeType": "image/png", "blob": _PNG},
 }
+"""The contents that do not change, by URI."""
+_RESOURCE: Final[JsonObject] = {"type": "resource", "resource": _STATIC["test://static-text"]}
 
 
 def _simple(*content: JsonObject) -> Callable[[InboundRequest, JsonObject], JsonObject]:
@@ -184,10 +187,8 @@ _CONFIRM: Final[JsonObject] = {"type": "object", "properties": {"confirmed": {"t
 
 def read_resource(inbound: InboundRequest, uri: str) -> JsonObject:
     """Return the contents of a resource."""
-    if uri == "test://static-binary":
-        return {"contents": [{"uri": uri, "mimeType": "image/png", "blob": _PNG}]}
-    if uri in ("test://static-text", "test://watched-resource"):
-        return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a text"}]}
+    if uri in _STATIC:
+        return {"contents": [dict(_STATIC[uri])]}
     if uri == "test://conformance/asking":
         if inbound.revision not in LEGACY[:2]:
             request_input(
@@ -225,6 +226,8 @@ def get_prompt(name: str, arguments: JsonObject) -> JsonObject:
     if name == "conformance_prompt_with_audio":
         content = {"type": "audio", "data": _WAV, "mimeType": "audio/wav"}
     if name == "test_prompt_with_embedded_resource":
-        resource: JsonObject = {"uri": arguments["resourceUri"], "mimeType": "text/plain", "text": "a text"}
-        content = {"type": "resource", "resource": resource}
+        uri = str(arguments["resourceUri"])
+        if uri not in _STATIC:
+            raise RpcError(-32602, f"resourceUri {uri!r} is not one of {', '.join(_STATIC)}")
+        content = {"type": "resource", "resource": dict(_STATIC[uri])}
     return {"messages": [{"role": "user", "content": content}]}

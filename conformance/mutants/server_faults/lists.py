@@ -474,6 +474,40 @@ changed("audio-without-type", "prompts.audio", method=_GET,
 changed("embedded-without-type", "prompts.embedded-resource", method=_GET,
         change=_content(type="resource", resource={"uri": "test://static-text", "text": "a"}),
         of="test_prompt_with_embedded_resource")  # fmt: skip
+
+
+def _embedded(change: Callable[[JsonObject], JsonObject]) -> Change:
+    """Return a change of embedded resources other than that of all prompts of the contract."""
+
+    def apply(inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        uri = str(_arguments(inbound).get("resourceUri"))
+        messages = result["messages"]
+        first = messages[0] if isinstance(messages, list) else None
+        content = first.get("content") if isinstance(first, dict) else None
+        resource = content.get("resource") if isinstance(content, dict) else None
+        if uri == "test://static-text" or not isinstance(resource, dict):
+            return result
+        return _content(type="resource", resource=change(resource))(inbound, result)
+
+    return apply
+
+
+def _arguments(inbound: InboundRequest) -> JsonObject:
+    arguments = inbound.params.get("arguments")
+    return arguments if isinstance(arguments, dict) else {}
+
+
+for _name, _more, _changed in (
+    ("other-embedded-without-type", (), lambda resource: {"uri": resource["uri"], "text": "a text"}),
+    ("embedded-as-plain-text", (), lambda resource: {**resource, "mimeType": "text/plain"}),
+    (
+        "embedded-blob-no-base64",
+        ("schema.base64",),
+        lambda resource: {**resource, "blob": "%%"} if "blob" in resource else resource,
+    ),
+):
+    changed(_name, "prompts.embedded-resource", *_more, method=_GET, change=_embedded(_changed),
+            of="test_prompt_with_embedded_resource")  # fmt: skip
 refusal("unknown-prompt-code", "prompts.unknown-name", method=_GET, code=-32603, of="conformance-does-not-exist")
 refusal("missing-argument-code", "prompts.missing-argument", method=_GET, code=-32603,
         of="test_prompt_with_arguments")  # fmt: skip

@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
+from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_result
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _NEEDS: Final = ("capability:prompts",)
 _UNKNOWN: Final = "conformance-does-not-exist"
+_EMBEDS: Final = "test_prompt_with_embedded_resource"
+_EMBEDDED: Final = ("test://static-text", "test://watched-resource", "test://static-binary")
+"""The resources to embed. Each prompt of the contract has the first one."""
 _MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;.*)?")
 
 
@@ -98,8 +102,21 @@ def _base64(data: JsonValue) -> None:
 
 @check("prompts.embedded-resource", proves=("prompts.embedded-resource",), needs=_NEEDS)
 async def embedded_resource(server: ServerUnderTest) -> None:
-    """An embedded resource in a prompt has a URI, a media type, and a text or a base64 blob."""
-    answer = await _get(server, "test_prompt_with_embedded_resource", {"resourceUri": "test://static-text"})
+    """An embedded resource in a prompt has a URI, its media type, and a text or a base64 blob."""
+    embedded = _embedded(await _get(server, _EMBEDS, {"resourceUri": _EMBEDDED[0]}))
+    if server.manifest.find("prompts", _EMBEDS).arguments is None:
+        for uri in _EMBEDDED[1:]:
+            answer = await _get(server, _EMBEDS, {"resourceUri": uri})
+            # A server may not be able to embed each of these resources.
+            if not answer.is_error:
+                embedded += _embedded(answer)
+    for resource in embedded:
+        await _check_media_type(server, resource)
+
+
+def _embedded(answer: JsonRpcResponse) -> list[JsonObject]:
+    """Return the embedded resources, each with the members that it must have."""
+    found: list[JsonObject] = []
     for block in _blocks(answer, "resource"):
         resource = block.get("resource")
         uri = resource.get("uri") if isinstance(resource, dict) else None
@@ -111,6 +128,26 @@ async def embedded_resource(server: ServerUnderTest) -> None:
             raise Deviation("either a text or a blob", brief(block))
         if "blob" in resource:
             _base64(resource["blob"])
+        found.append(resource)
+    return found
+
+
+async def _check_media_type(server: ServerUnderTest, embedded: JsonObject) -> None:
+    """Require the media type that the same contents have when the resource is read."""
+    if not server.inventory.has("resources"):
+        return
+    answer = await server.peer.request("resources/read", {"uri": embedded["uri"]})
+    for each in [] if answer.is_error else items(answer.result().get("contents")):
+        # A prompt may embed other contents under the URI, of another type.
+        same = all(member(each, name) == embedded.get(name) for name in ("uri", "text", "blob"))
+        kind = member(each, "mimeType")
+        if same and isinstance(kind, str) and _essence(kind) != _essence(str(embedded["mimeType"])):
+            raise Deviation(f"the mimeType {kind!r} of the resource", brief(embedded))
+
+
+def _essence(media_type: str) -> str:
+    """Return a media type without its parameters, in lower case."""
+    return media_type.partition(";")[0].strip().lower()
 
 
 @check("prompts.unknown-name", proves=("prompts.unknown-prompt-error", "prompts.invalid-name-32602"), needs=_NEEDS)
