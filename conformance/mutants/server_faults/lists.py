@@ -514,6 +514,13 @@ refusal("missing-argument-code", "prompts.missing-argument", method=_GET, code=-
 refusal("prompt-failure-code", "prompts.internal-error", method=_GET, code=-32602, when=-32603, revisions=LEGACY)
 
 _COMPLETE: Final = "completion/complete"
+_TOO_MANY: Final[JsonObject] = {"completion": {"values": [f"word{number}" for number in range(150)]}}
+
+
+def _typed(inbound: InboundRequest) -> JsonValue:
+    argument = inbound.params.get("argument")
+    return argument.get("value") if isinstance(argument, dict) else None
+
 
 changed(
     "completions-no-texts",
@@ -522,9 +529,14 @@ changed(
     method=_COMPLETE,
     change=_with(completion={"values": [7]}),
 )
-changed("too-many-completions", "completion.at-most-100", method=_COMPLETE,
-        change=lambda _, result: result if not _some(result) else
-        {"completion": {"values": [f"word{n}" for n in range(150)]}})  # fmt: skip
+changed("too-many-completions", "completion.at-most-100", "schema.complete-result", method=_COMPLETE,
+        change=lambda _, result: result if not _some(result) else _TOO_MANY)  # fmt: skip
+changed("too-many-completions-of-letter", "completion.at-most-100", "schema.complete-result", method=_COMPLETE,
+        change=lambda inbound, result: _TOO_MANY if _some(result) and _typed(inbound) else result)  # fmt: skip
+changed("too-many-completions-of-word", "completion.at-most-100", "schema.complete-result", method=_COMPLETE,
+        change=lambda inbound, result: _TOO_MANY if _typed(inbound) == "wor" else result)  # fmt: skip
+changed("too-many-completions-of-other", "schema.complete-result", method=_COMPLETE,
+        change=lambda inbound, result: _TOO_MANY if _typed(inbound) == "t" else result)  # fmt: skip
 refusal("unknown-reference-code", "completion.unknown-reference", "completion.missing-argument",
         method=_COMPLETE, code=-32603, when=-32602)  # fmt: skip
 refusal("completion-params-code", "completion.invalid-params", method=_COMPLETE, code=-32603, when=-32602,

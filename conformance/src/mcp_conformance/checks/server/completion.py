@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_result
@@ -12,7 +13,7 @@ from mcp_conformance.protocol.response import brief
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _MOST: Final = 100
 _METHOD: Final = "completion/complete"
@@ -63,15 +64,22 @@ async def result(server: ServerUnderTest) -> None:
 
 @check("completion.at-most-100", proves=("completion.max-100", "completion.values-limit"))
 async def at_most_100(server: ServerUnderTest) -> None:
-    """A completion result has at most 100 values."""
+    """A completion result has at most 100 values, whatever was typed before."""
     name = server.require("prompts", "conformance_prompt_with_many_completions")
-    answer = await server.peer.request(_METHOD, _params(name, "word", ""))
-    completion = answer.member("completion", dict)
-    values = completion.get("values") if isinstance(completion, dict) else None
-    if not isinstance(values, list) or not values:
-        raise NotTestable(f"the control request failed: {answer}")
+    values = await _values(server, _params(name, "word", ""))
+    if not values:
+        raise NotTestable("the control request failed: the empty string has no completions")
+    # Many completions have the beginning of one of them in common.
+    for typed in dict.fromkeys((str(values[0])[:1], str(values[0])[:3])):
+        await _values(server, _params(name, "word", typed))
+
+
+async def _values(server: ServerUnderTest, params: JsonObject) -> list[JsonValue]:
+    """Return the values of a completion, at most 100."""
+    values = items(member((await server.peer.request(_METHOD, params)).member("completion", dict), "values"))
     if len(values) > _MOST:
-        raise Deviation("at most 100 values", f"{len(values)} values")
+        raise Deviation(f"at most {_MOST} values", f"{len(values)} values")
+    return values
 
 
 @check("completion.context", proves=("completion.context-accepted",), needs=_NEEDS)

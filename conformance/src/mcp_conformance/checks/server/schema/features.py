@@ -27,6 +27,7 @@ _LATER: Final = ("annotations", "icons", "execution", "outputSchema")
 _SIZE: Final = re.compile(r"any|[1-9][0-9]*x[1-9][0-9]*")
 _ICON_SCHEME: Final = re.compile(r"https?://[^/?#]", re.IGNORECASE)
 _DATA_URI: Final = re.compile(r"data:image/[^,]*;base64,(.+)", re.IGNORECASE)
+_MOST_COMPLETIONS: Final = 100
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 # --- tools -----------------------------------------------------------------------------------------------------------
@@ -266,13 +267,23 @@ look(
     by=one_of("user", "assistant"),
     what="role",
 )
+
+
+def _complete_result(value: JsonValue, revision: Revision) -> str | None:
+    values = items(member(value, "completion", "values"))
+    wrong = f"it has {len(values)} values" if len(values) > _MOST_COMPLETIONS else None
+    return wrong or conforms("CompleteResult", "_meta")(value, revision)
+
+
 look(
     "schema.complete-result",
-    "The result of completion/complete has an array of strings, and optionally total and hasMore.",
+    "The result of completion/complete has an array of at most 100 strings, and optionally total and hasMore.",
     "schema.complete-result",
+    "completion.max-100",
+    "completion.values-limit",
     VALID,
     at=lambda recorded: recorded.results("completion/complete"),
-    by=conforms("CompleteResult", "_meta"),
+    by=_complete_result,
     what="result of completion/complete",
 )
 
