@@ -272,6 +272,10 @@ class Fault(HttpFault):
         """Return whether the count of a tool is accepted; `good`: whether it is an integer from 1 to 10."""
         return good
 
+    def validates_argument(self, name: str, given: JsonValue, *, good: bool) -> bool:  # noqa: ARG002
+        """Return whether a member of the argument of a completion is accepted; `good`: whether it is a string."""
+        return good
+
     def answered_calls(self, calls: list[JsonObject]) -> list[JsonObject]:
         """Return those of the model's tool calls in one message that get a result."""
         return calls

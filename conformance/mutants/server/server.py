@@ -227,8 +227,12 @@ def _check_meta(inbound: InboundRequest) -> None:
 
 def _complete(inbound: InboundRequest) -> JsonObject:
     ref, argument = inbound.params.get("ref"), inbound.params.get("argument")
-    if not isinstance(ref, dict) or not isinstance(argument, dict) or not isinstance(argument.get("value"), str):
+    if not isinstance(ref, dict) or not isinstance(argument, dict):
         raise RpcError(-32602, "ref or argument is missing")
+    for name in ("name", "value"):
+        given = argument.get(name)
+        if not inbound.server.fault.validates_argument(name, given, good=isinstance(given, str)):
+            raise RpcError(-32602, f"argument.{name} is not a string")
     known = {"ref/prompt": ("name", features.PROMPTS), "ref/resource": ("uri", features.TEMPLATES)}.get(
         str(ref.get("type"))
     )

@@ -546,6 +546,30 @@ refusal("completion-not-validated", "completion.validates", "completion.unknown-
         when=-32602)  # fmt: skip
 
 
+@fault("reference-in-any-case", "completion.unknown-reference")
+class _ReferenceInAnyCase(Fault):
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        ref = params.get("ref") if isinstance(params, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(ref, dict):
+            return message
+        name = ref.get("name")
+        lower = name.lower() if isinstance(name, str) else name
+        return {**message, "params": {**params, "ref": {**ref, "name": lower}}}
+
+
+for _member, _lax in (("value", 5), ("value", 0), ("value", None), ("name", None), ("name", 5)):
+
+    class _LaxArgument(Fault):
+        def __init__(self, member: str = _member, lax: JsonValue = _lax) -> None:
+            self._lax = (member, lax)
+
+        def validates_argument(self, name: str, given: JsonValue, *, good: bool) -> bool:
+            return good or (name, given) == self._lax
+
+    fault(f"completion-{_member}-{'absent' if _lax is None else _lax}", "completion.validates")(_LaxArgument)
+
+
 def _some(result: JsonObject) -> bool:
     completion = result.get("completion")
     return isinstance(completion, dict) and bool(completion.get("values"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _MOST: Final = 100
 _METHOD: Final = "completion/complete"
 _NEEDS: Final = ("capability:completions",)
+_NO_STRINGS: Final[tuple[JsonValue, ...]] = (["t"], {"t": "t"}, 5, 0, True, None)
 
 
 def _params(prompt: str, argument: str = "arg1", value: str = "t") -> JsonObject:
@@ -96,10 +98,13 @@ async def context(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def unknown_reference(server: ServerUnderTest) -> None:
-    """A reference to an unknown prompt is answered with the error -32602."""
+    """A reference to an unknown prompt is answered with the error -32602, also if its name is almost that of another one."""
     await _control(server)
-    answer = await server.peer.request(_METHOD, _params("conformance-does-not-exist"))
-    answer.error(-32602, what="an unknown prompt")
+    known = server.require("prompts", "test_prompt_with_arguments")
+    names = [str(each.get("name")) for each in server.inventory.lists["prompts"]]
+    for name in ("conformance-does-not-exist", *INHERITED, *near_misses(known, names)):
+        answer = await server.peer.request(_METHOD, _params(name))
+        answer.error(-32602, what=f"the unknown prompt {brief(name)}")
 
 
 @check(
@@ -125,8 +130,18 @@ async def validates(server: ServerUnderTest) -> None:
     """Invalid params of `completion/complete` are rejected."""
     params, _ = await _control(server)
     wrong: dict[str, JsonObject] = {
-        "a value that is not a string": {**params, "argument": {"name": "arg1", "value": ["t"]}},
+        **{
+            f"the value {brief(value)}, which is not a string": {**params, "argument": {"name": "arg1", "value": value}}
+            for value in _NO_STRINGS
+        },
+        **{
+            f"the name {brief(name)}, which is not a string": {**params, "argument": {"name": name, "value": "t"}}
+            for name in _NO_STRINGS
+        },
+        "an argument without a value": {**params, "argument": {"name": "arg1"}},
+        "an argument without a name": {**params, "argument": {"value": "t"}},
         "a reference of an unknown type": {**params, "ref": {"type": "ref/conformance", "name": "x"}},
+        "a reference without a name": {**params, "ref": {"type": "ref/prompt"}},
         "a reference that is not an object": {**params, "ref": "test_prompt_with_arguments"},
     }
     for what, broken in wrong.items():
