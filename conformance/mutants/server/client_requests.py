@@ -65,7 +65,7 @@ def may_request_input(inbound: InboundRequest, method: str, params: JsonObject) 
         own = own if mode in own or (mode == "form" and not own) else None
     if inbound.revision in LEGACY[:2] and method == "elicitation/create":
         return False
-    return inbound.server.fault.may_request_input(method, declared=own is not None)
+    return inbound.server.fault.may_request_input(inbound, method, declared=own is not None)
 
 
 def request_input(

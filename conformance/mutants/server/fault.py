@@ -151,7 +151,7 @@ class Fault(HttpFault):
 
     # --- client requests ---------------------------------------------------------------------------------------------
 
-    def may_request_input(self, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
         """Return whether to send a client request."""
         return declared
 
@@ -207,7 +207,7 @@ class Fault(HttpFault):
         """Return whether a state that may be used once is rejected; `used`: whether it was used."""
         return used
 
-    def samples_with_tools(self, *, declared: bool) -> bool:
+    def samples_with_tools(self, inbound: InboundRequest, *, declared: bool) -> bool:  # noqa: ARG002
         """Return whether sampling offers tools."""
         return declared
 

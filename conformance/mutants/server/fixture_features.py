@@ -217,7 +217,7 @@ def _elicit_url(inbound: InboundRequest, _: JsonObject) -> JsonObject:
 
 def _sample_with_tools(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     if inbound.revision in LEGACY[:3] or not inbound.server.fault.samples_with_tools(
-        declared=inbound.declares("sampling", "tools")
+        inbound, declared=inbound.declares("sampling", "tools")
     ):
         request_input(inbound, {"plain": _GREETING})
         return _said("sampled")

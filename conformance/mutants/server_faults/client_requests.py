@@ -99,8 +99,27 @@ notification_fault("complete-of-another", "elicitation.complete-id", method="not
     "roots.not-without-capability",
 )
 class _AnyMode(Fault):
-    def may_request_input(self, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
         return True
+
+
+@fault(
+    "requested-from-any-client",
+    "capability.undeclared-not-asked",
+    "roots.not-without-capability",
+    "mrtr.only-what-is-declared",
+)
+class _RequestedFromAnyClient(Fault):
+    """A server that sends all client requests to a client that declares one of the capabilities."""
+
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        return any(inbound.declares(each) for each in ("roots", "sampling", "elicitation"))
+
+
+@fault("resource-elicits-in-any-mode", "elicitation.only-declared-modes", revisions=MODERN)
+class _ResourceElicitsInAnyMode(Fault):
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        return declared or (inbound.request["method"] == "resources/read" and inbound.declares("elicitation"))
 
 
 @fault("answers-not-validated", "elicitation.validates", "mrtr.answers-of-another-kind", "sampling.validates")
@@ -159,8 +178,14 @@ _client_request_fault("context-of-all", "sampling.no-context", method=_SAMPLE,
 
 @fault("tools-undeclared-in-sampling", "sampling.no-tools-without-capability")
 class _ToolsAnyway(Fault):
-    def samples_with_tools(self, *, declared: bool) -> bool:  # noqa: ARG002
+    def samples_with_tools(self, inbound: InboundRequest, *, declared: bool) -> bool:  # noqa: ARG002
         return True
+
+
+@fault("tools-with-any-member-of-sampling", "sampling.no-tools-without-capability")
+class _ToolsWithAnyMember(Fault):
+    def samples_with_tools(self, inbound: InboundRequest, *, declared: bool) -> bool:
+        return declared or inbound.declares("sampling", "context")
 
 
 _client_request_fault("choice-odd", "sampling.tool-choice", "schema.create-message-params", method=_SAMPLE, change=lambda params:

@@ -135,13 +135,20 @@ async def undeclared_not_requested(server: ServerUnderTest) -> None:
         server.tool("test_sampling", {"prompt": "Say yes."}),
         server.tool("test_elicitation", {"message": "Who are you?"}),
     ]
-    async with server.share(capabilities={}) as peer:
-        for name, arguments in calls:
-            answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
-            input_requests = member(answer.message, "result", "inputRequests")
-            for request in (*peer.inbox, *(input_requests.values() if isinstance(input_requests, dict) else ())):
-                if member(request, "method") in _CLIENT_REQUESTS:
-                    raise Deviation("no request for an undeclared capability of the client", brief(request))
+    # A client with one capability does not have the others.
+    for declared in _OTHER_CAPABILITIES:
+        async with server.share(capabilities=declared) as peer:
+            for name, arguments in calls:
+                answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
+                input_requests = member(answer.message, "result", "inputRequests")
+                for request in (*peer.inbox, *(input_requests.values() if isinstance(input_requests, dict) else ())):
+                    needed = _CLIENT_REQUESTS.get(str(member(request, "method")))
+                    if needed is not None and needed not in declared:
+                        raise Deviation("no request for an undeclared capability of the client", brief(request))
+
+
+_OTHER_CAPABILITIES: Final[tuple[JsonObject, ...]] = ({}, {"roots": {}})
+"""The capabilities of clients to which the fixtures have nothing to send."""
 
 
 @check(

@@ -78,7 +78,8 @@ async def roots_not_without_capability(server: ServerUnderTest) -> None:
     """A client that does not declare roots gets no roots/list request."""
     if not (await _with(server, {"roots": {}}, _ROOTS)).requests_of("roots/list"):
         raise NotTestable(f"the control request failed: {_ROOTS} sends no roots/list")
-    found = (await _with(server, {}, _ROOTS)).requests_of("roots/list")
+    others: JsonObject = {"sampling": {}}
+    found = (await _with(server, others, _ROOTS)).requests_of("roots/list")
     if found:
         raise Deviation("no roots/list request to a client without roots", brief(found[0].whole))
 
@@ -172,9 +173,11 @@ async def _loop(server: ServerUnderTest, loops: int = 2) -> list[ClientRequest]:
 async def no_tools_without_capability(server: ServerUnderTest) -> None:
     """A client that does not declare sampling.tools gets no sampling request with tools."""
     await _loop(server)
-    for each in (await _with(server, {"sampling": {}}, _SAMPLES)).requests_of("sampling/createMessage"):
-        if "tools" in each.params or "toolChoice" in each.params:
-            raise Deviation("no tools and no toolChoice", brief(each.params))
+    declared: tuple[JsonObject, ...] = ({"sampling": {}}, {"sampling": {"context": {}}})
+    for own in declared:
+        for each in (await _with(server, own, _SAMPLES)).requests_of("sampling/createMessage"):
+            if "tools" in each.params or "toolChoice" in each.params:
+                raise Deviation("no tools and no toolChoice", brief(each.params))
 
 
 @check("sampling.tool-choice", proves=("sampling.tool-choice-modes",), needs=_NEEDS)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse, input_requests_of
 from mcp_conformance.checks.probes.message_pairs import answered, notified
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import check
@@ -18,7 +18,7 @@ from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.probes.interactive_calls import ClientRequest, Conversation
-    from mcp_conformance.drivers.server.suite_connection import Reply
+    from mcp_conformance.drivers.server.suite_connection import Reply, SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -29,6 +29,7 @@ _FORM: Final = "test_elicitation"
 _URL: Final = "conformance_elicit_url"
 _URL_REQUIRED: Final = "conformance_url_required"
 _COMPLETE: Final = "notifications/elicitation/complete"
+_RESOURCE: Final = "test://conformance/asking"
 _FORMS: Final = (_FORM, "test_elicitation_sep1034_defaults")
 _BOTH: Final[JsonObject] = {"elicitation": {"form": {}, "url": {}}}
 _ARGUMENTS: Final[JsonObject] = {"message": "Who are you?"}
@@ -231,9 +232,19 @@ async def only_declared_modes(server: ServerUnderTest) -> None:
     for declared, fixture, mode in _MODES:
         async with server.share(capabilities=declared, evident=True) as peer:
             done = await converse(server, fixture, _ARGUMENTS if fixture == _FORM else None, peer=peer)
-        for each in done.requests_of(_METHOD):
+            requested = [*done.requests_of(_METHOD), *await _of_resource(server, peer)]
+        for each in requested:
             if each.params.get("mode", "form") == mode:
                 raise Deviation(f"no elicitation with the mode {mode} for {brief(declared)}", brief(each.params))
+
+
+async def _of_resource(server: ServerUnderTest, peer: SuiteConnection) -> list[ClientRequest]:
+    """Return the elicitations of a resource, if the server has it and elicits by MRTR."""
+    uri = server.manifest.find("resources", _RESOURCE).name
+    if server.revision.era is Era.LEGACY or server.inventory.find("resources", uri) is None:
+        return []
+    requests = input_requests_of(await peer.request("resources/read", {"uri": uri}))
+    return [each for each in requests if each.method == _METHOD]
 
 
 @check(
