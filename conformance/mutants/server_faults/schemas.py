@@ -68,6 +68,12 @@ _verdict_fault("number-3.0-no-integer", lambda _, value, good: good and not isin
 _verdict_fault("flag-as-integer", lambda schema, value, good: good or (value is True and _has(schema, '"integer"')))
 _verdict_fault("zero-as-false", lambda _, value, good: good or value == 0)
 _verdict_fault("no-prefix-items", lambda schema, _, good: good or _has(schema, "prefixItems"))
+_verdict_fault("no-unevaluated-properties", lambda schema, _, good: good or _has(schema, "unevaluated"))
+_verdict_fault("no-anchors", lambda schema, _, good: good or _has(schema, "$anchor"))
+_verdict_fault("draft-07-items-ignored", lambda schema, _, good: good or _has(schema, "additionalItems"))
+_verdict_fault(
+    "draft-07-as-2020-12", lambda schema, value, good: good and not (_has(schema, "draft-07") and value == {"a": 1})
+)
 _verdict_fault("no-local-references", lambda schema, _, good: good or _has(schema, "$ref"))
 
 

@@ -45,8 +45,22 @@ _VERDICTS: Final[tuple[tuple[JsonObject, tuple[JsonValue, ...], tuple[JsonValue,
     (_REFERRING, ([1, 2], []), ([1, "2"],)),
     (_PREFIX, ([1],), (["1"], [1, 2])),
     ({"dependentRequired": {"a": ["b"]}}, ({"b": 1},), ({"a": 1},)),
+    ({"dependentSchemas": {"a": {"required": ["b"]}}}, ({"b": 1},), ({"a": 1},)),
+    ({"allOf": [_OPEN], "unevaluatedProperties": False}, ({"a": 1},), ({"a": 1, "b": 2},)),
+    ({"allOf": [{"prefixItems": [True]}], "unevaluatedItems": False}, ([1],), ([1, 2],)),
+    ({"contains": {"const": 1}, "minContains": 2}, ([1, 1],), ([1, 2],)),
+    ({"$defs": {"a": {"$anchor": "number", "type": "integer"}}, "$ref": "#number"}, (1,), ("1",)),
 )
 """Schemas in the dialect 2020-12, with values that are valid and values that are not."""
+_DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
+_OLD_VERDICTS: Final[tuple[tuple[JsonObject, tuple[JsonValue, ...], tuple[JsonValue, ...]], ...]] = (
+    ({"items": [{"type": "integer"}], "additionalItems": False}, ([1], []), (["a"], [1, 2])),
+    ({"dependencies": {"a": ["b"]}}, ({"b": 1},), ({"a": 1},)),
+    # Later keywords do not exist in that dialect.
+    ({"prefixItems": [{"type": "integer"}]}, (["a"],), ()),
+    ({"dependentRequired": {"a": ["b"]}}, ({"a": 1},), ()),
+)
+"""Schemas that mean something else in draft-07 than in 2020-12, with values that are valid in draft-07 and values that are not."""
 
 
 async def _validate(server: ServerUnderTest, schema: JsonObject, value: JsonValue) -> JsonRpcResponse:
@@ -111,8 +125,18 @@ async def _with_references(server: ServerUnderTest) -> tuple[list[JsonRpcRespons
     needs=_NEEDS,
 )
 async def verdicts(server: ServerUnderTest) -> None:
-    """Values are valid or invalid as JSON Schema 2020-12 says."""
+    """Values are valid or invalid as JSON Schema 2020-12 says, or draft-07 if the schema names it and the server knows it."""
     await _require_validator(server)
+    for schema, valid, invalid in _OLD_VERDICTS:
+        for values, expected in ((valid, "valid"), (invalid, "invalid")):
+            for value in values:
+                answer = await _validate(server, {"$schema": _DRAFT_07, **schema}, value)
+                # A server has to support the dialect 2020-12 only.
+                if _outcome(answer) not in (expected, None):
+                    raise Deviation(
+                        f"an error, or {brief(value)} to be {expected} by the draft-07 schema {brief(schema)}",
+                        str(answer),
+                    )
     for schema, valid, invalid in _VERDICTS:
         for values, expected in ((valid, "valid"), (invalid, "invalid")):
             for value in values:
