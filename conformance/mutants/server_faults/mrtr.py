@@ -104,6 +104,20 @@ class _WaitsForAnswers(Fault):
         return None if self._open == 3 else response
 
 
+@fault("one-open-call", "mrtr.nobody-answers", revisions=MODERN)
+class _OneOpenCall(Fault):
+    """A server that accepts no other call of a tool before the retry."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if name_of(inbound) != _ELICITS:
+            return response
+        busy, self._open = self._open, "inputResponses" not in inbound.params
+        return {**_without_result(response), "error": _INTERNAL} if busy and self._open else response
+
+
 @fault("open-calls-limited", "mrtr.nobody-answers", revisions=MODERN)
 class _OpenCallsLimited(Fault):
     def __init__(self) -> None:
@@ -214,6 +228,19 @@ class _RedeemedByTurns(Fault):
     def redeemed(self, inbound: InboundRequest, *, used: bool) -> bool:  # noqa: ARG002
         self._rejected = used and not self._rejected
         return self._rejected
+
+
+@fault("redeemed-last", "mrtr.state-single-use", revisions=MODERN)
+class _RedeemedLast(Fault):
+    """A server that remembers only the state that was used last."""
+
+    def __init__(self) -> None:
+        self._last: JsonValue = None
+
+    def redeemed(self, inbound: InboundRequest, *, used: bool) -> bool:  # noqa: ARG002
+        state = inbound.params.get("requestState")
+        last, self._last = self._last, state
+        return state == last
 
 
 @fault("redeemed-at-once", "mrtr.state-single-use", revisions=MODERN)

@@ -16,6 +16,7 @@ from mcp_conformance.checks.probes.interactive_calls import (
     retried,
 )
 from mcp_conformance.checks.probes.message_pairs import answered, objects
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -273,8 +274,15 @@ async def state_single_use(server: ServerUnderTest) -> None:
     for used in (again, again, other_responses, again):
         repeated = await server.peer.request("tools/call", used)
         if _is_complete(repeated):
-            raise Deviation("an error, or another InputRequiredResult, for a requestState that was used", str(repeated))
+            raise Deviation(_USED, str(repeated))
     await _at_once(server)
+    # Others were used since.
+    repeated = await server.peer.request("tools/call", again)
+    if _is_complete(repeated):
+        raise Deviation(_USED, str(repeated))
+
+
+_USED: Final = "an error, or another InputRequiredResult, for a requestState that was used"
 
 
 async def _at_once(server: ServerUnderTest) -> None:
@@ -339,7 +347,18 @@ async def on_another_connection(server: ServerUnderTest) -> None:
 @check("mrtr.nobody-answers", proves=("mrtr.no-assumption-of-retry",), needs=_NEEDS)
 async def without_retry(server: ServerUnderTest) -> None:
     """Without a retry the server keeps working, and serves the next call."""
-    params, answer = await _first(server)
+    try:
+        params, answer = await _first(server)
+    except NotTestable as why:
+        # Other checks do not retry each call of the tool.
+        name, _ = server.tool(_ELICITS)
+        for request, response in answered(server):
+            if (
+                member(request, "params", "name") == name
+                and member(response, "result", "resultType") == "input_required"
+            ):
+                raise Deviation("an InputRequiredResult, as for an earlier call of the tool", str(why)) from why
+        raise
     for _ in range(_ABANDONED):
         answer = await server.peer.request("tools/call", params)
         if not requires_input(answer):
