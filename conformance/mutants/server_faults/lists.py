@@ -256,6 +256,16 @@ refusal(
     instead=_text("?"),
     of="TEST_SIMPLE_TEXT",
 )
+
+
+@fault("empty-value-as-no-arguments", "tools.malformed-call")
+class _EmptyValueAsNoArguments(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if inbound.request["method"] != "tools/call" or inbound.params.get("arguments", True):
+            raise error
+        return _text("This is a simple text response for testing.")
+
+
 refusal(
     "malformed-call-code", "tools.malformed-call",
     method="tools/call", code=-32603, when=-32602, of="test_simple_text",
@@ -293,6 +303,10 @@ changed(
     method="tools/call", change=_with(content=[]), of="conformance_structured_list",
 )  # fmt: skip
 
+changed(
+    "empty-array-without-text", "tools.structured-array", method="tools/call", of="conformance_structured_list",
+    change=lambda _, result: {**result, "content": []} if result.get("structuredContent") == [] else result,
+)  # fmt: skip
 changed(
     "structured-zero-missing", "tools.structured", method="tools/call", of="conformance_structured",
     change=lambda inbound, result: _without("structuredContent")(inbound, result) if "0}" in str(result) else result,
@@ -447,6 +461,8 @@ changed("uri-with-spaces", "resources.uri-syntax", "schema.resource", "resources
         change=_extra(uri="my scheme:with spaces"))  # fmt: skip
 refusal("any-uri", "resources.malformed-uri", method=_READ, code=None,
         instead={"contents": [{"uri": "x:y", "text": ""}]}, of="no-uri")  # fmt: skip
+refusal("uri-without-scheme", "resources.malformed-uri", method=_READ, code=None,
+        instead={"contents": [{"uri": "test://static-text", "text": "a text"}]}, of="static-text")  # fmt: skip
 refusal("out-of-the-tree", "resources.path-traversal", method=_READ, code=None,
         instead={"contents": [{"uri": "x:y", "text": "root"}]},
         of="file:///conformance/../../../../../../../../etc/passwd")  # fmt: skip

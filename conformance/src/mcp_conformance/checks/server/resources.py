@@ -148,7 +148,9 @@ async def uri_syntax(server: ServerUnderTest) -> None:
 )
 async def malformed_uri(server: ServerUnderTest) -> None:
     """Reading an invalid URI is answered with an error, and the server keeps running."""
-    for uri in _MALFORMED:
+    listed = str(server.inventory.lists["resources"][0].get("uri"))
+    # Without their scheme, the URIs of a server are relative references.
+    for uri in (*_MALFORMED, listed.partition(":")[2], listed.partition(":")[2].lstrip("/")):
         answer = await server.peer.request("resources/read", {"uri": uri}, deviant="an invalid URI")
         answer.error(what=f"the URI {uri!r}")
     await server.peer.fence()

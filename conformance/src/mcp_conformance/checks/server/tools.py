@@ -133,7 +133,9 @@ async def name_case(server: ServerUnderTest) -> None:
 async def malformed_call(server: ServerUnderTest) -> None:
     """A `tools/call` without a name, or with arguments that are not an object, gets the error -32602."""
     name, _ = await _control(server)
-    broken: list[JsonObject] = [{"name": name, "arguments": ["not an object"]}]
+    # Peers that cannot omit a member send null for it, which many servers accept.
+    no_objects: list[JsonValue] = [["not an object"], [], "", "{}", 0, False]
+    broken: list[JsonObject] = [{"name": name, "arguments": value} for value in no_objects]
     if server.transport is Transport.STDIO:  # over HTTP the Mcp-Name header would be wrong too
         broken.append({"arguments": {}})
     for params in broken:
@@ -266,11 +268,13 @@ async def structured_also_text(server: ServerUnderTest) -> None:
 
 @check("tools.structured-array", proves=("tools.structured-nonobject-text",), needs=_NEEDS)
 async def structured_array(server: ServerUnderTest) -> None:
-    """A result whose structuredContent is an array also has its JSON as text."""
-    answer = await server.call("conformance_structured_list", {"count": 3})
-    if not isinstance(answer.member("structuredContent"), list):
-        raise NotTestable("the fixture tool 'conformance_structured_list' returns no array")
-    _same_as_text(answer)
+    """A result whose structuredContent is an array also has its JSON as text, even if the array is empty."""
+    for count in (3, 0, 1):
+        answer = await server.call("conformance_structured_list", {"count": count})
+        if isinstance(answer.result().get("structuredContent"), list):
+            _same_as_text(answer)
+        elif count == 3:
+            raise NotTestable("the fixture tool 'conformance_structured_list' returns no array")
 
 
 def _same_as_text(answer: JsonRpcResponse) -> None:
