@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault, ids_of
@@ -454,6 +455,12 @@ class _CountedIds(Fault):
     def session_id(self, id: str, number: int) -> str:  # noqa: ARG002
         self._last += 1
         return f"session-{self._last:012}"
+
+
+@fault("session-by-time", "session.id-random", "security.session-ids", revisions=_STREAMS, transports=_HTTP)
+class _IdsByTime(Fault):
+    def session_id(self, id: str, number: int) -> str:  # noqa: ARG002
+        return str(uuid.uuid1(node=0x5E0000000001, clock_seq=77))
 
 
 @fault("session-with-space", "session.id-ascii", revisions=_STREAMS, transports=_HTTP)

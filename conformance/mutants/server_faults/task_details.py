@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -53,6 +54,12 @@ class _ChangesAtTheEnd(Fault):
         again = str(result["taskId"]) in self._seen
         self._seen.add(str(result["taskId"]))
         return {**result, "result": {"content": []}} if again else result
+
+
+@fault("task-id-by-time", "tasks.ids", revisions=(*_CORE, *MODERN))
+class _IdByTime(Fault):
+    def task_id(self, id: str, number: int) -> str:  # noqa: ARG002
+        return str(uuid.uuid1(node=0x5E0000000001, clock_seq=77))
 
 
 # --- 2025-11-25 ------------------------------------------------------------------------------------------------------
