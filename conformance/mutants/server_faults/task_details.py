@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,14 @@ _TASK: Final[JsonObject] = {
     "lastUpdatedAt": "2026-01-01T00:00:00Z",
     "ttlMs": 60_000,
 }
+
+
+def _task_of(message: JsonValue, method: str) -> str:
+    """Return the task that a request of a method is about; empty for another message."""
+    if not isinstance(message, dict) or message.get("method") != method:
+        return ""
+    params = message.get("params")
+    return str(params.get("taskId")) if isinstance(params, dict) else ""
 
 
 def _is(inbound: InboundRequest, *methods: str) -> bool:
@@ -162,6 +171,59 @@ class _KeyRenamed(Fault):
         requests = result.get("inputRequests")
         if _is(inbound, "tasks/get") and isinstance(requests, dict) and set(requests) == {"name"}:
             return {**result, "inputRequests": {"again": requests["name"]}}
+        return result
+
+
+@fault("task-key-reused", "tasks.inputs", revisions=MODERN)
+class _KeyReused(Fault):
+    """The requests of a task are sent one after the other, with the same key."""
+
+    _KEY: str | None = "input"
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        requests = result.get("inputRequests")
+        if not _is(inbound, "tasks/get") or not isinstance(requests, dict):
+            return result
+        first = min(requests)
+        self._first[str(result["taskId"])] = first
+        return {**result, "inputRequests": {self._KEY or first: requests[first]}}
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        first = self._first.get(_task_of(message, "tasks/update"))
+        if first is None or self._KEY is None:
+            return message
+        read: JsonValue = json.loads(json.dumps(message).replace(f'"{self._KEY}": ', f'"{first}": '))
+        return read
+
+
+@fault("task-inputs-in-turn", revisions=MODERN)
+class _InTurn(_KeyReused):
+    """The requests of a task are sent one after the other, each with its own key."""
+
+    _KEY = None
+
+
+@fault("task-key-again", "tasks.inputs", revisions=MODERN)
+class _KeyAgain(Fault):
+    """After all responses, a task sends another request with a key that had a response."""
+
+    def __init__(self) -> None:
+        self._answered: set[str] = set()
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if '"name": {"action"' in json.dumps(message):
+            self._answered.add(_task_of(message, "tasks/update"))
+        return message
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        task = str(result.get("taskId"))
+        if _is(inbound, "tasks/get") and result.get("status") == "completed" and task in self._answered:
+            form: JsonObject = {"message": "Really?", "requestedSchema": {"type": "object", "properties": {}}}
+            requests: JsonObject = {"confirm": {"method": "elicitation/create", "params": form}}
+            return {**_TASK, "taskId": task, "status": "input_required", "inputRequests": requests}
         return result
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import look
-from mcp_conformance.checks.probes.task_calls import DECLARED, ask, begin, extended, id_of, until
+from mcp_conformance.checks.probes.task_calls import DECLARED, ENDED, ask, begin, extended, id_of, until
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
@@ -202,26 +202,63 @@ async def unknown_keys(server: ServerUnderTest) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def inputs(server: ServerUnderTest) -> None:
-    """Each tasks/get returns all open input requests, and none that has a response."""
+    """Each tasks/get returns all open input requests and none that has a response, and no key is used twice."""
     task = id_of(server, await begin(server, "multi_input"))
-    first = _requests(await until(server, task, "input_required"))
-    async with server.peer.within("two open input requests"):
-        while len(first) < 2:
-            first = _requests(await until(server, task, "input_required"))
-    again = _requests(await until(server, task, "input_required"))
-    if set(again) != set(first):
-        raise Deviation(f"the open input requests {sorted(first)}", str(sorted(again)))
-    key, other = sorted(first)
-    declined: JsonObject = {"action": "decline"}
-    await ask(server, "tasks/update", {"taskId": task, "inputResponses": {key: declined}})
-    left = _requests(await until(server, task, "input_required"))
-    async with server.peer.within(f"only the open input request {other}"):
-        while key in left and len(left) == 2:
-            left = _requests(await until(server, task, "input_required"))
-    if set(left) != {other}:
-        raise Deviation(f"only the open input request {other}", str(sorted(left)))
-    await ask(server, "tasks/update", {"taskId": task, "inputResponses": {other: declined}})
-    await until(server, task, "completed")
+    shown = await until(server, task, "input_required")
+    pending = _requests(shown)
+    answered: JsonObject = {}
+    while len(answered) < _MOST_KEYS:
+        # An open request is in each response. The server may open another one at any time.
+        again = _requests(await until(server, task, "input_required"))
+        _check_keys(again, pending, answered)
+        key = min(again)
+        await ask(server, "tasks/update", {"taskId": task, "inputResponses": {key: {"action": "decline"}}})
+        answered[key] = again[key]
+        pending = {name: each for name, each in again.items() if name != key}
+        shown = await _without(server, task, key, pending, answered)
+        if shown.get("status") != "input_required":
+            break
+        pending = _requests(shown)
+    if shown.get("status") == "input_required":
+        await ask(server, "tasks/cancel", {"taskId": task})
+    elif shown.get("status") != "completed" or pending:
+        raise Deviation("a completed task after a response to each input request", brief(shown))
+
+
+_MOST_KEYS: Final = 10
+"""Input requests that get a response. A server may repeat a declined request without end, with a new key each time."""
+
+
+async def _without(
+    server: ServerUnderTest, task: str, key: str, pending: JsonObject, answered: JsonObject
+) -> JsonObject:
+    """Return a task when it has ended, or has no longer an open input request with a key."""
+    async with server.peer.within(f"a task without the open input request {key}"):
+        while True:
+            shown = await until(server, task, "input_required", *ENDED)
+            requests = shown.get("inputRequests")
+            if shown.get("status") != "input_required":
+                break
+            if isinstance(requests, dict) and requests:
+                # The status may still be that before the response.
+                stale = requests.get(key) == answered[key]
+                _check_keys(
+                    requests, pending, {name: each for name, each in answered.items() if name != key or not stale}
+                )
+                if key not in requests:
+                    break
+    return shown
+
+
+def _check_keys(requests: JsonObject, pending: JsonObject, answered: JsonObject) -> None:
+    """Require that open input requests are still there, and that none has the key of an answered one."""
+    if not set(pending) <= set(requests):
+        raise Deviation(f"the open input requests {sorted(pending)}", str(sorted(requests)))
+    for key in requests:
+        if key in answered:
+            raise Deviation(f"a new key instead of {key}, which had a response", brief(requests))
+        if key in pending and requests[key] != pending[key]:
+            raise Deviation(f"a new key instead of {key} for another input request", brief(requests))
 
 
 @check("tasks.input-first", proves=("tasks.mrtr-before-create",), subject=CheckScope.RECOVERING)
