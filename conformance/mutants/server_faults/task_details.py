@@ -112,6 +112,31 @@ class _RelatedWins(Fault):
 changed("related-task-number", "schema.related-task", "tasks.related", method="tasks/result", revisions=_CORE,
         change=lambda _, result: {**result, "_meta": {_RELATED: {"taskId": 1}}})  # fmt: skip
 
+
+@fault("task-list-newest", "tasks.list", revisions=_CORE)
+class _ListNewest(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        tasks = result.get("tasks")
+        return {"tasks": tasks[-20:]} if _is(inbound, "tasks/list") and isinstance(tasks, list) else result
+
+
+def _hide(name: str, status: str, *caught_by: str) -> None:
+    """Add a fault: tasks with a status are not listed."""
+
+    class _Hidden(Fault):
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            tasks = result.get("tasks")
+            if not _is(inbound, "tasks/list") or not isinstance(tasks, list):
+                return result
+            return {"tasks": [each for each in tasks if isinstance(each, dict) and each["status"] != status]}
+
+    fault(name, *caught_by, revisions=_CORE)(_Hidden)
+
+
+_hide("task-list-active", "cancelled", "tasks.list")
+_hide("task-list-unblocked", "input_required", "tasks.input-status")
+
+
 # --- of the extension ------------------------------------------------------------------------------------------------
 
 

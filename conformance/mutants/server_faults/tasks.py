@@ -147,7 +147,7 @@ class _CursorAny(Fault):
         raise error
 
 
-@fault("task-list-empty", "tasks.list", revisions=_CORE)
+@fault("task-list-empty", "tasks.list", "tasks.input-status", revisions=_CORE)
 class _ListEmpty(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         return {"tasks": []} if _is(inbound, "tasks/list") else result

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import RecordedMessages, items, member
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import conforms, look
-from mcp_conformance.checks.probes.task_calls import ask, begin, extended, id_of, until
+from mcp_conformance.checks.probes.task_calls import (
+    ask,
+    begin,
+    extended,
+    id_of,
+    unlisted,
+    until,
+)
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -22,6 +29,9 @@ _SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
 _LATER: Final[JsonObject] = {"seconds": 0.6, "label": "later"}
 """Arguments of a task that still runs when the response to the next request has arrived, also on a busy machine."""
 _LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
+_SHORT: Final[JsonObject] = {"seconds": 0.01, "label": "short"}
+_MANY: Final = 25
+"""Tasks of a connection, more than usual pages have: 10 or 20."""
 _ENORMOUS: Final = 10**13
 """Milliseconds, about three hundred years."""
 
@@ -119,20 +129,29 @@ async def no_stream(server: ServerUnderTest) -> None:
 
 @check("tasks.list", proves=("tasks.list-complete", "tasks.list-next-cursor"), subject=CheckScope.RECOVERING)
 async def listed(server: ServerUnderTest) -> None:
-    """A task that `tasks/get` returns is on one of the pages of `tasks/list`."""
+    """Each task that `tasks/get` returns is on one of the pages of `tasks/list`, whatever its age and status."""
     _require_list(server)
-    task = id_of(server, await begin(server, "slow_compute", _SOON))
-    found: set[str] = set()
-    cursor: str | None = None
-    for _ in range(100):
-        page = (await ask(server, "tasks/list", {} if cursor is None else {"cursor": cursor})).result()
-        found |= {str(member(each, "taskId")) for each in items(page.get("tasks"))}
-        onward = page.get("nextCursor")
-        if not isinstance(onward, str):
-            break
-        cursor = onward
-    if task not in found:
-        raise Deviation(f"the task {task} in tasks/list", str(sorted(found)))
+    await ask(server, "tasks/cancel", {"taskId": id_of(server, await begin(server, "slow_compute", _LONG))})
+    tasks = _created(server)
+    while len(tasks) < _MANY:
+        created = await begin(server, "slow_compute", _SHORT)
+        if created.is_error:
+            break  # A server may limit the tasks of a client.
+        tasks.append(id_of(server, created))
+    missing = await unlisted(server, tasks)
+    if missing:
+        shown = await ask(server, "tasks/get", {"taskId": missing[0]})
+        raise Deviation(f"the task {missing[0]} in tasks/list", f"it is absent, but tasks/get returns it: {shown}")
+
+
+def _created(server: ServerUnderTest) -> list[str]:
+    """Return all tasks of the connection: those of earlier checks have different statuses."""
+    found = (
+        member(each.result, "task", "taskId")
+        for each in RecordedMessages([server.peer.transcript]).exchanges
+        if each.method == "tools/call" and isinstance(member(each.request, "params", "task"), dict)
+    )
+    return [each for each in found if isinstance(each, str)]
 
 
 def _require_list(server: ServerUnderTest) -> None:

@@ -6,7 +6,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import member
-from mcp_conformance.checks.probes.task_calls import ask, begin, extended, id_of, until
+from mcp_conformance.checks.probes.task_calls import (
+    ask,
+    begin,
+    cancellable,
+    extended,
+    id_of,
+    require_status,
+    unlisted,
+    until,
+)
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -113,12 +122,21 @@ _ENOUGH: Final = 3
 """Minimum number of progress reports, so that some are left after the first."""
 
 
-@check("tasks.input-status", proves=("tasks.input-required",), revisions=_CORE, subject=CheckScope.CONNECTION)
+@check(
+    "tasks.input-status",
+    proves=("tasks.input-required", "tasks.list-complete", "tasks.cancelled-stays"),
+    revisions=_CORE,
+    subject=CheckScope.CONNECTION,
+)
 async def input_status(server: ServerUnderTest) -> None:
-    """A task that waits for a response of the client has the status input_required."""
+    """A task that waits for a response of the client has the status input_required, is listed, and can be cancelled."""
     server.tool("confirm_delete")
     # A response would continue the task.
     server.peer.unanswered.add("elicitation/create")
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
     await until(server, task, "input_required")
-    await ask(server, "tasks/cancel", {"taskId": task})
+    if server.inventory.has("tasks.list") and await unlisted(server, [task]):
+        raise Deviation(f"the task {task} in tasks/list", "it is absent, but tasks/get returns it")
+    if cancellable(server):
+        (await ask(server, "tasks/cancel", {"taskId": task})).result()
+        await require_status(server, task, "cancelled")
