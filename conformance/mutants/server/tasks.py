@@ -236,6 +236,8 @@ def _work(inbound: InboundRequest, task: _Task) -> None:
         token = inbound.server.fault.task_token(inbound.meta.get("progressToken"))
         if token is not None:
             shown: JsonObject = {"progressToken": token, "progress": step + 1, "total": _STEPS}
+            if inbound.server.fault.keeps("task-progress-related"):
+                shown["_meta"] = {_RELATED: {"taskId": task.id}}
             inbound.session.send({"jsonrpc": "2.0", "method": "notifications/progress", "params": shown})
         time.sleep(_STEP)
 

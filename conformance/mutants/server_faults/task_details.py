@@ -137,6 +137,12 @@ _hide("task-list-active", "cancelled", "tasks.list")
 _hide("task-list-unblocked", "input_required", "tasks.input-status")
 
 
+@fault("task-progress-unrelated", "tasks.progress-token", revisions=_CORE)
+class _ProgressUnrelated(Fault):
+    def keeps(self, rule: str) -> bool:
+        return rule != "task-progress-related"
+
+
 # --- of the extension ------------------------------------------------------------------------------------------------
 
 

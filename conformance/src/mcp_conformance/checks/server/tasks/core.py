@@ -240,7 +240,11 @@ look(
     "schema.related-task",
     at=lambda recorded: (
         found
-        for value in (*recorded.results("tasks/result"), *recorded.client_requests("elicitation/create"))
+        for value in (
+            *recorded.results("tasks/result"),
+            *recorded.client_requests("elicitation/create"),
+            *recorded.notified("notifications/progress"),
+        )
         if (found := member(value, "_meta", RELATED_TASK)) is not None
     ),
     by=conforms("RelatedTaskMetadata"),

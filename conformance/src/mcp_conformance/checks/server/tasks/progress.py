@@ -20,6 +20,7 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,12 +63,12 @@ def _control() -> Iterator[None]:
 
 @check(
     "tasks.progress-token",
-    proves=("progress.task-same-token", "progress.task-token-continues"),
+    proves=("progress.task-same-token", "progress.task-token-continues", "tasks.related-task-meta"),
     revisions=_CORE,
     subject=CheckScope.RECOVERING,
 )
 async def progress_token(server: ServerUnderTest) -> None:
-    """The progress of a task has the token of its request, also after the response that contains the task."""
+    """The progress of a task has the token of its request, also after the response with the task, and names the task."""
     peer = server.peer
     task = await _begin_task(server, "conformance-task")
     early = len(_progress(peer))
@@ -80,6 +81,10 @@ async def progress_token(server: ServerUnderTest) -> None:
     for each in notifications:
         if member(each, "params", "progressToken") != "conformance-task":
             raise Deviation('the progressToken "conformance-task"', brief(each))
+    # Before the response, the server might not have created the task yet.
+    for each in notifications[early:]:
+        if member(each, "params", "_meta", RELATED_TASK, "taskId") != task:
+            raise Deviation(f"_meta.{RELATED_TASK} with the task {task}", brief(each))
 
 
 @check(
