@@ -137,6 +137,25 @@ _hide("task-list-active", "cancelled", "tasks.list")
 _hide("task-list-unblocked", "input_required", "tasks.input-status")
 
 
+def _prefer_related(name: str, method: str) -> None:
+    """Add a fault: a request about a task goes by the related task in its metadata."""
+
+    class _RelatedFirst(Fault):
+        def reads(self, message: JsonValue) -> JsonValue:
+            if not isinstance(message, dict) or message.get("method") != method:
+                return message
+            params = message.get("params")
+            meta = params.get("_meta") if isinstance(params, dict) else None
+            related = meta.get(_RELATED) if isinstance(meta, dict) else None
+            return {**message, "params": related} if isinstance(related, dict) else message
+
+    fault(name, "tasks.id-param-wins", revisions=_CORE)(_RelatedFirst)
+
+
+_prefer_related("related-task-cancelled", "tasks/cancel")
+_prefer_related("related-task-result", "tasks/result")
+
+
 @fault("task-progress-unrelated", "tasks.progress-token", revisions=_CORE)
 class _ProgressUnrelated(Fault):
     def keeps(self, rule: str) -> bool:

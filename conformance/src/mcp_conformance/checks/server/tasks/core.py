@@ -9,6 +9,7 @@ from mcp_conformance.checks.probes.schema_check import conforms, look
 from mcp_conformance.checks.probes.task_calls import (
     ask,
     begin,
+    cancellable,
     extended,
     id_of,
     unlisted,
@@ -22,6 +23,7 @@ from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -93,14 +95,21 @@ async def result_waits(server: ServerUnderTest) -> None:
 
 @check("tasks.id-param-wins", proves=("tasks.task-id-param-wins",), subject=CheckScope.RECOVERING)
 async def id_param_wins(server: ServerUnderTest) -> None:
-    """`tasks/get` uses params.taskId, not a related task in `_meta`."""
-    tasks = [id_of(server, await begin(server, "slow_compute", _LONG)) for _ in range(2)]
-    params: JsonObject = {"taskId": tasks[0], "_meta": {RELATED_TASK: {"taskId": tasks[1]}}}
-    answer = await ask(server, "tasks/get", params, deviant="a related task in tasks/get")
-    if answer.member("taskId", str) != tasks[0]:
-        raise Deviation(f"the task {tasks[0]}", str(answer))
-    for task in tasks:
-        await ask(server, "tasks/cancel", {"taskId": task})
+    """`tasks/get`, `tasks/cancel` and `tasks/result` use params.taskId, not a related task in `_meta`."""
+    long = id_of(server, await begin(server, "slow_compute", _LONG))
+    soon = id_of(server, await begin(server, "slow_compute", _SOON))
+
+    async def ask_with_related(method: str, task: str, related: str) -> JsonRpcResponse:
+        params: JsonObject = {"taskId": task, "_meta": {RELATED_TASK: {"taskId": related}}}
+        return await ask(server, method, params, deviant=f"a related task in {method}")
+
+    for method in ("tasks/get", *(("tasks/cancel",) if cancellable(server) else ())):
+        answer = await ask_with_related(method, long, soon)
+        if answer.member("taskId", str) != long:
+            raise Deviation(f"the task {long}", str(answer))
+    answer = await ask_with_related("tasks/result", soon, long)
+    if member(answer.result(), "_meta", RELATED_TASK, "taskId") == long:
+        raise Deviation(f"the result of the task {soon}", str(answer))
 
 
 @check("tasks.ttl-limit", proves=("tasks.limit-ttl",), subject=CheckScope.RECOVERING)
