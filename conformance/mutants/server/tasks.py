@@ -74,6 +74,7 @@ class _Task:
         self.until: Final = time.monotonic() + (seconds if isinstance(seconds, int | float) else 0.1)
         self.open: Final = dict(_FORMS.get(name, {}))
         self.cancelled = False
+        self.has_waiter = False
         self.user = ""
 
     def status(self, *, modern: bool) -> str:
@@ -217,6 +218,9 @@ class Tasks:
             task.cancelled = True
         if method != "tasks/result":
             return task.shown(modern=False)
+        if task.has_waiter and not inbound.server.fault.keeps("several-waiters"):
+            raise RpcError(-32603, "another request waits for the task")
+        task.has_waiter = True
         related: JsonObject = {_RELATED: {"taskId": task.id}}
         if task.open:
             request_input(
@@ -225,6 +229,7 @@ class Tasks:
             task.open.clear()
         while task.status(modern=False) == "working" and inbound.server.fault.keeps("result-waits"):
             time.sleep(_PAUSE)
+        task.has_waiter = False
         return {**_result(task.outcome()), "_meta": related}
 
 

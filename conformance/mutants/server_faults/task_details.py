@@ -113,6 +113,12 @@ changed("related-task-number", "schema.related-task", "tasks.related", method="t
         change=lambda _, result: {**result, "_meta": {_RELATED: {"taskId": 1}}})  # fmt: skip
 
 
+@fault("task-of-one-waiter", "tasks.result-waits", revisions=_CORE)
+class _OneWaiter(Fault):
+    def keeps(self, rule: str) -> bool:
+        return rule != "several-waiters"
+
+
 @fault("task-list-newest", "tasks.list", revisions=_CORE)
 class _ListNewest(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import conforms, look
 from mcp_conformance.checks.probes.task_calls import (
+    ENDED,
     ask,
     begin,
     cancellable,
@@ -19,6 +20,7 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
@@ -85,12 +87,19 @@ async def required_tool(server: ServerUnderTest) -> None:
 
 @check("tasks.result-waits", proves=("tasks.result-blocks",), subject=CheckScope.RECOVERING)
 async def result_waits(server: ServerUnderTest) -> None:
-    """`tasks/result` is answered when the task has ended, and not before."""
+    """`tasks/result` is answered when the task has ended, and not before, also if two requests wait for the same task."""
     task = id_of(server, await begin(server, "slow_compute", _LATER))
-    answer = await ask(server, "tasks/result", {"taskId": task})
-    shown = (await ask(server, "tasks/get", {"taskId": task})).result()
-    if shown.get("status") not in ("completed", "failed", "cancelled"):
-        raise Deviation("a task that has ended when tasks/result is answered", f"{answer}, then {brief(shown)}")
+
+    async def wait() -> None:
+        answer = await ask(server, "tasks/result", {"taskId": task})
+        shown = (await ask(server, "tasks/get", {"taskId": task})).result()
+        if shown.get("status") not in ENDED:
+            raise Deviation("a task that has ended when tasks/result is answered", f"{answer}, then {brief(shown)}")
+        answer.result()
+
+    async with open_nursery() as nursery:
+        nursery.start_soon(wait)
+        nursery.start_soon(wait)
 
 
 @check("tasks.id-param-wins", proves=("tasks.task-id-param-wins",), subject=CheckScope.RECOVERING)
