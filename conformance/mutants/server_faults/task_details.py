@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +28,8 @@ _TASK: Final[JsonObject] = {
     "lastUpdatedAt": "2026-01-01T00:00:00Z",
     "ttlMs": 60_000,
 }
+_OUTCOME: Final = ("result", "error", "statusMessage")
+"""The members of a task that has ended."""
 
 
 def _task_of(message: JsonValue, method: str) -> str:
@@ -113,10 +117,54 @@ changed("related-task-number", "schema.related-task", "tasks.related", method="t
         change=lambda _, result: {**result, "_meta": {_RELATED: {"taskId": 1}}})  # fmt: skip
 
 
+@fault("task-result-once", "tasks.completed", "tasks.failed", "tasks.result-waits", revisions=_CORE)
+class _ResultOnce(Fault):
+    def __init__(self) -> None:
+        self._returned: set[str] = set()
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        task = _task_of(message, "tasks/result")
+        if task in self._returned and isinstance(message, dict):
+            return {**message, "params": {"taskId": "deleted"}}
+        if task:
+            self._returned.add(task)
+        return message
+
+
 @fault("task-of-one-waiter", "tasks.result-waits", revisions=_CORE)
 class _OneWaiter(Fault):
     def keeps(self, rule: str) -> bool:
         return rule != "several-waiters"
+
+
+@fault("task-cancel-forgotten", "tasks.input-status", "tasks.transitions", revisions=_CORE)
+class _CancelForgotten(Fault):
+    """A task that waits for input is reported as cancelled, and goes on waiting."""
+
+    def __init__(self) -> None:
+        self._waiting: set[JsonValue] = set()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if result.get("status") == "input_required":
+            self._waiting.add(result["taskId"])
+        if _is(inbound, "tasks/get") and result["taskId"] in self._waiting:
+            return {**result, "status": "input_required"}
+        return result
+
+
+@fault("task-cancel-undone", "tasks.progress-ends", "tasks.transitions", revisions=_CORE)
+class _CancelUndone(Fault):
+    """A cancelled task is completed when its time has passed."""
+
+    def __init__(self) -> None:
+        self._until: dict[JsonValue, float] = {}
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        created = result.get("task")
+        if name_of(inbound) == "conformance_task_progress" and isinstance(created, dict):
+            self._until[created["taskId"]] = time.monotonic() + 0.25
+        over = self._until.get(result.get("taskId"), math.inf) < time.monotonic()
+        return {**result, "status": "completed"} if _is(inbound, "tasks/get") and over else result
 
 
 @fault("task-list-newest", "tasks.list", revisions=_CORE)
@@ -280,6 +328,47 @@ class _KeyAgain(Fault):
             form: JsonObject = {"message": "Really?", "requestedSchema": {"type": "object", "properties": {}}}
             requests: JsonObject = {"confirm": {"method": "elicitation/create", "params": form}}
             return {**_TASK, "taskId": task, "status": "input_required", "inputRequests": requests}
+        return result
+
+
+@fault(
+    "task-cancelled-ended",
+    "tasks.completed",
+    "tasks.failed",
+    "tasks.cancel-ended",
+    "tasks.transitions",
+    revisions=MODERN,
+)
+class _CancelledEnded(Fault):
+    """A task that has ended becomes cancelled."""
+
+    def __init__(self) -> None:
+        self._cancelled: set[str] = set()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "tasks/cancel"):
+            self._cancelled.add(str(inbound.params["taskId"]))
+        if _is(inbound, "tasks/get") and str(result["taskId"]) in self._cancelled:
+            return {**{key: each for key, each in result.items() if key not in _OUTCOME}, "status": "cancelled"}
+        return result
+
+
+@fault("task-resumed", "tasks.input-required", "tasks.transitions", revisions=MODERN)
+class _ResumedTask(Fault):
+    """A response to a task that has ended makes it continue."""
+
+    def __init__(self) -> None:
+        self._ended: set[str] = set()
+        self._continued: set[str] = set()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        task = str(inbound.params.get("taskId"))
+        if _is(inbound, "tasks/update") and task in self._ended:
+            self._continued.add(task)
+        if task in self._continued and _is(inbound, "tasks/get"):
+            return {**{key: each for key, each in result.items() if key not in _OUTCOME}, "status": "working"}
+        if result.get("status") == "completed":
+            self._ended.add(task)
         return result
 
 

@@ -159,7 +159,7 @@ class _CancelWorking(Fault):
         return {**result, "status": "working"} if _is(inbound, "tasks/cancel") else result
 
 
-@fault("task-cancel-ended", "tasks.cancel-ended", revisions=_CORE)
+@fault("task-cancel-ended", "tasks.cancel-ended", "tasks.transitions", revisions=_CORE)
 class _CancelEnded(Fault):
     def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
         if _is(inbound, "tasks/cancel") and "ended" in str(error):

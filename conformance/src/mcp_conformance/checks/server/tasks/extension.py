@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import look
-from mcp_conformance.checks.probes.task_calls import DECLARED, ENDED, ask, begin, extended, id_of, until
+from mcp_conformance.checks.probes.task_calls import DECLARED, ENDED, ask, begin, extended, id_of, require_status, until
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.drivers.settings import ALL_CAPABILITIES
@@ -168,11 +168,17 @@ def _requests(shown: JsonObject) -> JsonObject:
 
 @check(
     "tasks.input-required",
-    proves=("tasks.get-input-required", "tasks.update-resumes", "tasks.update-ack", "tasks.update-result-type"),
+    proves=(
+        "tasks.get-input-required",
+        "tasks.update-resumes",
+        "tasks.update-ack",
+        "tasks.update-result-type",
+        "tasks.status-transitions",
+    ),
     subject=CheckScope.RECOVERING,
 )
 async def input_required(server: ServerUnderTest) -> None:
-    """A task with the status input_required has inputRequests, and continues after the responses."""
+    """A task with the status input_required has inputRequests, continues after the responses, and ends only once."""
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
     input_requests = _requests(await until(server, task, "input_required"))
     responses: JsonObject = dict.fromkeys(input_requests, _ACCEPTED)
@@ -181,6 +187,9 @@ async def input_required(server: ServerUnderTest) -> None:
     if any(name in result for name in ("taskId", "status", "result", "error", "inputRequests")):
         raise Deviation("an acknowledgment without members of the task", str(answer))
     await until(server, task, "completed")
+    # Whatever the response, the task does not continue again.
+    await ask(server, "tasks/update", {"taskId": task, "inputResponses": responses})
+    await require_status(server, task, "completed")
 
 
 @check("tasks.unknown-keys", proves=("tasks.update-unknown-keys-ignored",), subject=CheckScope.RECOVERING)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.near_misses import near_misses
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
-from mcp_conformance.checks.probes.task_calls import ENDED, ask, begin, extended, id_of, until
+from mcp_conformance.checks.probes.task_calls import (
+    ENDED,
+    ask,
+    begin,
+    cancellable,
+    extended,
+    id_of,
+    require_status,
+    until,
+)
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -175,12 +184,13 @@ async def transitions(server: ServerUnderTest) -> None:
         status: dict[str, str] = {}
         recorded = RecordedMessages([transcript])
         for each in recorded.exchanges:
-            if each.method != "tasks/get" or not isinstance(each.result, dict):
+            # The modern result of `tasks/cancel` is an acknowledgment without a task.
+            if each.method not in ("tasks/get", "tasks/cancel") or member(each.result, "taskId") is None:
                 continue
-            task, new = str(each.result.get("taskId")), str(each.result.get("status"))
+            task, new = str(member(each.result, "taskId")), str(member(each.result, "status"))
             old = status.get(task, "working")
             if new not in _FROM.get(old, (old,)):
-                raise Deviation(f"no transition from {old} to {new}", brief(each.result))
+                raise Deviation(f"no transition from {old} to {new}", brief(each.response))
             status[task] = new
             has_tasks = True
     if not has_tasks:
@@ -211,6 +221,17 @@ async def _outcome(server: ServerUnderTest, task: str) -> JsonObject:
     return await until(server, task, *ENDED)
 
 
+async def _require_final(server: ServerUnderTest, task: str, status: str, outcome: JsonObject, *names: str) -> None:
+    """Require that a task keeps its terminal status and a member of its outcome, also if a client cancels it."""
+    if cancellable(server):
+        # Another check judges the response.
+        await ask(server, "tasks/cancel", {"taskId": task})
+        await require_status(server, task, status)
+    again = await _outcome(server, task) if server.revision.era is Era.LEGACY else outcome
+    if member(again, *names) != member(outcome, *names):
+        raise Deviation(f"the same outcome as before: {brief(outcome)}", brief(again))
+
+
 @check(
     "tasks.completed",
     proves=(
@@ -218,16 +239,19 @@ async def _outcome(server: ServerUnderTest, task: str) -> JsonObject:
         "tasks.result-success-same",
         "tasks.get-completed",
         "tasks.completed-result-field",
+        "tasks.terminal-is-final",
+        "tasks.status-transitions",
     ),
     subject=CheckScope.RECOVERING,
 )
 async def completed(server: ServerUnderTest) -> None:
-    """A successful task has the status completed, and the result of the call."""
+    """A successful task has the status completed and the result of the call, also when it is requested again."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     await until(server, task, "completed")
     outcome = await _outcome(server, task)
     if not isinstance(member(outcome, "result", "content"), list):
         raise Deviation("a result with content", brief(outcome))
+    await _require_final(server, task, "completed", outcome, "result", "content")
 
 
 @check(
@@ -254,17 +278,26 @@ async def tool_error_failed(server: ServerUnderTest) -> None:
 
 @check(
     "tasks.failed",
-    proves=("tasks.failed-on-error", "tasks.result-error-same", "tasks.get-failed", "tasks.failed-error-field"),
+    proves=(
+        "tasks.failed-on-error",
+        "tasks.result-error-same",
+        "tasks.get-failed",
+        "tasks.failed-error-field",
+        "tasks.result-terminal",
+        "tasks.terminal-is-final",
+        "tasks.status-transitions",
+    ),
     subject=CheckScope.RECOVERING,
 )
 async def failed(server: ServerUnderTest) -> None:
-    """A task that ends with a JSON-RPC error has the status failed, and the error is available."""
+    """A task that ends with a JSON-RPC error has the status failed and the error, also when it is requested again."""
     task = id_of(server, await begin(server, "protocol_error_job"))
     await until(server, task, "failed")
     outcome = await _outcome(server, task)
     code, message = member(outcome, "error", "code"), member(outcome, "error", "message")
     if not isinstance(code, int) or not isinstance(message, str):
         raise Deviation("an error with a code and a message", brief(outcome))
+    await _require_final(server, task, "failed", outcome, "error", "code")
     if server.revision.era is Era.LEGACY and _may_run_without_task(server, "protocol_error_job"):
         ordinary = member((await server.call("protocol_error_job")).message, "error", "code")
         if ordinary is not None and ordinary != code:
@@ -315,16 +348,18 @@ async def stable(server: ServerUnderTest) -> None:
         "tasks.get-cancelled",
         "tasks.cancel-ack",
         "tasks.cancel-result-type",
+        "tasks.cancelled-stays",
     ),
     subject=CheckScope.RECOVERING,
 )
 async def cancelled(server: ServerUnderTest) -> None:
-    """A cancelled task has the status cancelled: in the response (legacy form), or in `tasks/get` (modern form)."""
+    """A cancelled task has the status cancelled: in the response (legacy form), and in `tasks/get`."""
     task = id_of(server, await begin(server, "slow_compute", _LONG))
     answer = await ask(server, "tasks/cancel", {"taskId": task})
     if server.revision.era is Era.LEGACY:
         if answer.member("status", str) != "cancelled":
             raise Deviation("the status cancelled", str(answer))
+        await require_status(server, task, "cancelled")
         return
     _acknowledged(answer.result())
     await until(server, task, "cancelled")
@@ -350,6 +385,7 @@ async def cancel_ended(server: ServerUnderTest) -> None:
     answer = await ask(server, "tasks/cancel", {"taskId": task})
     if server.revision.era is Era.LEGACY:
         answer.error(-32602, what="tasks/cancel of a task that has ended")
+        await require_status(server, task, "completed")
         return
     _acknowledged(answer.result())
     await until(server, task, "completed")

@@ -89,12 +89,12 @@ async def progress_token(server: ServerUnderTest) -> None:
 
 @check(
     "tasks.progress-ends",
-    proves=("progress.task-stop-terminal",),
+    proves=("progress.task-stop-terminal", "tasks.cancelled-stays"),
     revisions=_CORE,
     subject=CheckScope.RECOVERING,
 )
 async def progress_ends(server: ServerUnderTest) -> None:
-    """A cancelled task reports no further progress."""
+    """A cancelled task reports no further progress, and is not completed later."""
     peer = server.peer
     control = await _begin_task(server, "conformance-control")
     with _control():
@@ -107,7 +107,7 @@ async def progress_ends(server: ServerUnderTest) -> None:
     task = await _begin_task(server, _CANCELLED)
     await peer.until(lambda: len(_progress(peer)) > whole, f"progress of {_FIXTURE}")
     with _control():
-        await ask(server, "tasks/cancel", {"taskId": task})
+        cancelled = await ask(server, "tasks/cancel", {"taskId": task})
     await peer.fence()
     # Takes as long as the cancelled task would have taken. Before its first notification, those of the cancelled task may
     # still arrive: over HTTP the response to the cancellation is on another stream.
@@ -119,6 +119,8 @@ async def progress_ends(server: ServerUnderTest) -> None:
     late = [each for each, token in zip(_progress(peer)[after:], tokens[after:], strict=True) if token == _CANCELLED]
     if late:
         raise Deviation("no progress of a cancelled task", brief(late[0]))
+    if not cancelled.is_error:
+        await require_status(server, task, "cancelled")
 
 
 _CANCELLED: Final = "conformance-cancelled"
