@@ -133,7 +133,7 @@ _ENOUGH: Final = 3
     "tasks.input-status",
     proves=("tasks.input-required", "tasks.list-complete", "tasks.cancelled-stays"),
     revisions=_CORE,
-    subject=CheckScope.CONNECTION,
+    subject=CheckScope.LEAVING,
 )
 async def input_status(server: ServerUnderTest) -> None:
     """A task that waits for a response of the client has the status input_required, is listed, and can be cancelled."""
