@@ -110,10 +110,11 @@ class _AnyMode(Fault):
     "mrtr.only-what-is-declared",
 )
 class _RequestedFromAnyClient(Fault):
-    """A server that sends all client requests to a client that declares one of the capabilities."""
+    """A server that sends all client requests to a client that declares another capability."""
 
-    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
-        return any(inbound.declares(each) for each in ("roots", "sampling", "elicitation"))
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:
+        others = {"roots", "sampling", "elicitation"} - {method.partition("/")[0]}
+        return declared or any(inbound.declares(each) for each in others)
 
 
 @fault("resource-elicits-in-any-mode", "elicitation.only-declared-modes", revisions=MODERN)

@@ -261,7 +261,8 @@ refusal(
 @fault("empty-value-as-no-arguments", "tools.malformed-call")
 class _EmptyValueAsNoArguments(Fault):
     def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
-        if inbound.request["method"] != "tools/call" or inbound.params.get("arguments", True):
+        arguments = inbound.params.get("arguments", True)
+        if inbound.request["method"] != "tools/call" or arguments or isinstance(arguments, dict):
             raise error
         return _text("This is a simple text response for testing.")
 

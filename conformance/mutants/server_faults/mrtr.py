@@ -104,18 +104,18 @@ class _WaitsForAnswers(Fault):
         return None if self._open == 3 else response
 
 
-@fault("one-open-call", "mrtr.nobody-answers", revisions=MODERN)
+@fault("one-open-call", "mrtr.nobody-answers", revisions=MODERN, transports=("stdio",))
 class _OneOpenCall(Fault):
     """A server that accepts no other call of a tool before the retry."""
 
     def __init__(self) -> None:
-        self._open = False
+        self._is_open = False
 
     def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
         if name_of(inbound) != _ELICITS:
             return response
-        busy, self._open = self._open, "inputResponses" not in inbound.params
-        return {**_without_result(response), "error": _INTERNAL} if busy and self._open else response
+        is_busy, self._is_open = self._is_open, "inputResponses" not in inbound.params
+        return {**_without_result(response), "error": _INTERNAL} if is_busy and self._is_open else response
 
 
 @fault("open-calls-limited", "mrtr.nobody-answers", revisions=MODERN)
