@@ -322,8 +322,9 @@ def test_code_with_unknown_state_redeemed_is_violation() -> None:
     assert violated_requirements(testbed) == ["auth.state"]
 
 
-def test_credentials_reused_after_migration_are_violations() -> None:
-    testbed = OAuthTestbed()
+@pytest.mark.parametrize("one_host", [False, True])
+def test_credentials_reused_after_migration_are_violations(one_host: bool) -> None:
+    testbed = OAuthTestbed(Quirks(one_host=one_host))
     client = with_token(RawOAuthClient(testbed))
     old = client.access
     testbed.migrate()
@@ -336,8 +337,49 @@ def test_credentials_reused_after_migration_are_violations() -> None:
     client.send("GET", f"{testbed.places.other}/.well-known/oauth-authorization-server")
     client.send("GET", f"{testbed.places.other}/authorize?client_id={client.client_id}")
     client.send("POST", f"{testbed.places.other}/token", body=f"refresh_token={client.refresh}".encode())
-    assert {"auth.as-change-no-reuse", "auth.no-cross-as-credentials"} <= set(violated_requirements(testbed))
+    reused = {"auth.as-change-no-reuse", "auth.no-cross-as-credentials", "auth.refresh-confidential"}
+    assert reused <= set(violated_requirements(testbed))
     assert old in testbed.secrets
+
+
+@pytest.mark.parametrize("one_host", [False, True])
+def test_new_registration_after_migration_is_no_violation(one_host: bool) -> None:
+    testbed = OAuthTestbed(Quirks(one_host=one_host))
+    client = with_token(RawOAuthClient(testbed))
+    testbed.migrate()
+    other = testbed.places.other
+    client.send("GET", testbed.places.prm)
+    client.send("GET", Well.OAUTH.url(other))
+    posted = b'{"redirect_uris": ["%s"], "grant_types": ["authorization_code", "refresh_token"], "application_type": "native", "token_endpoint_auth_method": "none"}' % REDIRECT.encode()  # fmt: skip
+    registered = document(client.send("POST", f"{other}/register", ("Content-Type", "application/json"), body=posted))
+    assert registered["client_id"] != client.client_id
+    form = {
+        "grant_type": "refresh_token",
+        "client_id": str(registered["client_id"]),
+        "resource": testbed.places.resource,
+    }
+    assert client.post(form, url=f"{other}/token").status == 400
+    assert testbed.requests[-1].place == f"{other}/token"
+    assert violated_requirements(testbed) == ["auth.oauth21-security"]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "away"),
+    [
+        ("auth.prm-resource-mismatch-rejected", Quirks(resource_metadata={"resource": "{evil}/mcp"})),
+        ("auth.as-metadata-mismatch-not-used", Quirks(server_metadata={"issuer": "{evil}"})),
+        ("auth.pkce-refuse-rfc8414", Quirks(server_metadata={"code_challenge_methods_supported": []})),
+    ],
+)
+def test_invalid_metadata_after_migration_used_is_violation(requirement: str, away: Quirks) -> None:
+    testbed = OAuthTestbed(Quirks(other=away))
+    client = with_token(RawOAuthClient(testbed))
+    testbed.migrate()
+    client.send("GET", testbed.places.prm)
+    client.send("GET", Well.OAUTH.url(testbed.places.other))
+    assert violated_requirements(testbed) == []
+    client.send("GET", f"{testbed.places.other}/authorize?client_id=x")
+    assert requirement in violated_requirements(testbed)
 
 
 def test_token_of_other_authorization_server_is_rejected() -> None:
@@ -662,6 +704,27 @@ def test_cross_origin_redirect_followed_is_violation() -> None:
     client.send("GET", f"{testbed.places.server}/.well-known/oauth-authorization-server")
     client.send("GET", f"{testbed.places.evil}/token")
     assert violated_requirements(testbed) == ["security.redirect-targets-validated"]
+
+
+def test_token_sent_to_redirect_target_is_violation() -> None:
+    testbed = OAuthTestbed(
+        Quirks(replies_later={Part.MCP: Reply(status=307, headers=(("Location", "{evil}/collect"),))})
+    )
+    client = with_token(RawOAuthClient(testbed))
+    response = client.call("ping", client.bearer())
+    assert response.status == 307
+    assert violated_requirements(testbed) == []
+    client.send("POST", response.header("location") or "", client.bearer())
+    assert "auth.client-only-own-as-tokens" in violated_requirements(testbed)
+
+
+def test_later_authorization_response_accepted_is_violation() -> None:
+    testbed = OAuthTestbed(Quirks(authorization_later={"iss": "{evil}"}))
+    client = with_token(RawOAuthClient(testbed))
+    assert violated_requirements(testbed) == []
+    client.authorize(state="state-of-the-second-login")
+    assert client.token().status == 400
+    assert violated_requirements(testbed) == ["auth.iss-advertised-present"]
 
 
 def test_testbed_imports_no_client_server_or_oauth_code() -> None:

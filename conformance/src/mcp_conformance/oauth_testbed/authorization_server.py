@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 
 from mcp_conformance.oauth_testbed.client_jwts import NonceIssuer, ProofChecks
-from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response, origin_of, single
+from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response, single
 from mcp_conformance.oauth_testbed.metadata_documents import (
     changed,
     flaws,
@@ -42,7 +42,7 @@ _MOST_REQUESTS: Final = 6
 
 @attrs.define
 class Demands:
-    """The scopes that the MCP server required, as known to the client, and the scopes that the client requested."""
+    """The scopes that the MCP server required and accepted, as known to the client, and those that the client requested."""
 
     challenged: tuple[str, ...] = ()
     """The scopes of the last challenge."""
@@ -50,6 +50,8 @@ class Demands:
     """The scopes in the resource metadata."""
     insufficient: bool = False
     """Whether the last challenge stated insufficient scopes."""
+    accepted: bool = False
+    """Whether the MCP server has accepted a token."""
     requested: set[str] = attrs.field(factory=set)
     """All scopes requested so far."""
     granted: set[str] = attrs.field(factory=set)
@@ -123,11 +125,12 @@ class AuthorizationServer:
         """Return the URL of the revocation endpoint, if it is at this server and a client can know it."""
         url = server_metadata(self.quirks, self.places).get("revocation_endpoint")
         known = is_offered(self.quirks, self.places, self.configured_issuers)
-        return url if known and isinstance(url, str) and origin_of(url) == self.places.server else None
+        return url if known and isinstance(url, str) and url.startswith(f"{self.places.server}/") else None
 
     def part(self, request: Request) -> Part | None:
         """Return the part that a request concerns; `None` for an unknown URL."""
-        part = Part.REVOCATION if request.place == self.revocation.url else _PATHS.get(request.path)
+        path = request.place.removeprefix(self.places.server)
+        part = Part.REVOCATION if request.place == self.revocation.url else _PATHS.get(path)
         if part is None and any(request.url == well.url(self.places.issuer) for well in Well):
             return Part.SERVER_METADATA
         return part
@@ -139,8 +142,7 @@ class AuthorizationServer:
             request: The request.
             head: Its URL and the values of its headers, also decoded.
         """
-        confidential = request.method == "POST" and request.origin == self.places.server
-        confidential = confidential and self.part(request) in (Part.TOKEN, Part.REVOCATION)
+        confidential = request.method == "POST" and self.part(request) in (Part.TOKEN, Part.REVOCATION)
         shown = head if confidential else f"{head} {request.body.decode('latin-1')}"
         return any(text in shown for text in self.tokens.refresh_texts)
 
@@ -192,10 +194,8 @@ class AuthorizationServer:
         if not self.clients.check_registration(request, document):
             return json_response({"error": "invalid_client_metadata"}, 400)
         self._registrations += 1
-        answer: JsonObject = {
-            **document,
-            "client_id": f"client-{self._registrations}-at-{urlsplit(self.places.server).netloc}",
-        }
+        at = self.places.server.partition("://")[2].replace("/", "-")
+        answer: JsonObject = {**document, "client_id": f"client-{self._registrations}-at-{at}"}
         if document.get("token_endpoint_auth_method", _SECRETS[0]) in _SECRETS:
             answer["client_secret"] = self.recorder.new("client", self.places.server)
             answer["client_secret_expires_at"] = 0
@@ -296,7 +296,8 @@ class AuthorizationServer:
         metadata = server_metadata(self.quirks, self.places) if offered else {}
         advertised = metadata.get("authorization_response_iss_parameter_supported") is True
         right = {"code": self._new_code(code), "state": state, "iss": self.places.issuer}
-        params = changed(dict(right), self.quirks.authorization, self.places)
+        later = self.quirks.authorization_later if self.demands.accepted else {}
+        params = changed(dict(right), {**self.quirks.authorization, **later}, self.places)
         fields = {name: str(value) for name, value in params.items()}
         code.poison = self._poison(fields, state, advertised=advertised)
         for stray in self.quirks.strays:

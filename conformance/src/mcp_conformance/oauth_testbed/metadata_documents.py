@@ -46,7 +46,7 @@ class TestbedUrls:
     issuer: str
     """The issuer of the authorization server."""
     other: str
-    """The issuer of another authorization server, which is also its origin."""
+    """The issuer of another authorization server: its origin, or a path at the origin of the first one."""
     evil: str
     """The origin of an attacker, which no request should reach."""
     prm: str

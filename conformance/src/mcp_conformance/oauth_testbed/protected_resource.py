@@ -9,7 +9,7 @@ import attrs
 
 from mcp_conformance.oauth_testbed.client_jwts import NonceIssuer, ProofChecks
 from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response
-from mcp_conformance.oauth_testbed.metadata_documents import listed, resource_metadata
+from mcp_conformance.oauth_testbed.metadata_documents import changed, listed, resource_metadata
 from mcp_conformance.oauth_testbed.quirks import Part
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class ProtectedResource:
             return Response(status=404)
         document = resource_metadata(self.quirks, self.places)
         if self.own.places.issuer != self.places.issuer:
-            document["authorization_servers"] = [self.own.places.issuer]
+            document = changed(document, self.own.quirks.resource_metadata, self.places)
         self.demands.supported = listed(document, "scopes_supported")
         return json_response(document)
 
@@ -196,6 +196,7 @@ class ProtectedResource:
             needed = (*needed, f"more:{self._refusals}")
         if set(needed) <= token.scopes:
             self.accepted += 1
+            self.demands.accepted = True
             return None
         answer = self._challenge(403, self.quirks.challenge_scope, needed)
         said = any("insufficient_scope" in line for line in self.quirks.challenge_scope)

@@ -133,6 +133,10 @@ class Quirks:
     """Changes of the resource metadata."""
     issuer: str = "{server}"
     """The issuer of the authorization server."""
+    one_host: bool = False
+    """Whether the other authorization server has the origin of the first one, and a path."""
+    other: Quirks | None = None
+    """The deviations of the other authorization server, and of the resource metadata that name it; `None`: none."""
     same_origin: bool = False
     """Whether the MCP server is its own authorization server, as in 2025-03-26."""
     server_metadata_at: tuple[Well, ...] = (Well.OAUTH,)
@@ -156,6 +160,8 @@ class Quirks:
     """
     authorization: Changes = _NOTHING
     """Changes of the parameters of the authorization response."""
+    authorization_later: Changes = _NOTHING
+    """Further changes of them, once the MCP server has accepted a token: those of a second login."""
 
     token: Changes = _NOTHING
     """Changes of the token response; `scope` is granted as stated there."""
@@ -168,5 +174,7 @@ class Quirks:
 
     replies: Mapping[Part, Reply] = MappingProxyType({})
     """Responses in place of the right ones."""
+    replies_later: Mapping[Part, Reply] = MappingProxyType({})
+    """The same, once the MCP server has accepted a token."""
     appended: Mapping[Part, str] = MappingProxyType({})
     """JSON members that are repeated at the end of an object."""

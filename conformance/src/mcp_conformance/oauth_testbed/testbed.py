@@ -22,7 +22,7 @@ from mcp_conformance.oauth_testbed.http_messages import Request, Response, origi
 from mcp_conformance.oauth_testbed.identity_provider import IdentityProvider
 from mcp_conformance.oauth_testbed.metadata_documents import TestbedUrls, is_published, usable_resources
 from mcp_conformance.oauth_testbed.protected_resource import ProtectedResource
-from mcp_conformance.oauth_testbed.quirks import Part, Quirks, Reply
+from mcp_conformance.oauth_testbed.quirks import Changes, Part, Quirks, Reply
 from mcp_conformance.oauth_testbed.registered_clients import Client, Clients
 from mcp_conformance.oauth_testbed.violations import Violation, ViolationRecorder
 
@@ -69,6 +69,7 @@ class OAuthTestbed:
     ) -> None:
         self.quirks: Final = Quirks() if quirks is None else quirks
         """The deviations from the default behavior."""
+        other = f"{server}/tenant2" if self.quirks.one_host else other
         self.places: Final = TestbedUrls.of(self.quirks, resource=resource, server=server, other=other, evil=evil)
         """The URLs of all servers."""
         self.requests: Final[list[Request]] = []
@@ -83,15 +84,14 @@ class OAuthTestbed:
         self._documents: Final[Mapping[str, JsonObject]] = documents or {}
         self.server: Final = self._server(self.quirks, self.places, assertions, configured_issuers)
         """The authorization server of the MCP server."""
+        away = self.quirks.other or Quirks()
+        named: Changes = {**self.quirks.resource_metadata, "authorization_servers": [other], **away.resource_metadata}
         self.other: Final = self._server(
-            Quirks(
-                resource_metadata={**self.quirks.resource_metadata, "authorization_servers": [other]},
-                scopes=self.quirks.scopes,
-            ),
+            attrs.evolve(away, resource_metadata=named, scopes=self.quirks.scopes),
             attrs.evolve(self.places, server=other, issuer=other),
             {},
         )
-        """Another authorization server, without quirks."""
+        """Another authorization server."""
         self.resource: Final = ProtectedResource(
             quirks=self.quirks,
             places=self.places,
@@ -230,7 +230,7 @@ class OAuthTestbed:
 
     def _answer(self, request: Request, now: float) -> Response | None:
         for side in (self.resource, self.server, self.other):
-            at = side.places.origin if side is self.resource else side.places.server
+            at = side.places.origin if side is self.resource else origin_of(side.places.server)
             part = side.part(request) if request.origin == at else None
             if part is None:
                 continue
@@ -249,6 +249,11 @@ class OAuthTestbed:
         return self._astray(request)
 
     def _astray(self, request: Request) -> Response | None:
+        token = (request.header("authorization") or "").partition(" ")[2].strip()
+        shown = any(token in server.tokens.texts for server in (self.server, self.other))
+        self.recorder.expect(
+            not shown, "auth.client-only-own-as-tokens", f"a token of {self.places.origin} is sent to {request.origin}"
+        )
         if request.origin == self.places.evil:
             harmless = request.method == "GET" and "code_challenge" not in request.url
             self.recorder.expect(
@@ -261,7 +266,8 @@ class OAuthTestbed:
         return None
 
     def _reply(self, part: Part) -> Reply | None:
-        reply = self.quirks.replies.get(part)
+        reply = self.quirks.replies_later.get(part) if self.resource.accepted else None
+        reply = reply or self.quirks.replies.get(part)
         count = self._replied[part] = self._replied.get(part, 0) + 1
         return reply if reply is not None and (reply.times is None or count <= reply.times) else None
 
@@ -284,17 +290,24 @@ class OAuthTestbed:
             named = [found[1] for found in map(_NAMED_URL.search, lines) if found]
             self._order.challenged_url = named[0] if named else None
 
+    def _reached(self, request: Request) -> str:
+        """Return the origin that receives a request, or the URL of the tenant there."""
+        tenant = self.places.other
+        mine = self.other.part(request) is not None or request.place.startswith(f"{tenant}/")
+        return tenant if mine else request.origin
+
     def _check_secrets(self, request: Request) -> None:
+        reached = self._reached(request)
         client_id = single(request.form).get("client_id") or single(request.query).get("client_id") or ""
         for server, away in ((self.server, self.other), (self.other, self.server)):
-            if request.origin == away.places.server and server.places.server != away.places.server:
+            if reached == away.places.server and server.places.server != away.places.server:
                 foreign = client_id in server.clients.registered
                 self.recorder.expect(not foreign, "auth.as-change-no-reuse", "a client id of another server is used")
         head = " ".join([request.url, *(value for _, value in request.headers)])
         head += _unbasic(request.header("authorization") or "")
         body = request.body.decode("latin-1")
         for server in (self.server, self.other):
-            if request.origin == server.places.server:
+            if reached == server.places.server:
                 body = server.revocation.shown_by(request)
             self.recorder.expect(
                 not server.exposes_refresh_token(request, head),
@@ -303,8 +316,8 @@ class OAuthTestbed:
             )
         shown = f"{head} {body}"
         for secret, origin in self.recorder.secrets.items():
-            if secret in shown and request.origin != origin:
-                sentence = f"{secret.partition('-')[0]} of {origin} is sent to {request.origin}"
+            if secret in shown and reached != origin:
+                sentence = f"{secret.partition('-')[0]} of {origin} is sent to {reached}"
                 self.recorder.note("auth.no-cross-as-credentials", sentence)
 
 
