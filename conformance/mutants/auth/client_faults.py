@@ -38,6 +38,11 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("first-challenge-only", "auth.client-challenge-parsed", revision=_JUNE),
     _of("challenge-in-one-case", "auth.client-challenge-parsed"),
     _of("quoted-pair-ends", "auth.client-challenge-parsed", revision=_LATE),
+    _of("quoted-values-only", "auth.client-challenge-parsed"),
+    _of("parameters-in-one-case", "auth.client-challenge-parsed", revision=_LATE),
+    _of("last-header-only", "auth.client-challenge-parsed"),
+    _of("last-header-only", "auth.client-challenge-parsed", revision=_JUNE),
+    _of("first-header-only", "auth.client-challenge-parsed", revision=_JUNE),
     _of("deletes-without-token", "auth.client-every-request", revision=_LATE),
     _of(
         "challenge-ignored",

@@ -30,6 +30,7 @@ _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _TYPES: Final = "urn:ietf:params:oauth:token-type:"
 _PAIR: Final = re.compile(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,]+))')
 _PAIR_WITHOUT_ESCAPES: Final = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,]+))')
+_QUOTED_PAIR: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"()')
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CHALLENGE: Final = r"(?:^|, )(Bearer|DPoP)( |$)"
 _FEW: Final = 3
@@ -96,7 +97,9 @@ class Login:
         mine = re.search(_CHALLENGE, _QUOTED.sub(lambda m: "x" * len(m[0]), challenge), flags)
         if mine is not None and not (wrong("first-challenge-only") and mine.start()):
             pairs = _PAIR_WITHOUT_ESCAPES if wrong("quoted-pair-ends") else _PAIR
-            self._challenge.update({m[1]: m[2] or m[3] or "" for m in pairs.finditer(challenge[mine.end() :])})
+            pairs = _QUOTED_PAIR if wrong("quoted-values-only") else pairs
+            lower = str if wrong("parameters-in-one-case") else str.lower
+            self._challenge.update({lower(m[1]): m[2] or m[3] or "" for m in pairs.finditer(challenge[mine.end() :])})
         if "dpop-nonce" in headers:
             self.keys.nonces[self._origin] = headers["dpop-nonce"]
         if self._challenge.get("error") == "use_dpop_nonce":

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ProtectedResource"]
 
 _MODERN: Final = "2026-07-28"
-_SCOPE: Final = re.compile(r'scope="?([^",]+)')
+_SCOPE: Final = re.compile(r'\bscope=(?:"([^"]*)"|([^\s,]+))', re.IGNORECASE)
 _MOST_REFUSALS: Final = 2
 _INFO: Final[JsonObject] = {"name": "protected", "version": "1"}
 _CACHE: Final[JsonObject] = {"ttlMs": 0, "cacheScope": "private"}
@@ -212,7 +212,9 @@ class ProtectedResource:
             if self.quirks.dpop == "required":
                 filled = filled.replace("Bearer ", 'DPoP algs="ES256", ')
             headers = (*headers, ("WWW-Authenticate", self.places.fill(filled).replace("{scope}", named)))
-        named_scopes = [found[1] for _, value in headers if (found := _SCOPE.search(value)) is not None]
+        named_scopes = [
+            found[1] or found[2] or "" for _, value in headers if (found := _SCOPE.search(value)) is not None
+        ]
         # A client that asked the user twice in vain may start over without the required scopes.
         self.demands.challenged = tuple(" ".join(named_scopes).split()) if self._refusals <= _MOST_REFUSALS else ()
         return Response(status=status, headers=(*headers, *self._nonces.headers()))

@@ -142,15 +142,27 @@ _DISCOVERY: Final = (
     ),
     _of(
         "challenge-among-others",
-        "The challenge is one of several in a header. Its scheme is in lower case, and quoted strings contain commas, "
-        "escaped quotation marks and what looks like its parameters.",
+        "The challenge is one of several in the second of two headers. Its scheme is in lower case, and quoted strings "
+        "contain commas, escaped quotation marks and what looks like its parameters.",
         _RESOURCES,
         Quirks(
             resource_metadata_at="elsewhere",
             challenge=(
+                "Negotiate",
                 f'Basic realm="a, Bearer b", {CHALLENGE.replace("Bearer", "bearer")}, '
                 r'error_description="say \"resource_metadata={evil}/prm\" again", Negotiate YII=',
             ),
+        ),
+    ),
+    _of(
+        "challenge-unquoted",
+        "The challenge is in the first of two headers. Its scope is not quoted, and has a name in upper case.",
+        _RESOURCES,
+        Quirks(
+            resource_metadata_at="elsewhere",
+            resource_metadata={"scopes_supported": ["profile"]},
+            scopes=("read",),
+            challenge=('Bearer SCOPE=read, resource_metadata="{prm}"', 'Basic realm="notes"'),
         ),
     ),
     _of(

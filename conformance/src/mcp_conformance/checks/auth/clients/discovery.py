@@ -8,7 +8,9 @@ from mcp_conformance.checks.auth.clients.violations import Rule, add_rules
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.oauth_testbed.http_messages import single
 from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import R2025_11_25, between
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.auth.clients.violations import OAuthRun
@@ -18,6 +20,11 @@ _DEFAULT: Final = "auth/metadata-default"
 _OWN: Final = "auth/2025-03-26-oauth-metadata-backcompat"
 _BARE: Final = "auth/2025-03-26-oauth-endpoint-fallback"
 _OWN_GIVEN: Final = "auth/2025-03-26-pre-registration"
+_MOVED: Final = "auth/scope-omitted-when-undefined"
+"""The scenario in which the metadata of the second of two authorization servers name another issuer."""
+_UNQUOTED: Final = "auth/challenge-unquoted"
+_SCOPES: Final = between(R2025_11_25)
+"""The revisions in which the client requests the scopes of the challenge."""
 _WELL: Final = "/.well-known/oauth-authorization-server"
 
 
@@ -37,6 +44,14 @@ def _finds_server(found: OAuthRun) -> str | None:
     """Return what is wrong when the client did not find the authorization server."""
     reached = found.testbed.server.looked_up or _goes_on(found)
     return None if reached else f"the authorization server is not found, {found.evidence.ending}"
+
+
+def _reads_challenge(found: OAuthRun) -> str | None:
+    """Return what is wrong when the client did not find the URL in the challenge, or not its unquoted scope."""
+    if found.name == _UNQUOTED and found.authorizations and found.evidence.revision in _SCOPES:
+        scope = single(found.authorizations[0].query).get("scope")
+        return None if "read" in (scope or "").split() else f"the scope read is challenged, and {scope!a} requested"
+    return _finds_server(found)
 
 
 def _looked_up(found: OAuthRun) -> bool:
@@ -108,10 +123,10 @@ add_rules(
         ),
         Rule(
             id="auth.client-challenge-parsed",
-            title="The client finds its challenge among others in one header.",
+            title="The client finds its challenge among others in each of several headers, and its unquoted values.",
             proves=("auth.client-parse-www-authenticate", "auth.client-parses-www-authenticate"),
-            within=("auth/challenge-among-others",),
-            wrong=_finds_server,
+            within=("auth/challenge-among-others", _UNQUOTED),
+            wrong=_reads_challenge,
         ),
         Rule(
             id="auth.client-metadata-named",
