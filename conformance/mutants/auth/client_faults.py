@@ -197,6 +197,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("proof-type", "dpop.client-header"),
     _of("proof-when-refused", "dpop.client-token-request"),
     _of("no-ath", "dpop.client-claims"),
+    _of("ath-stale", "dpop.client-claims"),
     _of("htu-with-query", "dpop.client-claims"),
     _of("no-token-nonce", "dpop.client-token-nonce"),
     _of("no-call-nonce", "dpop.client-nonce"),

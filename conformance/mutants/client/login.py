@@ -61,6 +61,8 @@ class Login:
         self._issuer = ""
         self._client_used: JsonObject | None = None
         self._renewed_at = 0
+        self._openid = False
+        self._first_token = ""
         self._count = 0
         self._few = 0
         self.keys: Final = Keys()
@@ -80,7 +82,8 @@ class Login:
         if not self.keys.wanted:
             other = wrong("token-scheme") or (wrong("token-scheme-once") and self._count == _SECOND)
             return {"Authorization": f"{'Token' if other else 'Bearer'} {self._token}"}
-        proof = self.keys.proof(method, self._url, None if wrong("no-ath") else self._token)
+        token = self._first_token if wrong("ath-stale") else self._token
+        proof = self.keys.proof(method, self._url, None if wrong("no-ath") else token)
         headers = {"Authorization": f"{'Bearer' if wrong('bound-as-bearer') else 'DPoP'} {self._token}"}
         return headers if wrong("no-call-proof") else {**headers, "DPoP": proof}
 
@@ -375,6 +378,7 @@ class Login:
         if wrong("wants-refresh") and "refresh_token" not in found:
             raise ClientError("the refresh token is missing")
         self._token = str(found["access_token"])
+        self._first_token = self._first_token or self._token
         self._issuer = str(self._metadata["issuer"])
         self._client_used = client
         if not (self._refresh and wrong("refresh-reused")):

@@ -13,7 +13,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
 from mcp_conformance.oauth_testbed.registered_clients import Client
 from mcp_conformance.scenarios.oauth_grants import GRANTS
-from mcp_conformance.scenarios.oauth_scenario import OAuthSetup
+from mcp_conformance.scenarios.oauth_scenario import OAuthSetup, expire_tokens
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LATEST, R2025_03_26, R2025_06_18, R2025_11_25, between
 
@@ -39,8 +39,6 @@ _METHODS: Final = "code_challenge_methods_supported"
 _ADVERTISED: Final = "authorization_response_iss_parameter_supported"
 _UNNAMED: Final = ('Bearer realm="notes"',)
 _OWN: Final = Quirks(same_origin=True, resource_metadata_at="nowhere", challenge=())
-_EXPIRIES: Final = 2
-"""The number of access tokens that expire: the second time shows whether the client replaces its refresh token."""
 _WRITE: Final = {"tools/call": ("notes:write",)}
 _EVERYTHING: Final = dict.fromkeys(("initialize", "server/discover", "tools/list", "tools/call"), ("notes:admin",))
 _GIVEN: Final[JsonObject] = {
@@ -76,23 +74,9 @@ def _migrating(testbed: OAuthTestbed) -> None:
     testbed.watch = watch
 
 
-def _expiring(testbed: OAuthTestbed) -> None:
-    """Expire the access tokens as soon as one is used, twice."""
-    uses: set[int] = {0}
-
-    def watch(_request: Request, _answer: Response | None) -> None:
-        accepted = testbed.resource.accepted
-        if accepted not in uses and len(uses) <= _EXPIRIES:
-            uses.add(accepted)
-            for server in (testbed.server, testbed.other):
-                server.tokens.expire()
-
-    testbed.watch = watch
-
-
 def _preregistered_expiring(testbed: OAuthTestbed) -> JsonObject:
     """Give the client an id and a secret, and expire its access tokens."""
-    _expiring(testbed)
+    expire_tokens(testbed)
     return _preregistered(testbed)
 
 
@@ -328,7 +312,7 @@ _EXPIRY: Final = (
         "Access tokens expire early, and refresh tokens are rotated. The metadata name two authorization servers.",
         _RESOURCES,
         OAuthSetup(
-            quirks=Quirks(resource_metadata={"authorization_servers": ["{issuer}", "{other}"]}), begin=_expiring
+            quirks=Quirks(resource_metadata={"authorization_servers": ["{issuer}", "{other}"]}), begin=expire_tokens
         ),
     ),
     _of(
@@ -341,7 +325,7 @@ _EXPIRY: Final = (
         "2025-03-26-token-expiry",
         "A server that is its own authorization server; access tokens expire early, and refresh tokens are rotated.",
         _FIRST,
-        OAuthSetup(quirks=attrs.evolve(_OWN, scopes=()), begin=_expiring),
+        OAuthSetup(quirks=attrs.evolve(_OWN, scopes=()), begin=expire_tokens),
     ),
 )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from joserfc.jwk import ECKey
 
 from mcp_conformance.oauth_testbed.quirks import Part, Quirks
-from mcp_conformance.scenarios.oauth_scenario import OAuthSetup
+from mcp_conformance.scenarios.oauth_scenario import OAuthSetup, expire_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +83,10 @@ GRANTS: Final[Mapping[str, tuple[str, OAuthSetup]]] = {
         "A workload with a JWT of its platform, which the authorization server does not trust.",
         OAuthSetup(begin=_by_workload_refused),
     ),
-    "dpop": ("Access tokens are bound to keys (DPoP).", OAuthSetup(quirks=Quirks(dpop="required"))),
+    "dpop": (
+        "Access tokens are bound to keys (DPoP), and expire early.",
+        OAuthSetup(quirks=Quirks(dpop="required"), begin=expire_tokens),
+    ),
     "dpop-nonce": (
         "Access tokens are bound to keys, and proofs need a nonce of each server.",
         OAuthSetup(quirks=Quirks(dpop="required", nonce_at=_KEYS, nonces="renewed")),

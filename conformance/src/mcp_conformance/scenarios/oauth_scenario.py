@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -16,7 +16,24 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["OAuthSetup"]
+__all__ = ["OAuthSetup", "expire_tokens"]
+
+_EXPIRIES: Final = 2
+"""The number of access tokens that expire: the second time shows whether the client replaces its refresh token."""
+
+
+def expire_tokens(testbed: OAuthTestbed) -> None:
+    """Expire the access tokens as soon as one is used, twice."""
+    uses: set[int] = {0}
+
+    def watch(_request: Request, _answer: Response | None) -> None:
+        accepted = testbed.resource.accepted
+        if accepted not in uses and len(uses) <= _EXPIRIES:
+            uses.add(accepted)
+            for server in (testbed.server, testbed.other):
+                server.tokens.expire()
+
+    testbed.watch = watch
 
 
 def _nothing(_: OAuthTestbed) -> None:
