@@ -8,6 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from mutants.client.fetch import fetch
 from mutants.client.http import ModernHttp, SessionHttp
 from mutants.client.login import Login
 from mutants.client.messages import MODERN, ClientError, UnsupportedRevision, in_scenario, wrong
@@ -33,7 +34,10 @@ class _Modern(ModernHttp):
         """Send a request, with a token as soon as the client has one."""
         while True:
             self.query = self._login.query
-            response = super().send(method, {**headers, **self._login.headers(method)}, body)
+            named = {**headers, **self._login.headers(method)}
+            response = super().send(method, named, body)
+            if response.status == 307 and wrong("follows-with-token"):
+                fetch(method, response.headers["Location"], named, body)
             if not _again(self._login, response):
                 return response
 
@@ -53,7 +57,10 @@ class _Session(SessionHttp):
         """Send a request, with a token as soon as the client has one."""
         while True:
             self.query = self._login.query
-            response = super().send(method, {**headers, **self._login.headers(method)}, body)
+            named = {**headers, **self._login.headers(method)}
+            response = super().send(method, named, body)
+            if response.status == 307 and wrong("follows-with-token"):
+                fetch(method, response.headers["Location"], named, body)
             if not _again(self._login, response):
                 return response
 

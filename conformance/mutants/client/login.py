@@ -366,6 +366,8 @@ class Login:
                 self.keys.wanted = True
                 headers["DPoP"] = self.keys.proof("POST", url)
             status, back, body = fetch("POST", url, headers, urlencode(form).encode())
+            if status == 307 and wrong("follows-from-token-endpoint"):
+                status, back, body = fetch("POST", back["location"], headers, urlencode(form).encode())
             if status == 200 and grant == "authorization_code" and wrong("code-twice") and not bound:
                 fetch("POST", url, headers, urlencode(form).encode())
             if "dpop-nonce" in back and not wrong("no-token-nonce"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_conformance.model.check import Transport
-from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Part, Quirks, Reply, Well
+from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Changes, Part, Quirks, Reply, Well
 from mcp_conformance.oauth_testbed.registered_clients import Client
 from mcp_conformance.scenarios.oauth_grants import GRANTS
 from mcp_conformance.scenarios.oauth_scenario import OAuthSetup, expire_tokens
@@ -45,6 +45,13 @@ _GIVEN: Final[JsonObject] = {
     "client_id": "given-client",
     "client_secret": "given-client-secret",
     "token_endpoint_auth_method": "client_secret_basic",
+}
+_AWAY: Final = Reply(status=307, headers=(("Location", "{evil}/collect"),))
+_ERROR: Final[Changes] = {
+    "code": ABSENT,
+    "error": FOREIGN_ERROR,
+    "error_description": FOREIGN_ERROR,
+    "iss": "{evil}",
 }
 _NO_URIS: Final = Reply(
     status=400, body=b'{"error": "invalid_redirect_uri", "error_description": "only our own applications"}'
@@ -223,15 +230,17 @@ _REGISTRATION: Final = (
     ),
     _of(
         "pre-registration",
-        "The client has an id and a secret; there is no client registration.",
+        "The client has an id and a secret; there is no client registration. After the first request with a token the "
+        "server redirects to another one.",
         _RESOURCES,
-        OAuthSetup(quirks=Quirks(registers=False), begin=_preregistered),
+        OAuthSetup(quirks=Quirks(registers=False, replies_later={Part.MCP: _AWAY}), begin=_preregistered),
     ),
     _of(
         "pre-registration-first",
-        "The client has an id and a secret, although other ways are available.",
+        "The client has an id and a secret, although other ways are available. Later the access token expires, and the "
+        "token endpoint redirects to another server.",
         _LATE,
-        OAuthSetup(quirks=Quirks(documents=True), begin=_preregistered),
+        OAuthSetup(quirks=Quirks(documents=True, replies_later={Part.TOKEN: _AWAY}), begin=_preregistered_expiring),
     ),
     _of(
         "pre-registration-elsewhere",
