@@ -107,10 +107,18 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("other-redirect", "auth.client-redirect-registered", "auth.client-oauth21", revision=_JUNE),
     _of("plain-redirect", "auth.client-redirect-safe", revision=_OWN),
     _of("given-anywhere", "auth.client-credentials-by-issuer"),
+    _of("given-by-host", "auth.client-credentials-by-issuer"),
+    _of("clients-by-host", "auth.client-change-no-reuse", "auth.client-change-reregisters"),
     _of("one-client-for-all", "auth.client-change-no-reuse", "auth.client-change-reregisters"),
     _of("first-server-for-ever", "auth.client-change-reregisters"),
     _of("token-to-metadata", "auth.client-own-tokens"),
     _of("refresh-anywhere", "auth.client-no-cross-credentials", "auth.client-refresh-confidential"),
+    _of(
+        "refresh-by-host",
+        "auth.client-no-cross-credentials",
+        "auth.client-refresh-confidential",
+        "auth.client-oauth21",
+    ),
     # It is correct: no check may fail.
     _of("revokes"),
     _of("revokes-in-query", "auth.client-no-cross-credentials"),

@@ -37,6 +37,10 @@ _FEW: Final = 3
 _SECOND: Final = 2
 
 
+def _same_host(one: str, other: str) -> bool:
+    return urlsplit(one).netloc == urlsplit(other).netloc
+
+
 class Login:
     """The login at one protected server.
 
@@ -138,7 +142,9 @@ class Login:
     def _by_refresh_token(self) -> bool:
         """Refresh the token, unless the last refreshed one was refused at once. Return whether there is a new token."""
         again = self._renewed_at and self._count - self._renewed_at <= 1
-        if not self._refresh or self._issuer != self._metadata["issuer"] or again or self.keys.wanted:
+        issuer = str(self._metadata["issuer"])
+        same = self._issuer == issuer or (wrong("refresh-by-host") and _same_host(self._issuer, issuer))
+        if not self._refresh or not same or again or self.keys.wanted:
             return False
         self._renewed_at = self._count
         more = {"refresh_token": self._refresh}
@@ -222,6 +228,7 @@ class Login:
         """Return the client registration for this authorization server."""
         issuer, given = str(self._metadata["issuer"]), self._context.get("client_id")
         mine = self._context.get("issuer") in (None, issuer) or wrong("given-anywhere")
+        mine = mine or (wrong("given-by-host") and _same_host(str(self._context["issuer"]), issuer))
         if wrong("given-ignored"):
             given = None
         if isinstance(given, str) and mine and not (wrong("given-last") and "registration_endpoint" in self._metadata):
@@ -231,6 +238,8 @@ class Login:
             url = DOCUMENT_URL.replace("https", "http") if wrong("document-plain-http") else DOCUMENT_URL
             return {"client_id": url, "token_endpoint_auth_method": "none"}
         key = "any" if wrong("one-client-for-all") else issuer
+        if wrong("clients-by-host"):
+            key = urlsplit(issuer).netloc
         if key not in self._clients:
             self._clients[key] = self._registered()
         return self._clients[key]

@@ -244,9 +244,10 @@ _REGISTRATION: Final = (
     ),
     _of(
         "pre-registration-elsewhere",
-        "The client has an id and a secret of another authorization server; there is no client registration.",
+        "The client has an id and a secret of another authorization server on the same host; there is no client "
+        "registration.",
         _NOW,
-        OAuthSetup(quirks=Quirks(registers=False), begin=_preregistered_elsewhere),
+        OAuthSetup(quirks=Quirks(registers=False, one_host=True), begin=_preregistered_elsewhere),
     ),
     _of(
         "registration-refused",
@@ -256,9 +257,9 @@ _REGISTRATION: Final = (
     ),
     _of(
         "authorization-server-migration",
-        "After the first request with a token the server names another authorization server.",
+        "After the first request with a token the server names another authorization server on the same host.",
         _NOW,
-        OAuthSetup(begin=_migrating),
+        OAuthSetup(quirks=Quirks(one_host=True), begin=_migrating),
     ),
 )
 

@@ -224,7 +224,7 @@ add_rules(
             tested=_migrated,
             wrong=lambda found: (
                 None
-                if any(each.origin == found.testbed.places.other for each in found.registrations)
+                if any(each.place.startswith(found.testbed.places.other) for each in found.registrations)
                 else f"no registration at the new authorization server; {found.ending}"
             ),
         ),
