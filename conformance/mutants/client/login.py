@@ -209,6 +209,7 @@ class Login:
         for well in wells:
             found = document(well)
             if found is not None:
+                self._openid = _OPENID in well
                 return found
         raise ClientError("no metadata of the authorization server")
 
@@ -274,11 +275,16 @@ class Login:
         return found if isinstance(found, dict) else {}
 
     def _by_user(self, status: int) -> None:
-        methods = texts(self._metadata.get("code_challenge_methods_supported"))
-        if "S256" not in methods and not (methods and wrong("pkce-any-method")):
-            openid = in_scenario("auth/pkce-missing-openid")
-            if not wrong("pkce-unverified-openid" if openid else "pkce-unverified"):
-                raise ClientError("the authorization server does not support PKCE")
+        given = self._metadata.get("code_challenge_methods_supported")
+        methods = texts(given)
+        passes = (
+            "S256" in methods
+            or (methods and wrong("pkce-any-method"))
+            or (given == [] and wrong("pkce-empty-taken"))
+            or (self._token and wrong("pkce-verified-once"))
+        )
+        if not passes and not wrong("pkce-unverified-openid" if self._openid else "pkce-unverified"):
+            raise ClientError("the authorization server does not support PKCE")
         client = self._client()
         verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
         self._choose_scopes(status)

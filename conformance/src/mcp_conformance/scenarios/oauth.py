@@ -266,15 +266,29 @@ _REGISTRATION: Final = (
 _SCOPES: Final = (
     _of(
         "scope-from-www-authenticate",
-        "The challenge names one of the supported scopes.",
+        "The challenge names one of the supported scopes. Later the server names another authorization server, whose "
+        "OpenID Connect metadata have `null` in place of the PKCE methods.",
         _LATE,
-        Quirks(resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]}),
+        OAuthSetup(
+            quirks=Quirks(
+                resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]},
+                other=Quirks(server_metadata_at=(Well.OPENID_APPENDED,), server_metadata={_METHODS: None}),
+            ),
+            begin=_migrating,
+        ),
     ),
     _of(
         "scope-outside-supported",
-        "The challenge names a scope that is not in the metadata.",
+        "The challenge names a scope that is not in the metadata. Later the server names another authorization server, "
+        "whose metadata do not announce PKCE.",
         _LATE,
-        Quirks(resource_metadata={"scopes_supported": ["notes:write"]}),
+        OAuthSetup(
+            quirks=Quirks(
+                resource_metadata={"scopes_supported": ["notes:write"]},
+                other=Quirks(server_metadata={_METHODS: ABSENT}),
+            ),
+            begin=_migrating,
+        ),
     ),
     _of(
         "scope-from-scopes-supported",
@@ -415,6 +429,12 @@ _ANSWERS: Final = (
         "The metadata of the authorization server announce only the PKCE method `plain`.",
         _LATE,
         Quirks(server_metadata={_METHODS: ["plain"]}),
+    ),
+    _of(
+        "pkce-empty",
+        "The list of PKCE methods in the metadata of the authorization server is empty.",
+        _LATE,
+        Quirks(server_metadata={_METHODS: []}),
     ),
     _of(
         "pkce-missing-openid",

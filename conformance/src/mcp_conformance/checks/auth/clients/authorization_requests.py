@@ -18,6 +18,18 @@ _DEFAULT: Final = "auth/metadata-default"
 _MOST: Final = 5
 """Maximum number of authorization requests for one operation; the specification says "a few"."""
 _FORBIDDEN: Final = 403
+_MOVED: Final = frozenset({"auth/scope-from-www-authenticate", "auth/scope-outside-supported"})
+"""The scenarios in which the second of two authorization servers does not announce PKCE."""
+_WRONG_LATER: Final = frozenset(
+    {
+        "auth/basic-cimd",
+        "auth/iss-not-advertised",
+        "auth/no-refresh-token",
+        "auth/offline-access-not-supported",
+        "auth/resource-in-upper-case",
+    }
+)
+"""The scenarios in which the first authorization response is right, and the later ones are wrong."""
 _ISSUES: Final = ("auth.iss-advertised-present", "auth.iss-advertised-absent", "auth.iss-unadvertised-present")
 
 
@@ -87,12 +99,19 @@ def _tries_on(found: OAuthRun) -> str | None:
     return found.evidence.ending if found.evidence.status is None else None
 
 
+def _answered_wrongly(found: OAuthRun) -> bool:
+    return len(found.authorizations) > (found.name in _WRONG_LATER)
+
+
 def _verified(found: OAuthRun) -> bool:
-    return found.testbed.server.looked_up
+    return found.testbed.other.looked_up if found.name in _MOVED else found.testbed.server.looked_up
 
 
 def _proceeds(found: OAuthRun) -> str | None:
-    return f"GET {found.authorizations[0].place}" if found.authorizations else None
+    places = [each.place for each in found.authorizations]
+    if found.name in _MOVED:
+        places = [each for each in places if each.startswith(found.testbed.places.other)]
+    return f"GET {places[0]}" if places else None
 
 
 def _smuggled(found: OAuthRun) -> str | None:
@@ -271,7 +290,7 @@ add_rules(
             id="auth.client-pkce-refused",
             title="If RFC 8414 metadata do not list the PKCE method S256, the client does not proceed.",
             proves=("auth.pkce-verify-support", "auth.pkce-refuse", "auth.pkce-refuse-rfc8414"),
-            within=("auth/pkce-missing", "auth/pkce-plain"),
+            within=("auth/pkce-missing", "auth/pkce-plain", "auth/pkce-empty", "auth/scope-outside-supported"),
             tested=_verified,
             wrong=_proceeds,
         ),
@@ -279,7 +298,7 @@ add_rules(
             id="auth.client-pkce-refused-openid",
             title="If OpenID Connect metadata do not list PKCE methods, the client does not proceed.",
             proves=("auth.pkce-verify-support", "auth.pkce-refuse", "auth.pkce-refuse-oidc"),
-            within=("auth/pkce-missing-openid",),
+            within=("auth/pkce-missing-openid", "auth/scope-from-www-authenticate"),
             tested=_verified,
             wrong=_proceeds,
         ),
