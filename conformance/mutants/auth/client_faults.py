@@ -66,6 +66,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("document-of-another-url", "auth.client-document-id", revision=_LATE),
     _of("any-resource", "auth.client-resource-mismatch"),
     _of("resource-by-beginning", "auth.client-resource-mismatch"),
+    _of("resource-verified-once", "auth.client-resource-mismatch"),
     _of("case-sensitive", "auth.client-resource-upper-case"),
     _of("no-server-metadata", "auth.client-server-metadata", revision=_JUNE),
     _of(
@@ -79,6 +80,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("any-issuer", "auth.client-issuer-identical"),
     _of("nearly-same-issuer", "auth.client-issuer-identical"),
     _of("issuer-any-case", "auth.client-issuer-identical"),
+    _of("issuer-verified-once", "auth.client-issuer-identical"),
     _of("no-own-metadata", "auth.client-metadata-first", "auth.client-server-metadata", revision=_OWN),
     _of("metadata-without-version", "auth.client-metadata-version", revision=_OWN),
     _of(
@@ -189,6 +191,8 @@ CLIENT_FAULTS_AUTH: Final = (
     # Validation of responses.
     _of("any-state", "auth.client-state"),
     _of("no-state", "auth.client-state", revision=_JUNE),
+    _of("state-verified-once", "auth.client-state"),
+    _of("state-verified-once", "auth.client-state", revision=_JUNE),
     _of(
         "iss-any",
         "auth.client-iss-present",
@@ -197,12 +201,14 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-iss-unexpected",
     ),
     _of("iss-absent-taken", "auth.client-iss-absent"),
+    _of("iss-verified-once", "auth.client-iss-present", "auth.client-iss-absent", "auth.client-iss-unexpected"),
     _of("iss-only-if-advertised", "auth.client-iss-unexpected"),
     _of("iss-always-wanted", "auth.client-iss-not-wanted"),
     _of("iss-normalized", "auth.client-iss-exact"),
     _of("iss-any-case", "auth.client-iss-exact"),
     _of("iss-decoded", "auth.client-iss-exact"),
     _of("error-shown", "auth.client-iss-error"),
+    _of("error-shown-later", "auth.client-iss-error"),
     _of("smuggles", "security.client-urls"),
     # Extensions.
     _of("bound-as-bearer", "dpop.client-scheme"),

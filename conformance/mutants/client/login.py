@@ -180,6 +180,8 @@ class Login:
         other = resource.lower().rstrip("/") not in (self._url.lower(), self._origin) and not wrong("any-resource")
         if wrong("resource-by-beginning") and resource.startswith(self._url):
             other = False
+        if self._token and wrong("resource-verified-once"):
+            other = False
         if other or (wrong("case-sensitive") and not resource.startswith(self._origin)):
             raise ClientError(f"the metadata is for {resource}")
         self._resource = found
@@ -191,6 +193,7 @@ class Login:
             found_issuer = str(self._metadata.get("issuer"))
             same = wrong("nearly-same-issuer") and found_issuer.rstrip("/") == issuer.rstrip("/")
             same = same or (wrong("issuer-any-case") and found_issuer.lower() == issuer.lower())
+            same = same or (bool(self._token) and wrong("issuer-verified-once"))
             if not (wrong("any-issuer") or same):
                 raise ClientError("the metadata is for another issuer")
             self._metadata["issuer"] = issuer
@@ -342,19 +345,21 @@ class Login:
         self._scopes = challenge_scopes if wrong("forgets-scopes") else self._scopes | challenge_scopes
 
     def _check_answer(self, back: dict[str, str], state: str) -> None:
-        if back.get("state") != state and not wrong("any-state") and not wrong("no-state"):
+        unverified = wrong("any-state") or wrong("no-state") or (self._token and wrong("state-verified-once"))
+        if back.get("state") != state and not unverified:
             raise ClientError("the state does not match")
         advertised = self._metadata.get("authorization_response_iss_parameter_supported") is True
         iss, issuer = back.get("iss"), str(self._metadata["issuer"])
-        if iss is None and advertised and not wrong("iss-absent-taken"):
+        once = bool(self._token) and wrong("iss-verified-once")
+        if iss is None and advertised and not (wrong("iss-absent-taken") or once):
             raise ClientError("the issuer is missing")
         if iss is None and not advertised and wrong("iss-always-wanted"):
             raise ClientError("the issuer is missing")
         nearly = wrong("iss-normalized") and (iss or "").rstrip("/") == issuer
         nearly = nearly or (wrong("iss-any-case") and (iss or "").lower() == issuer.lower())
         nearly = nearly or (wrong("iss-decoded") and unquote(iss or "") == issuer)
-        unseen = wrong("iss-any") or (wrong("iss-only-if-advertised") and not advertised) or nearly
-        if "error" in back and wrong("error-shown"):
+        unseen = once or wrong("iss-any") or (wrong("iss-only-if-advertised") and not advertised) or nearly
+        if "error" in back and (wrong("error-shown") or (self._token and wrong("error-shown-later"))):
             print(f"error {back['error']}", file=sys.stderr)
         if iss is not None and iss != issuer and not unseen:
             raise ClientError("the issuer does not match")

@@ -81,6 +81,18 @@ def _migrating(testbed: OAuthTestbed) -> None:
     testbed.watch = watch
 
 
+def _revoking(testbed: OAuthTestbed) -> None:
+    """Revoke all tokens, also the refresh token, after the first request with a token."""
+    revoked: list[bool] = []
+
+    def watch(_request: Request, _answer: Response | None) -> None:
+        if testbed.resource.accepted and not revoked:
+            revoked.append(True)
+            testbed.server.tokens.revoke()
+
+    testbed.watch = watch
+
+
 def _preregistered_expiring(testbed: OAuthTestbed) -> JsonObject:
     """Give the client an id and a secret, and expire its access tokens."""
     expire_tokens(testbed)
@@ -158,9 +170,13 @@ _DISCOVERY: Final = (
     ),
     _of(
         "resource-in-upper-case",
-        "The metadata name the server with its scheme and host in upper case.",
+        "The metadata name the server with its scheme and host in upper case. Later all tokens are revoked, and the "
+        "response to the second authorization request has a wrong state.",
         _RESOURCES,
-        Quirks(resource_metadata={"resource": "{shouted}"}),
+        OAuthSetup(
+            quirks=Quirks(resource_metadata={"resource": "{shouted}"}, authorization_later={"state": "guessed"}),
+            begin=_revoking,
+        ),
     ),
     _of(
         "resource-mismatch",
@@ -224,9 +240,10 @@ _DISCOVERY: Final = (
 _REGISTRATION: Final = (
     _of(
         "basic-cimd",
-        "The authorization server accepts the URL of a metadata document as client id, and also registers clients.",
+        "The authorization server accepts the URL of a metadata document as client id, and also registers clients. A call "
+        "needs an additional scope, and the response to the request for it is an error of another issuer.",
         _LATE,
-        Quirks(documents=True),
+        Quirks(documents=True, scopes_of=_WRITE, authorization_later=_ERROR),
     ),
     _of(
         "pre-registration",
@@ -292,18 +309,30 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-from-scopes-supported",
-        "The challenge names no scope, the metadata name three.",
+        "The challenge names no scope, the metadata name three. Later the metadata are those of another server, with "
+        "another authorization server.",
         _LATE,
-        Quirks(
-            challenge=('Bearer resource_metadata="{prm}"',),
-            resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]},
+        OAuthSetup(
+            quirks=Quirks(
+                challenge=('Bearer resource_metadata="{prm}"',),
+                resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]},
+                other=Quirks(resource_metadata={"resource": "{evil}/mcp"}),
+            ),
+            begin=_migrating,
         ),
     ),
     _of(
         "scope-omitted-when-undefined",
-        "No scope is named.",
+        "No scope is named. Later the server names another authorization server, whose metadata name another issuer.",
         _LATE,
-        Quirks(scopes=(), resource_metadata={"scopes_supported": ABSENT}),
+        OAuthSetup(
+            quirks=Quirks(
+                scopes=(),
+                resource_metadata={"scopes_supported": ABSENT},
+                other=Quirks(server_metadata={"issuer": "{evil}"}),
+            ),
+            begin=_migrating,
+        ),
     ),
     _of(
         "scope-step-up",
@@ -323,11 +352,22 @@ _SCOPES: Final = (
     ),
     _of(
         "offline-access-not-supported",
-        "The authorization server has no scope `offline_access`.",
+        "The authorization server has no scope `offline_access`. A call needs an additional scope, and the response to the "
+        "request for it names another issuer.",
         _NOW,
-        Quirks(server_metadata={"scopes_supported": ["notes:read", "notes:write"]}),
+        Quirks(
+            server_metadata={"scopes_supported": ["notes:read", "notes:write"]},
+            scopes_of=_WRITE,
+            authorization_later={"iss": "{evil}"},
+        ),
     ),
-    _of("no-refresh-token", "The authorization server issues no refresh tokens.", _NOW, Quirks(refresh="never")),
+    _of(
+        "no-refresh-token",
+        "The authorization server issues no refresh tokens. Later the access token expires, and the response to the second "
+        "authorization request names no issuer.",
+        _NOW,
+        OAuthSetup(quirks=Quirks(refresh="never", authorization_later={"iss": ABSENT}), begin=expire_tokens),
+    ),
 )
 
 _EXPIRY: Final = (
@@ -356,9 +396,15 @@ _EXPIRY: Final = (
 _ANSWERS: Final = (
     _of(
         "iss-not-advertised",
-        "The authorization response contains no issuer, and the metadata announce none.",
+        "The authorization response contains no issuer, and the metadata announce none. A call needs an additional scope, "
+        "and the response to the request for it names another issuer.",
         _NOW,
-        Quirks(server_metadata={_ADVERTISED: ABSENT}, authorization={"iss": ABSENT}),
+        Quirks(
+            server_metadata={_ADVERTISED: ABSENT},
+            authorization={"iss": ABSENT},
+            scopes_of=_WRITE,
+            authorization_later={"iss": "{evil}"},
+        ),
     ),
     _of(
         "iss-supported-missing",
@@ -401,12 +447,7 @@ _ANSWERS: Final = (
         "The authorization response is an error and names another issuer.",
         _NOW,
         Quirks(
-            authorization={
-                "code": ABSENT,
-                "error": FOREIGN_ERROR,
-                "error_description": FOREIGN_ERROR,
-                "iss": "{evil}",
-            }
+            authorization=_ERROR,
         ),
     ),
     _of(

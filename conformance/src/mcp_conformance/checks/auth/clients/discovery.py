@@ -161,7 +161,7 @@ add_rules(
             title="Protected resource metadata of another resource are not used.",
             proves=("auth.prm-resource-mismatch-rejected",),
             notes=("auth.prm-resource-mismatch-rejected",),
-            within=("auth/resource-mismatch", "auth/resource-sibling"),
+            within=("auth/resource-mismatch", "auth/resource-sibling", "auth/scope-from-scopes-supported"),
             tested=_looked,
         ),
         Rule(
@@ -216,9 +216,10 @@ add_rules(
                 "auth/metadata-issuer-mismatch",
                 "auth/metadata-issuer-slash",
                 "auth/metadata-issuer-upper-case",
+                _MOVED,
             ),
-            tested=_looked_up,
-            wrong=_goes_on,
+            tested=lambda found: found.testbed.other.looked_up if found.name == _MOVED else _looked_up(found),
+            wrong=lambda found: None if found.name == _MOVED else _goes_on(found),
         ),
         Rule(
             id="auth.client-metadata-first",
