@@ -374,7 +374,7 @@ for _word, _drops in {
     "id-zero": lambda id: id == 0,
     "empty-id": lambda id: id == "",
 }.items():
-    fault(f"mismatch-without-{_word}", "header.error-id", revisions=MODERN, transports=_HTTP)(
+    fault(f"mismatch-without-{_word}", "header.error-id", "jsonrpc.response-ids", revisions=MODERN, transports=_HTTP)(
         partial(_MismatchWithoutId, _drops)
     )
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mutants.server.fault import Fault, fault
+from mutants.server.fault import Fault, fault, ids_of
 from mutants.server.protocol import LEGACY, META, MODERN, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
-    from mutants.server.fault import InboundRequest
+    from mutants.server.fault import Checks, InboundRequest
 
 __all__: list[str] = []
 
@@ -92,6 +93,14 @@ def _identified_errors(
     fault(name, *checks, revisions=revisions, transports=("http",))(_OtherId)
 
 
+# Over stdio the suite would wait for the responses up to the timeout.
+@fault("version-error-without-id", "jsonrpc.id-echo", "jsonrpc.response-ids", revisions=MODERN, transports=("http",))
+class _VersionErrorWithoutId(Fault):
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
+        error = response.get("error")
+        return _without("id")(response) if isinstance(error, dict) and error.get("code") == -32022 else response
+
+
 def _as_number(id: JsonValue) -> JsonValue:
     return int(id) if isinstance(id, str) and id.isdecimal() else id
 
@@ -101,11 +110,21 @@ for _revisions, _era in ((LEGACY, "legacy"), (MODERN, "modern")):
         f"{_era}-error-id-of-digits", _as_number, "jsonrpc.id-echo", revisions=_revisions, with_headers=False
     )
     _identified_errors(
-        f"{_era}-error-id-falsy", lambda id: id or None, "jsonrpc.id-echo", revisions=_revisions, with_headers=False
+        f"{_era}-error-id-falsy",
+        lambda id: id or None,
+        "jsonrpc.id-echo",
+        "jsonrpc.response-ids",
+        revisions=_revisions,
+        with_headers=False,
     )
 _identified_errors("header-error-id-of-digits", _as_number, "header.error-id", revisions=MODERN, with_headers=True)
 _identified_errors(
-    "header-error-id-falsy", lambda id: id or None, "header.error-id", revisions=MODERN, with_headers=True
+    "header-error-id-falsy",
+    lambda id: id or None,
+    "header.error-id",
+    "jsonrpc.response-ids",
+    revisions=MODERN,
+    with_headers=True,
 )
 
 
@@ -114,7 +133,7 @@ _identified_errors(
 
 def _answering(
     name: str,
-    check: str,
+    checks: Checks,
     change: Callable[[JsonObject], JsonObject],
     *methods: str,
     revisions: tuple[str, ...] | None = None,
@@ -126,7 +145,7 @@ def _answering(
         def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
             return change(response) if _is(inbound, *methods) else response
 
-    fault(name, check, revisions=revisions, transports=transports)(_Answers)
+    fault(name, *ids_of(checks), revisions=revisions, transports=transports)(_Answers)
 
 
 def _without(name: str) -> Callable[[JsonObject], JsonObject]:
@@ -146,7 +165,7 @@ for _revisions, _era in ((LEGACY, "legacy"), (MODERN, "modern")):
     )
     _answering(
         f"no-id-in-{_era}-errors",
-        "schema.error-id" if _era == "legacy" else "jsonrpc.response-ids",
+        ("schema.error-id", "jsonrpc.response-ids") if _era == "legacy" else "jsonrpc.response-ids",
         lambda response: _without("id")(response) if "error" in response else response,
         "tools/call",
         "prompts/get",

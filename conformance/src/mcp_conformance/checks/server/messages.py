@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
@@ -15,11 +15,16 @@ from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import Era
+from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+
+_CODES_AFTER_READING: Final = (-32601, -32602, -32020, -32021, -32022)
+"""The codes of errors that depend on members of the request: its method, its params, or its metadata."""
 
 
 @check(
@@ -97,6 +102,7 @@ async def error_shape(server: ServerUnderTest) -> None:
 async def response_ids(server: ServerUnderTest) -> None:
     """Every response has the id of a request of the same connection, and a valid request has one response."""
     for transcript in server.evidence:
+        _require_ids_of_readable_requests(transcript)
         used: set[str] = set()
         # Over HTTP a response may be sent again when its stream is resumed, but not in the exchange of its request.
         open_requests: Counter[tuple[int | None, str]] = Counter()
@@ -130,6 +136,23 @@ async def response_ids(server: ServerUnderTest) -> None:
                         open_requests[place] -= 1
                         if open_requests[place] < 0:
                             raise Deviation("one response to each request", brief(each))
+
+
+def _require_ids_of_readable_requests(transcript: Transcript) -> None:
+    """Require that an error has the id of a rejected request, when its code shows that the server has read the request."""
+    requested: dict[int | None, JsonObject] = {}
+    for entry in transcript:
+        if entry.exchange is None:
+            continue  # without HTTP exchanges it is unknown to which request an error without an id belongs
+        if entry.sent and entry.kind is Kind.MESSAGE and isinstance(entry.value, dict):
+            if isinstance(entry.value.get("method"), str) and _is_id(entry.value.get("id")):
+                requested[entry.exchange] = entry.value
+        elif not entry.sent and entry.exchange in requested:
+            for each in objects(entry):
+                error = each.get("error")
+                has_been_read = isinstance(error, dict) and error.get("code") in _CODES_AFTER_READING
+                if "method" not in each and has_been_read and each.get("id") is None:
+                    raise Deviation(f"the id {brief(requested[entry.exchange]['id'])} in the error", brief(each))
 
 
 def _is_id(value: JsonValue) -> bool:
@@ -174,6 +197,9 @@ async def id_echo(server: ServerUnderTest) -> None:
         if server.revision.era is Era.MODERN:
             bare: JsonObject = {"jsonrpc": "2.0", "id": id, "method": "server/discover", "params": {"_meta": {}}}
             requests.append((bare, "a request without its metadata"))
+            unsupported: JsonObject = {"_meta": {**peer.meta(), PROTOCOL_VERSION: "1900-01-01"}}
+            discover: JsonObject = {"jsonrpc": "2.0", "id": id, "method": "server/discover", "params": unsupported}
+            requests.append((discover, "an unsupported version"))
         for request, deviant in requests:
             answer = await peer.exchange(request, deviant=deviant)
             if answer.message.get("id") != id or type(answer.message.get("id")) is not type(id):
