@@ -16,6 +16,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
 from mcp_conformance.model.verdict import Deviation, Outcome, Run
 from mcp_conformance.runners.server import run_server
+from mcp_conformance.scoring.attribution import attributed
 from mcp_core.revisions import REVISIONS
 from mutants.runs.fork_server import peer_command
 from mutants.runs.servers import SERVER
@@ -68,6 +69,15 @@ async def test_conforming_server_passes_over_stdio(revision: str) -> None:
     assert [leg.refusal for leg in run.legs] == [None]
     assert _with(run, Outcome.FAILED, Outcome.BROKEN) == []
     assert run.verdicts
+
+
+async def test_body_of_accepted_notification_is_finding_of_own_check() -> None:
+    async with started(_command("--fault", "cancellation-with-body"), f"{_AT}/mcp", _SETTINGS) as target:
+        checks = ["http.accepted-status", "http.notification-accepted", "jsonrpc.version-member"]
+        run = await _run(target, "2026-07-28", checks)
+
+    # A check of messages would make the others not testable.
+    assert _with(attributed(run), Outcome.FAILED) == ["http.notification-accepted"]
 
 
 async def test_failed_check_includes_transcript_of_own_connection() -> None:

@@ -269,6 +269,25 @@ _shaping(
 )
 
 
+@fault("cancellation-with-body", "http.notification-accepted", "http.accepted-status", revisions=MODERN, transports=_HTTP)
+class _CancellationWithBody(Fault):
+    """A server that answers a cancellation with 202 and JSON."""
+
+    def __init__(self) -> None:
+        self._body = b""
+
+    def accepted_status(self, message: JsonValue) -> int:
+        is_cancelled = isinstance(message, dict) and message.get("method") == "notifications/cancelled"
+        self._body = b"null" if is_cancelled else b""
+        return super().accepted_status(message)
+
+    def accepted(self) -> bytes:
+        return self._body
+
+    def head(self, method: str, status: int, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
+        return status, {**headers, "Content-Type": _JSON} if status == 202 else headers
+
+
 def _answering(name: str, member: str, *checks: str) -> None:
     """Add a server that answers a posted response with 200."""
 

@@ -55,7 +55,7 @@ class Kind(enum.Enum):
     MESSAGE = "message"
     """JSON: one JSON-RPC message, or an array of them."""
     BYTES = "bytes"
-    """Bytes that are not JSON."""
+    """Bytes that are not JSON, or are no message whatever they are."""
     HEAD = "head"
     """The head of an HTTP request or response."""
     NOTE = "note"
@@ -130,6 +130,12 @@ class Transcript:
             return None
         self.entries.append(Entry(sent=sent, kind=Kind.MESSAGE, raw=raw, value=value, deviant=deviant))
         return value
+
+    def data(self, raw: bytes) -> None:
+        """Enter received bytes that are no message, whatever they are."""
+        if raw:
+            self._count(len(raw))
+            self.entries.append(Entry(sent=False, kind=Kind.BYTES, raw=raw))
 
     def _count(self, size: int) -> None:
         """Count a received message, so that a peer that sends without end cannot exhaust the memory of the suite."""

@@ -36,6 +36,7 @@ __all__ = ["HttpConnection", "messages_of", "open_http"]
 
 _ACCEPT: Final = ("Accept", "application/json, text/event-stream")
 _JSON: Final = ("Content-Type", "application/json")
+_ACCEPTED: Final = 202
 _RESUMPTIONS: Final = 20
 """How often a stream is resumed until its response arrives."""
 
@@ -217,7 +218,10 @@ class HttpConnection(SuiteConnection):
 
     def _enter(self, answer: HttpResponse) -> None:
         """Enter a body. A body that is not declared as JSON, such as the page of a proxy, is not a message."""
-        if answer.media_type == "application/json" and answer.body:
+        if answer.status == _ACCEPTED:
+            # There is no response that it could contain. A check of the status judges it, and no check of messages.
+            self.transcript.data(answer.body)
+        elif answer.media_type == "application/json" and answer.body:
             self.transcript.message(answer.body, sent=False)
         elif answer.media_type == "text/event-stream":
             for event in SseParser(CLIENT_LIMITS).receive_data(answer.body):
