@@ -145,6 +145,10 @@ class Fault(HttpFault):
         """Return the messages after the response to a request."""
         return []
 
+    def invalid_status(self, message: JsonValue) -> int:  # noqa: ARG002
+        """Return the HTTP status for a message that is not JSON-RPC 2.0."""
+        return 400
+
     def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:  # noqa: ARG002
         """Return the answer to a batch, and the HTTP status."""
         return answer, status

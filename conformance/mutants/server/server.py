@@ -72,7 +72,8 @@ class RawServer:
     def _one(self, message: JsonValue, session: Session, send: Callable[[JsonValue], None]) -> tuple[JsonValue, int]:
         message = self.fault.reads(message)
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            return self._error(None, RpcError(-32600, "not JSON-RPC 2.0"), session), 400
+            refused = self._error(None, RpcError(-32600, "not JSON-RPC 2.0"), session)
+            return refused, self.fault.invalid_status(message)
         method, id = message.get("method"), message.get("id")
         if "method" not in message:
             waiting = session.answers.pop(str(id), None)

@@ -269,7 +269,9 @@ _shaping(
 )
 
 
-@fault("cancellation-with-body", "http.notification-accepted", "http.accepted-status", revisions=MODERN, transports=_HTTP)
+@fault(
+    "cancellation-with-body", "http.notification-accepted", "http.accepted-status", revisions=MODERN, transports=_HTTP
+)
 class _CancellationWithBody(Fault):
     """A server that answers a cancellation with 202 and JSON."""
 
@@ -284,7 +286,7 @@ class _CancellationWithBody(Fault):
     def accepted(self) -> bytes:
         return self._body
 
-    def head(self, method: str, status: int, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
+    def head(self, method: str, status: int, headers: dict[str, str]) -> tuple[int, dict[str, str]]:  # noqa: ARG002
         return status, {**headers, "Content-Type": _JSON} if status == 202 else headers
 
 
@@ -297,6 +299,16 @@ def _answering(name: str, member: str, *checks: str) -> None:
             return 200 if is_response else 202
 
     fault(name, *checks, revisions=_STREAMS, transports=_HTTP)(_Answers)
+
+
+for _revisions, _era in ((LEGACY[3:], "legacy"), (MODERN, "modern")):
+
+    @fault(f"{_era}-notification-error-200", "http.notification-invalid", revisions=_revisions, transports=_HTTP)
+    class _NotificationError200(Fault):
+        """A server that answers an invalid notification with an error and the status 200."""
+
+        def invalid_status(self, message: JsonValue) -> int:
+            return 200 if isinstance(message, dict) and "id" not in message else 400
 
 
 _answering("result-200", "result", "http.notification", "http.accepted-status")

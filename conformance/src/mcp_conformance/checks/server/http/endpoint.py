@@ -43,6 +43,7 @@ _NO_REVISIONS: Final = (_UNKNOWN, "2025-09-09", "2999-12-31")
 """Dates before, between and after the revisions."""
 _SUCCESSES: Final = frozenset(range(200, 300))
 _CLIENT_ERRORS: Final = frozenset(range(400, 500))
+_ERRORS: Final = frozenset(range(400, 600))
 _REMOVED: Final[Mapping[str, JsonObject]] = {
     "ping": {},
     "logging/setLevel": {"level": "info"},
@@ -252,6 +253,27 @@ async def notification_accepted(server: ServerUnderTest) -> None:
     params: JsonObject = {"requestId": "conformance-none", "reason": "unknown request"}
     message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
     await _accepted(peer, message, refusals=_CLIENT_ERRORS)
+
+
+@check("http.notification-invalid", proves=("http.notification-reject", "http.notification-rejected-4xx"))
+async def notification_invalid(server: ServerUnderTest) -> None:
+    """An invalid notification is answered with an HTTP error; a server that accepts it answers with 202 and no body."""
+    peer = http_peer(server)
+    await control(peer)
+    cancelled: JsonObject = {"requestId": "conformance-none"}
+    valid: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
+    unversioned: JsonObject = {name: value for name, value in valid.items() if name != "jsonrpc"}
+    invalid: tuple[tuple[JsonObject, str], ...] = (
+        ({**valid, "jsonrpc": "1.0"}, "of JSON-RPC 1.0"),
+        ({**valid, "jsonrpc": 2.0}, "with a number as jsonrpc"),
+        (unversioned, "without jsonrpc"),
+        ({**valid, "params": 7}, "with a number as params"),
+    )
+    for message, what in invalid:
+        answer = await peer.look(headers=peer.headers(valid), body=encoded(message), deviant=f"a notification {what}")
+        require(answer, {202} | _ERRORS, f"a notification {what}")
+        if answer.status == 202 and answer.body:
+            raise Deviation("HTTP 202 with an empty body", shown(answer))
 
 
 # --- the version header
