@@ -233,9 +233,17 @@ class Fault(HttpFault):
         """Return the last messages of a subscription when the server stops."""
         return messages
 
-    def forgets(self, id: JsonValue) -> bool:  # noqa: ARG002
-        """Return whether a cancelled subscription ends."""
-        return True
+    def filtered(self, user: str, id: JsonValue, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return the filter of a new subscription."""
+        return wanted
+
+    def after_end(self, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return the filter of a subscription after its cancellation: it gets nothing."""
+        return {}
+
+    def after_end_of_another(self, ended: JsonValue, id: JsonValue, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        """Return the filter of a subscription after the end of another one of its user."""
+        return wanted
 
     def same_client(self, event: str, *, same: bool) -> bool:  # noqa: ARG002
         """Return whether another subscription with the same id ends by an event: `open`, `cancel` or `disconnect`.
@@ -247,6 +255,10 @@ class Fault(HttpFault):
     def watched_uris(self, uris: list[JsonValue]) -> list[JsonValue]:
         """Return the URIs of a subscription whose updates it gets."""
         return uris
+
+    def watches(self, uris: list[JsonValue] | None, uri: str) -> bool:
+        """Return whether a subscription to some resources gets the updates of one; `None`: it has no such filter."""
+        return uri in (uris or [])
 
     def wanted(self, method: str, *, wanted: bool) -> bool:  # noqa: ARG002
         """Return whether a subscriber gets a notification."""

@@ -32,7 +32,7 @@ class Subscription:
     def __init__(self, id: JsonValue, wanted: JsonObject, send: Callable[[JsonValue], None], session: Session) -> None:
         self.session: Final = session
         self.id: Final = id
-        self.wanted: Final = wanted
+        self.wanted = wanted
         self.send: Final = send
         self.changes: Final[Counter[str]] = Counter()
 
@@ -68,6 +68,7 @@ class SubscriptionRegistry:
             "method": "notifications/subscriptions/acknowledged",
             "params": params,
         }
+        subscription.wanted = self._fault.filtered(inbound.session.user, subscription.id, wanted)
         for other in self._found("open", inbound.session, subscription.id):
             self._all.remove(other)
         self._all.append(subscription)
@@ -84,8 +85,10 @@ class SubscriptionRegistry:
         """Remove a subscription without a message, and return whether there was one."""
         found = self._found("cancel", session, id)
         for each in found:
-            if self._fault.forgets(each.id):
+            each.wanted = self._fault.after_end(each.wanted)
+            if not each.wanted:
                 self._all.remove(each)
+            self._end_others(each)
         return bool(found)
 
     def hung_up(self, session: Session) -> None:
@@ -93,6 +96,12 @@ class SubscriptionRegistry:
         for id in [each.id for each in self._all if each.session is session]:
             for each in self._found("disconnect", session, id):
                 self._all.remove(each)
+                self._end_others(each)
+
+    def _end_others(self, ended: Subscription) -> None:
+        """Change the other subscriptions of a user when one has ended: a correct server does not."""
+        for each in [each for each in self._all if each is not ended and each.session.user == ended.session.user]:
+            each.wanted = self._fault.after_end_of_another(ended.id, each.id, each.wanted)
 
     def end(self) -> None:
         """End all subscriptions: the server stops."""
@@ -122,13 +131,13 @@ class SubscriptionRegistry:
         """Notify about a changed resource."""
         method = "notifications/resources/updated"
         if not inbound.modern:
-            if self._fault.wanted(method, wanted=uri in inbound.session.subscribed):
+            if self._fault.wanted(method, wanted=self._fault.watches([*inbound.session.subscribed], uri)):
                 self._send_legacy(inbound, {"jsonrpc": "2.0", "method": method, "params": {"uri": uri}})
             return
         for each in list(self._all):
             watched = each.wanted.get("resourceSubscriptions")
-            uris = self._fault.watched_uris(watched) if isinstance(watched, list) else []
-            if self._fault.wanted(method, wanted=uri in uris):
+            uris = self._fault.watched_uris(watched) if isinstance(watched, list) else None
+            if self._fault.wanted(method, wanted=self._fault.watches(uris, uri)):
                 self._notify(each, method, {"uri": uri})
 
     def _send_legacy(self, inbound: InboundRequest, message: JsonObject) -> None:

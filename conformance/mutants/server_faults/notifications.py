@@ -362,7 +362,13 @@ class _BeforeAcknowledged(Fault):
         return [early, acknowledgement]
 
 
-@fault("any-subscriber", "subscription.only-what-was-asked", "subscription.only-these-resources")
+@fault("any-subscriber", "subscription.only-what-was-asked", "subscription.only-these-resources", transports=("stdio",))
+@fault(
+    *("any-subscriber-over-http", "subscription.only-what-was-asked", "subscription.only-these-resources"),
+    "subscription.clients-apart",
+    revisions=MODERN,
+    transports=("http",),
+)
 class _AnySubscriber(Fault):
     def wanted(self, method: str, *, wanted: bool) -> bool:  # noqa: ARG002
         return True
@@ -375,6 +381,90 @@ class _LongerUri(Fault):
         if message["method"] != "notifications/resources/updated" or not isinstance(params, dict):
             return message
         return {**message, "params": {**params, "uri": f"{params['uri']}-other"}}
+
+
+def _watching(
+    name: str, check: str, watches: Callable[[list[JsonValue], str], bool], revisions: tuple[str, ...] = MODERN
+) -> None:
+    """Add a server that takes other resources for those of a subscription."""
+
+    class _Watches(Fault):
+        def watches(self, uris: list[JsonValue] | None, uri: str) -> bool:
+            return super().watches(uris, uri) or (uris is not None and watches(uris, uri))
+
+    fault(name, check, revisions=revisions)(_Watches)
+
+
+for _name, _watches in {
+    "by-beginning": lambda uris, uri: any(uri.startswith(str(each)) for each in uris),
+    "by-longer-uri": lambda uris, uri: any(str(each).startswith(uri) for each in uris),
+    "by-end": lambda uris, uri: any(
+        uri.endswith(str(each).partition("://")[2]) or str(each).endswith(uri.partition("://")[2]) for each in uris
+    ),
+}.items():
+    _watching(f"updates-{_name}", "subscription.only-these-resources", _watches)
+    _watching(f"legacy-updates-{_name}", "resources.updated-only-if-subscribed", _watches, LEGACY)
+_watching("updates-of-all-for-none", "subscription.only-these-resources", lambda uris, _: not uris)
+
+
+@fault("updates-without-filter", "subscription.only-these-resources", revisions=MODERN)
+class _UpdatesWithoutFilter(Fault):
+    def watches(self, uris: list[JsonValue] | None, uri: str) -> bool:
+        return uris is None or super().watches(uris, uri)
+
+
+@fault("filter-kept-by-id", "subscription.clients-apart", revisions=MODERN, transports=("http",))
+class _FilterKept(Fault):
+    """A server that adds the filter of an earlier subscription with the same id, if it is a string."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], JsonObject] = {}
+
+    def filtered(self, user: str, id: JsonValue, wanted: JsonObject) -> JsonObject:
+        known = self._known.get((user, str(id)), {})
+        self._known[user, str(id)] = wanted
+        return {**known, **wanted} if isinstance(id, str) else wanted
+
+
+def _tagging(name: str, *checks: str, tag: Callable[[JsonValue], JsonValue], acknowledgment: bool) -> None:
+    """Add a server that sends another subscription id in notifications, or also in the acknowledgment."""
+
+    class _Tags(Fault):
+        def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
+            return [self._tagged(acknowledgement) if acknowledgment else acknowledgement]
+
+        def change_notification(self, message: JsonObject) -> JsonObject | None:
+            return self._tagged(message)
+
+        def _tagged(self, message: JsonObject) -> JsonObject:
+            params = _params(message)
+            meta = params.get("_meta")
+            id = meta.get(_SUBSCRIPTION) if isinstance(meta, dict) else None
+            if id is None:
+                return message
+            found = tag(id)
+            tagged: JsonObject = {} if found is None else {_SUBSCRIPTION: found}
+            return {**message, "params": {**params, "_meta": tagged}}
+
+    fault(name, *checks, revisions=MODERN)(_Tags)
+
+
+_SUBSCRIPTION: Final = f"{META}subscriptionId"
+_tagging(
+    "falsy-subscription-renamed",
+    "subscription.id",
+    "subscription.cancelled",
+    tag=lambda id: id or "subscription",
+    acknowledgment=True,
+)
+_tagging("changes-of-zero-untagged", "subscription.id", tag=lambda id: id or None, acknowledgment=False)
+_tagging(
+    "subscription-of-digits-as-number",
+    "subscription.id",
+    "subscription.cancelled",
+    tag=lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id,
+    acknowledgment=True,
+)
 
 
 def _by_id(name: str, event: str) -> None:
@@ -472,13 +562,41 @@ class _ChangeOnCall(Fault):
 
 @fault("not-forgotten", "subscription.cancelled", transports=("stdio",))
 class _NotForgotten(Fault):
-    def forgets(self, id: JsonValue) -> bool:  # noqa: ARG002
-        return False
+    def after_end(self, wanted: JsonObject) -> JsonObject:
+        return wanted
+
+
+@fault("prompts-not-forgotten", "subscription.cancelled", transports=("stdio",))
+class _PromptsNotForgotten(Fault):
+    def after_end(self, wanted: JsonObject) -> JsonObject:
+        return {name: value for name, value in wanted.items() if name == "promptsListChanged"}
+
+
+def _ending_others(
+    name: str, change: Callable[[JsonValue, JsonValue, JsonObject], JsonObject], *transports: str
+) -> None:
+    """Add a server that changes a subscription when another one of its user ends."""
+
+    class _EndsOthers(Fault):
+        def after_end_of_another(self, ended: JsonValue, id: JsonValue, wanted: JsonObject) -> JsonObject:
+            return change(ended, id, wanted)
+
+    fault(name, "subscription.cancelled", revisions=MODERN, transports=transports)(_EndsOthers)
+
+
+_ending_others(
+    "watch-ends-for-all",
+    lambda _, __, wanted: {name: value for name, value in wanted.items() if name != "resourceSubscriptions"},
+    "stdio",
+)
+# Over HTTP the raw server may notice the end of other subscriptions in a later check.
+_ending_others("all-streams-end", lambda ended, _, wanted: {} if ended == "471149" else wanted, "http")
+_ending_others("subscriptions-end-by-text", lambda ended, id, wanted: {} if str(ended) == str(id) else wanted, "stdio")
 
 
 @fault("change-without-tag", "subscription.tagged", "subscription.tools-changed", "subscription.prompts-changed",
        "subscription.resources-changed", "subscription.only-what-was-asked", "subscription.several",
-       "subscription.cancelled", transports=("stdio",))  # fmt: skip
+       "subscription.cancelled", "subscription.id", transports=("stdio",))  # fmt: skip
 class _WithoutTag(Fault):
     def change_notification(self, message: JsonObject) -> JsonObject | None:
         method = str(message["method"])
@@ -495,6 +613,17 @@ class _NoEnd(Fault):
 class _NotCancelled(Fault):
     def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
         return messages[1:]
+
+
+@fault(
+    "falsy-subscriptions-not-ended",
+    "subscription.ends-with-a-result",
+    "subscription.ends-with-cancelled",
+    transports=("stdio",),
+)
+class _FalsyNotEnded(Fault):
+    def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
+        return messages if messages[1]["id"] else []
 
 
 @fault("result-without-id", "subscription.result-shape", transports=("stdio",))
@@ -514,7 +643,7 @@ class _NumberedEnd(Fault):
 
 
 @fault("tells-unasked", "subscription.not-unasked", "subscription.not-on-another-connection",
-       "subscription.only-what-was-asked", "subscription.tagged")  # fmt: skip
+       "subscription.only-what-was-asked", "subscription.tagged", "subscription.id")  # fmt: skip
 class _UnrequestedNotification(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         if name_of(inbound) == "test_trigger_tool_change":

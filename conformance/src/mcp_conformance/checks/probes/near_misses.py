@@ -1,4 +1,4 @@
-"""Near misses of a name or id: texts that a lax comparison takes for it, although they name something else."""
+"""Near misses of a name, id or URI: texts that a lax comparison takes for it, although they name something else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["INHERITED", "near_misses", "value_near_misses"]
+__all__ = ["INHERITED", "is_within", "near_misses", "similar_uris", "value_near_misses"]
 
 INHERITED: Final = ("constructor", "toString", "__proto__", "__class__")
 """Names that a look-up in an object of JavaScript or Python finds, although they were never added."""
@@ -32,3 +32,16 @@ def value_near_misses(text: str) -> list[str]:
     """
     encoded = "".join(f"%{byte:02X}" for byte in text[-1].encode())
     return [f"{text}-2", f"{text}/", f"other-{text}", text[:-1], f"{text[:-1]}{encoded}", f'"{text}"', ""]
+
+
+def similar_uris(uri: str) -> list[str]:
+    """Return URIs that a lax comparison takes for another one: of resources that contain no part of each other."""
+    base = uri.rstrip("/")
+    scheme, separator, rest = base.partition("://")
+    found = (f"{base}-2", base[:-1], f"{scheme}{separator}other-{rest}")
+    return [each for each in found if not is_within(each, uri) and not is_within(uri, each)]
+
+
+def is_within(uri: str, resource: str) -> bool:
+    """Return whether a URI is that of a resource, or of a sub-resource."""
+    return uri == resource or uri.startswith(f"{resource.rstrip('/')}/")

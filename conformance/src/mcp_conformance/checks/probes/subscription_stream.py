@@ -43,6 +43,8 @@ class SubscriptionStream:
     """The response; `None` while the subscription is active."""
     failed: Deviation | None = None
     """The reason why the subscription failed."""
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    """The scope of the exchange."""
 
     @property
     def ended(self) -> bool:
@@ -91,6 +93,15 @@ class SubscriptionStream:
         found = params.get("notifications") if isinstance(params, dict) else None
         return found if isinstance(found, dict) else {}
 
+    async def cancel(self) -> None:
+        """Cancel an active subscription: over HTTP its stream is closed, over stdio the server is notified."""
+        if self.ended or self.scope.cancel_called:
+            return
+        self.scope.cancel()
+        if self.peer.transport is Transport.STDIO:
+            with trio.CancelScope(shield=True):
+                await self.peer.notify("notifications/cancelled", {"requestId": self.id})
+
 
 def tag_of(message: JsonObject) -> JsonValue:
     """Return the subscription id of a notification; "no tag" when it has none."""
@@ -116,7 +127,7 @@ async def open_subscription(
     change: Callable[[JsonObject], JsonObject] = lambda message: message,
     deviant: str = "",
 ) -> AsyncIterator[SubscriptionStream]:
-    """Open a subscription for a block, and cancel it at the end.
+    """Open a subscription for a block, and cancel it at the end, unless the block has cancelled it.
 
     Args:
         peer: The connection.
@@ -130,10 +141,11 @@ async def open_subscription(
     subscription = SubscriptionStream(id=message["id"], peer=peer, since=len(peer.inbox))
 
     async def listen() -> None:
-        try:
-            subscription.answer = await peer.exchange(message, deviant=deviant)
-        except Deviation as deviation:
-            subscription.failed = deviation
+        with subscription.scope:
+            try:
+                subscription.answer = await peer.exchange(message, deviant=deviant)
+            except Deviation as deviation:
+                subscription.failed = deviation
         peer.wake()
 
     async with open_nursery() as nursery:
@@ -142,7 +154,4 @@ async def open_subscription(
         try:
             yield subscription
         finally:
-            nursery.cancel_scope.cancel()
-            if peer.transport is Transport.STDIO and not subscription.ended:
-                with trio.CancelScope(shield=True):
-                    await peer.notify("notifications/cancelled", {"requestId": message["id"]})
+            await subscription.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import notified
+from mcp_conformance.checks.probes.near_misses import is_within, similar_uris
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -95,7 +96,7 @@ async def updated(server: ServerUnderTest) -> None:
     await _touch(server, watched)
     await _until(server, _UPDATED, 0)
     # The notification may name a sub-resource.
-    if not any(each == watched or str(each).startswith(f"{watched.rstrip('/')}/") for each in _uris(server, 0)):
+    if not any(is_within(str(each), watched) for each in _uris(server, 0)):
         raise Deviation(f"{_UPDATED} for {watched}", str(_uris(server, 0)))
     # Other checks use the connection too.
     await server.peer.request("resources/unsubscribe", {"uri": watched})
@@ -110,11 +111,15 @@ async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
     """A client without a subscription to a resource, or after unsubscribing, gets no updated notification."""
     await _subscribe(server)
     await _touch(server, server.require("resources", _OTHER))
+    for similar in similar_uris(_watched(server)):
+        # A server may reject the call, because it has no such resource.
+        await server.call("conformance_touch_resource", {"uri": similar})
     await _touch(server, _watched(server))
     # A notification of the other resource would precede this one.
     await _until(server, _UPDATED, 0)
-    if server.require("resources", _OTHER) in _uris(server, 0):
-        raise Deviation(f"no {_UPDATED} for {_OTHER}, which has no subscription", str(_uris(server, 0)))
+    for other in (server.require("resources", _OTHER), *similar_uris(_watched(server))):
+        if other in _uris(server, 0):
+            raise Deviation(f"no {_UPDATED} for {other}, which has no subscription", str(_uris(server, 0)))
     await _subscribe(server, "unsubscribe")
     await server.peer.fence()
     since = len(server.peer.inbox)

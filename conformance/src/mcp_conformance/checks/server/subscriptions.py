@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.probes.near_misses import is_within, similar_uris
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.probes.second_user import other_user
 from mcp_conformance.checks.probes.subscription_stream import ACKNOWLEDGED, LISTEN, is_tagged, open_subscription, tag_of
@@ -15,6 +18,7 @@ from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw, flaw_of_params
+from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.protocol.response import brief
 from mcp_core.types.meta import LOG_LEVEL, SERVER_INFO, SUBSCRIPTION_ID
 
@@ -37,6 +41,8 @@ _FLAGS: Final = {
 """The members of a filter, and the capability of each."""
 _WATCHED: Final = "test://watched-resource"
 _CANCELLED: Final = "notifications/cancelled"
+_KEPT_AND_ENDED: Final[tuple[tuple[JsonValue, JsonValue], ...]] = (("0", 0), (471149, "471149"), ("conformance", ""))
+"""The ids of a subscription that continues and of one that ends. A server may still use an id after a cancellation."""
 _CHANGES_AFTERWARDS: Final = 3
 """The number of changes after a client has disconnected."""
 
@@ -137,18 +143,33 @@ async def not_offered(server: ServerUnderTest) -> None:
 
 @check("subscription.id", proves=("subscription.id-equals-request-id",))
 async def same_id(server: ServerUnderTest) -> None:
-    """The id of a subscription is that of its request, a number or a string."""
-    offered = _offered(server)
-    for id in (471147, "471148"):
-        async with open_subscription(server.peer, _filter(server, *offered), id=id) as subscription:
-            await subscription.until(partial(_acknowledgements, subscription), ACKNOWLEDGED)
-            tags = [tag_of(each) for each in _acknowledgements(subscription)]
-        if key_of(id) not in map(key_of, tags):
-            raise Deviation(f"the subscription id {brief(id)}", brief(tags))
+    """The id in the acknowledgment and in the notifications is that of the request, whatever number or string it is."""
+    requested = _filter(server, *_offered(server))
+    change: tuple[str, str, str] | None = None
+    # The acknowledgment alone shows the id too.
+    with suppress(NotApplicable, NotTestable):
+        change = _by_tool(server)
+    for id in ODD_IDS:
+        async with open_subscription(server.peer, requested, id=id) as subscription:
+            await _require_id(subscription, ACKNOWLEDGED)
+            if change is not None:
+                _, method, fixture = change
+                await _trigger(server, fixture)
+                await _require_id(subscription, method)
 
 
-def _acknowledgements(subscription: SubscriptionStream) -> list[JsonObject]:
-    return [each for each in subscription.messages if each.get("method") == ACKNOWLEDGED]
+async def _require_id(subscription: SubscriptionStream, method: str) -> None:
+    """Wait for notifications of a method, and require that one has the id of the subscription."""
+    await subscription.until(partial(_of_no_other, subscription, method), method)
+    tags = [tag_of(each) for each in _of_no_other(subscription, method)]
+    if key_of(subscription.id) not in map(key_of, tags):
+        raise Deviation(f"the subscription id {brief(subscription.id)} in {method}", brief(tags))
+
+
+def _of_no_other(subscription: SubscriptionStream, method: str) -> list[JsonObject]:
+    """Return the notifications of a method that do not have the id of another subscription."""
+    found = [each for each in subscription.messages if each.get("method") == method]
+    return [each for each in found if not subscription.is_of_another(each)]
 
 
 @check("subscription.stays-open", proves=("subscription.stays-open",))
@@ -235,6 +256,38 @@ def _by_tool(server: ServerUnderTest) -> tuple[str, str, str]:
     raise NotApplicable("the server declares no listChanged")
 
 
+@attrs.frozen(kw_only=True)
+class _Cause:
+    """A call that causes a change."""
+
+    member: str
+    """The member of the filter that asks for its notification."""
+    method: str
+    """The notification."""
+    fixture: str
+    """The tool."""
+    arguments: JsonObject | None
+    """The arguments of the tool."""
+
+
+def _causes(server: ServerUnderTest) -> list[_Cause]:
+    """Return a call for each change that the server notifies of and the suite can cause.
+
+    Raises:
+        NotTestable: The server has no such fixture tool.
+    """
+    found: list[_Cause] = []
+    for member, method, fixture, _ in _CHANGES.values():
+        if member in _offered(server):
+            arguments: JsonObject | None = {"uri": _watched(server)} if member == "resourceSubscriptions" else None
+            with suppress(NotTestable):
+                server.tool(fixture)
+                found.append(_Cause(member=member, method=method, fixture=fixture, arguments=arguments))
+    if not found:
+        raise NotTestable("the server has no fixture tool that causes a change")
+    return found
+
+
 @check("subscription.tagged", proves=("subscription.all-notifications-tagged", "meta.subscription-id-on-stream"))
 async def tagged(server: ServerUnderTest) -> None:
     """Every notification of a subscription has its id."""
@@ -296,11 +349,14 @@ async def none_without_subscription(server: ServerUnderTest) -> None:
     needs=("capability:tools", "capability:resources.subscribe"),
 )
 async def only_these_resources(server: ServerUnderTest) -> None:
-    """A subscription to one or two resources gets notifications with their URIs, and for no other resource."""
+    """A subscription gets notifications for its resources and for no others, not even for those with similar URIs."""
     watched, other = server.require("resources", _WATCHED), server.require("resources", "test://static-text")
     async with open_subscription(server.peer, {"resourceSubscriptions": [watched]}) as subscription:
         await subscription.acknowledged()
         await _trigger(server, "conformance_touch_resource", {"uri": other})
+        for similar in similar_uris(watched):
+            # A server may reject the call, because it has no such resource.
+            await server.call("conformance_touch_resource", {"uri": similar})
         await _trigger(server, "conformance_touch_resource", {"uri": watched})
         for each in await subscription.wait(_UPDATED):
             if not _is_of(each, watched):
@@ -316,6 +372,36 @@ async def only_these_resources(server: ServerUnderTest) -> None:
                 partial(_notifies, subscription, uri),
                 f"{_UPDATED} for {uri}, which is acknowledged together with another one",
             )
+    # A server without changeable lists was tested as far as it can be.
+    with suppress(NotApplicable, NotTestable):
+        await _require_no_updates(server, watched)
+
+
+async def _require_no_updates(server: ServerUnderTest, watched: str) -> None:
+    """Require that an update is sent to no subscription without resources, or to resources with similar URIs."""
+    member, method, fixture = _by_tool(server)
+    none: list[JsonValue] = []
+    similar: list[JsonValue] = [*similar_uris(watched)]
+    filters: tuple[JsonObject, ...] = ({}, {"resourceSubscriptions": none}, {"resourceSubscriptions": similar})
+    async with AsyncExitStack() as stack:
+        opened: list[SubscriptionStream] = []
+        for each in filters:
+            subscription = await stack.enter_async_context(open_subscription(server.peer, {member: True, **each}))
+            await subscription.until(partial(_has_begun, subscription), ACKNOWLEDGED)
+            opened.append(subscription)
+        await _trigger(server, "conformance_touch_resource", {"uri": watched})
+        await _trigger(server, fixture)
+        for each, subscription in zip(filters, opened, strict=True):
+            # A server may reject a filter with unknown resources.
+            if not subscription.ended:
+                await subscription.wait(method)
+                if found := subscription.own(_UPDATED):
+                    raise Deviation(f"no {_UPDATED} for {watched} with the filter {brief(each)}", brief(found[0]))
+
+
+def _has_begun(subscription: SubscriptionStream) -> bool:
+    """Return whether a subscription is acknowledged or rejected."""
+    return bool(subscription.own()) or subscription.ended
 
 
 def _notifies(subscription: SubscriptionStream, resource: str) -> bool:
@@ -327,22 +413,21 @@ def _is_of(notification: JsonObject, resource: str) -> bool:
     """Return whether a notification names a resource, or a sub-resource."""
     params = notification.get("params")
     uri = params.get("uri") if isinstance(params, dict) else None
-    return isinstance(uri, str) and (uri == resource or uri.startswith(f"{resource.rstrip('/')}/"))
+    return isinstance(uri, str) and is_within(uri, resource)
 
 
 @check("subscription.several", proves=("subscription.server-multiple-concurrent",))
 async def several(server: ServerUnderTest) -> None:
-    """With several subscriptions each gets the notification, with its own id."""
-    member, method, fixture = _by_tool(server)
-    async with (
-        open_subscription(server.peer, _filter(server, member)) as one,
-        open_subscription(server.peer, _filter(server, member)) as two,
-    ):
+    """With several subscriptions each gets the notifications of all types, with its own id."""
+    causes = _causes(server)
+    requested = _filter(server, *(cause.member for cause in causes))
+    async with open_subscription(server.peer, requested) as one, open_subscription(server.peer, requested) as two:
         await one.acknowledged()
         await two.acknowledged()
-        await _trigger(server, fixture)
-        await one.wait(method)
-        await two.wait(method)
+        for cause in causes:
+            await _trigger(server, cause.fixture, cause.arguments)
+            await one.wait(cause.method)
+            await two.wait(cause.method)
 
 
 @check(
@@ -355,9 +440,13 @@ async def several(server: ServerUnderTest) -> None:
     transports=(Transport.HTTP,),
 )
 async def clients_apart(server: ServerUnderTest) -> None:
-    """Two clients may use one id: neither ends the subscription of the other, and nothing is kept for a later one."""
+    """Two clients may use one id: neither ends the subscription of the other, and nothing is kept for a later one.
+
+    Nothing means neither changes nor the filter.
+    """
     member, method, fixture = _by_tool(server)
     requested, id = _filter(server, member), f"conformance-same-{server.peer.next_id()}"
+    other = next((cause for cause in _causes(server) if cause.member != member), None)
     async with open_subscription(server.peer, requested, id=id) as kept, AsyncExitStack() as stack:
         await kept.acknowledged()
         is_other_user = True
@@ -385,28 +474,53 @@ async def clients_apart(server: ServerUnderTest) -> None:
             async with open_subscription(client, requested) as later:
                 await later.acknowledged()
                 await client.fence()
-                return brief(later.own(method)[0]) if later.own(method) else None
+                if later.own(method):
+                    return f"{brief(later.own(method)[0])} for a change before the subscription"
+            if other is None:
+                return None
+            async with open_subscription(client, _filter(server, other.member), id=id) as again:
+                await again.acknowledged()
+                await _trigger(server, fixture)
+                await _trigger(server, other.fixture, other.arguments)
+                await again.wait(other.method)
+                found = again.own(method)
+            return f"{brief(found[0])} for the filter of an earlier subscription with the id" if found else None
 
         # Another client may change the list at the same time.
         if (observed := await each_time(replayed)) is not None:
-            raise Deviation(f"no {method} for changes before the subscription", observed)
+            raise Deviation(f"no {method} that belongs to an earlier subscription", observed)
 
 
-@check("subscription.cancelled", proves=("subscription.server-stops-after-cancel",), transports=(Transport.STDIO,))
+@check(
+    "subscription.cancelled",
+    proves=("subscription.server-stops-after-cancel",),
+    # Not the connection on which another check has cancelled subscriptions with these ids.
+    subject=CheckScope.RECOVERING,
+)
 async def cancelled(server: ServerUnderTest) -> None:
-    """After its end a subscription gets no notifications, while another one continues."""
-    member, method, fixture = _by_tool(server)
-    async with open_subscription(server.peer, _filter(server, member)) as other:
-        await other.acknowledged()
-        async with open_subscription(server.peer, _filter(server, member)) as ended:
-            await ended.acknowledged()
-        await server.peer.fence()
-        known = len(ended.own())
-        await _trigger(server, fixture)
-        await other.wait(method)
-        await server.peer.fence()
-        if len(ended.own()) > known:
-            raise Deviation("no notification for a cancelled subscription", brief(ended.own()[-1]))
+    """After its end a subscription gets no notification of any type, while others continue, even with a similar id."""
+    causes = _causes(server)
+    requested = _filter(server, *(cause.member for cause in causes))
+    for kept, id in _KEPT_AND_ENDED:
+        async with (
+            open_subscription(server.peer, requested, id=kept) as older,
+            open_subscription(server.peer, requested, id=id) as ended,
+            open_subscription(server.peer, requested) as newer,
+        ):
+            for each in (older, ended, newer):
+                await each.acknowledged()
+            await ended.cancel()
+            await server.peer.fence()
+            known = len(ended.own())
+            # Over HTTP a server may notice the end only when it sends the next notification.
+            for cause in (causes * _CHANGES_AFTERWARDS)[: max(len(causes), _CHANGES_AFTERWARDS)]:
+                counts = [len(each.own(cause.method)) for each in (older, newer)]
+                await _trigger(server, cause.fixture, cause.arguments)
+                for each, count in zip((older, newer), counts, strict=True):
+                    await each.wait(cause.method, count=count + 1)
+            await server.peer.fence()
+            if len(ended.own()) > known:
+                raise Deviation("no notification for a cancelled subscription", brief(ended.own()[-1]))
 
 
 @check(
@@ -432,8 +546,8 @@ async def not_on_another_connection(server: ServerUnderTest) -> None:
 # ----------------------------------------------------------------------------------------------------------------
 
 
-async def _shut_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObject]]:
-    """End the input of a server during a subscription, and return the id and all messages that follow.
+async def _shut_down(server: ServerUnderTest) -> tuple[list[JsonValue], list[JsonObject]]:
+    """End the input of a server during subscriptions, and return their ids and all messages that follow.
 
     Raises:
         NotTestable: No message follows. Such a server takes the end of its input for the end of the transport, after
@@ -441,25 +555,27 @@ async def _shut_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObjec
     """
     members = _filter(server, *_offered(server))
 
-    async def end() -> tuple[JsonValue, list[JsonObject]]:
+    async def end() -> tuple[list[JsonValue], list[JsonObject]]:
         async with server.open() as peer:
             if not isinstance(peer, StdioConnection):
                 raise NotApplicable("the suite cannot end the server over this transport")
-            message = peer.message(LISTEN, {"notifications": members})
-            await peer.post(message)
-            await peer.expect(ACKNOWLEDGED, ACKNOWLEDGED)
+            ids: list[JsonValue] = [peer.next_id(), 0, ""]
+            for id in ids:
+                await peer.post(peer.message(LISTEN, {"notifications": members}, id=id))
+            for _ in ids:
+                await peer.expect(ACKNOWLEDGED, ACKNOWLEDGED)
             before = len(peer.transcript.entries)
             await peer.process.close_input()
             ended = peer
             await peer.until(lambda: ended.ended, "the end of the output")
             entries = peer.transcript.entries[before:]
-            return message["id"], [each for entry in entries for each in objects(entry) if not entry.sent]
+            return ids, [each for entry in entries for each in objects(entry) if not entry.sent]
         raise AssertionError("the block returns or raises")
 
-    id, later = await server.once("end of the input during a subscription", end)
+    ids, later = await server.once("end of the input during subscriptions", end)
     if not later:
         raise NotTestable("the server exits at the end of its input without a message")
-    return id, later
+    return ids, later
 
 
 @check(
@@ -470,9 +586,10 @@ async def _shut_down(server: ServerUnderTest) -> tuple[JsonValue, list[JsonObjec
 )
 async def ends_with_a_result(server: ServerUnderTest) -> None:
     """A server that shuts down sends a result for each of its active subscriptions."""
-    id, later = await _shut_down(server)
-    if sum(key_of(each.get("id")) == key_of(id) and "result" in each for each in later) != 1:
-        raise Deviation(f"one result for the subscription {brief(id)}", brief([*later]))
+    ids, later = await _shut_down(server)
+    for id in ids:
+        if sum(key_of(each.get("id")) == key_of(id) and "result" in each for each in later) != 1:
+            raise Deviation(f"one result for the subscription {brief(id)}", brief([*later]))
 
 
 @check(
@@ -483,11 +600,13 @@ async def ends_with_a_result(server: ServerUnderTest) -> None:
 )
 async def result_shape(server: ServerUnderTest) -> None:
     """The result of a subscription is complete, and has its id."""
-    id, later = await _shut_down(server)
-    results = [each["result"] for each in later if key_of(each.get("id")) == key_of(id) and "result" in each]
-    if not results:
-        raise NotTestable("the server exits without a result for the subscription")
-    for result in results:
+    ids, later = await _shut_down(server)
+    known = {key_of(id): id for id in ids}
+    results = [(key_of(each.get("id")), each["result"]) for each in later if "result" in each]
+    found = [(known[key], result) for key, result in results if key in known]
+    if not found:
+        raise NotTestable("the server exits without a result for a subscription")
+    for id, result in found:
         meta = result.get("_meta") if isinstance(result, dict) else None
         if not isinstance(result, dict) or result.get("resultType") != "complete":
             raise Deviation("resultType 'complete'", brief(result))
@@ -508,14 +627,19 @@ async def result_shape(server: ServerUnderTest) -> None:
 )
 async def ends_with_cancelled(server: ServerUnderTest) -> None:
     """Over stdio a server that shuts down cancels its active subscriptions."""
-    id, later = await _shut_down(server)
-    for each in later:
-        params = each.get("params")
-        named = params.get("requestId") if isinstance(params, dict) else None
-        if each.get("method") == _CANCELLED and key_of(named) == key_of(id) and "id" not in each:
-            # No other check sees this connection.
-            wrong = flaw_of_params(_CANCELLED, params, server.revision)
-            if wrong is not None:
-                raise Deviation("valid params", f"{wrong}, in {brief(each)}")
-            return
-    raise Deviation(f"notifications/cancelled with requestId {brief(id)}", brief([*later]))
+    ids, later = await _shut_down(server)
+    for id in ids:
+        params = next((each.get("params") for each in later if _cancels(each, id)), None)
+        if params is None:
+            raise Deviation(f"notifications/cancelled with requestId {brief(id)}", brief([*later]))
+        # No other check sees this connection.
+        wrong = flaw_of_params(_CANCELLED, params, server.revision)
+        if wrong is not None:
+            raise Deviation("valid params", f"{wrong}, in {brief(params)}")
+
+
+def _cancels(message: JsonObject, id: JsonValue) -> bool:
+    """Return whether a message is the cancellation of a request."""
+    params = message.get("params")
+    named = params.get("requestId", "none") if isinstance(params, dict) else "none"
+    return message.get("method") == _CANCELLED and key_of(named) == key_of(id) and "id" not in message
