@@ -144,6 +144,30 @@ class _LevelOfAnother(Fault):
         return response
 
 
+@fault("errors-unasked", "logging.level-is-forgotten", "logging.not-without-level", revisions=MODERN)
+class _ErrorsUnasked(Fault):
+    def level(self, wanted: str | None) -> str | None:
+        return wanted or "error"
+
+
+@fault("errors-late", "logging.before-answer", revisions=MODERN, transports=("stdio",))
+class _ErrorsLate(Fault):
+    def following(self, request: JsonObject) -> list[JsonValue]:
+        params = _params(request)
+        meta = params.get("_meta")
+        if params.get("name") != "conformance_logging" or not isinstance(meta, dict) or f"{META}logLevel" not in meta:
+            return []
+        late: JsonObject = {"level": "emergency", "data": "late"}
+        return [{"jsonrpc": "2.0", "method": "notifications/message", "params": late}]
+
+
+@fault("errors-on-subscriptions", "logging.on-own-stream", "http.listen-apart", revisions=MODERN, transports=("http",))
+class _ErrorsOnSubscriptions(Fault):
+    def overheard(self, value: JsonValue, *, gone: bool) -> bool:  # noqa: ARG002
+        is_log = isinstance(value, dict) and value.get("method") == "notifications/message"
+        return is_log and isinstance(value, dict) and _params(value).get("level") in LEVELS[LEVELS.index("error") :]
+
+
 @fault("logs-late", "logging.before-answer", revisions=MODERN, transports=("stdio",))
 @fault("logs-late-over-http", "logging.before-answer", "logging.on-own-stream", revisions=MODERN, transports=("http",))
 class _LogsLate(Fault):

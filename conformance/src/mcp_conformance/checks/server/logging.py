@@ -27,6 +27,8 @@ _IN_TURN: Final = ("warning", "emergency", "notice", "critical", "debug", "alert
 """All levels, in an order in which they rise and fall."""
 _MESSAGE: Final = "notifications/message"
 _FIXTURE: Final = "conformance_logging"
+"""The tool that logs at each level."""
+_ONE_LEVEL: Final = "test_logging_tool"
 _NEEDS: Final = ("capability:logging", "capability:tools")
 _SECRET: Final = "conformance-4c1d-secret"
 
@@ -55,6 +57,17 @@ async def _logged(server: ServerUnderTest, level: str | None, fixture: str = _FI
         if message.get("method") == _MESSAGE:
             found.append(params if isinstance(params, dict) else {})
     return found
+
+
+def _fixtures(server: ServerUnderTest) -> list[str]:
+    """Return the tools that log: at one level, and at each level if the server has it.
+
+    Raises:
+        NotTestable: The server does not have the first one.
+    """
+    server.tool(_ONE_LEVEL)
+    found = server.inventory.find("tools", server.manifest.find("tools", _FIXTURE).name)
+    return [_ONE_LEVEL] if found is None else [_ONE_LEVEL, _FIXTURE]
 
 
 async def _some(server: ServerUnderTest, level: str, fixture: str = _FIXTURE) -> list[JsonObject]:
@@ -140,23 +153,26 @@ async def shape(server: ServerUnderTest) -> None:
 @check("logging.not-without-level", proves=("logging.no-level-no-messages",), needs=_NEEDS[1:])
 async def not_without_level(server: ServerUnderTest) -> None:
     """A request without a log level gets no log messages."""
-    if server.inventory.has("logging"):
-        await _some(server, "debug", "test_logging_tool")
-    received = await _logged(server, None, "test_logging_tool")
-    if received:
-        raise Deviation("no log messages for a request without a level", brief(received[0]))
+    for fixture in _fixtures(server):
+        if server.inventory.has("logging"):
+            await _some(server, "debug", fixture)
+        received = await _logged(server, None, fixture)
+        if received:
+            raise Deviation("no log messages for a request without a level", brief(received[0]))
 
 
 @check("logging.level-is-forgotten", proves=("logging.level-not-remembered",), needs=_NEEDS)
 async def level_is_forgotten(server: ServerUnderTest) -> None:
     """The log level of one request is not used for another: the next one, or one that runs at the same time."""
-    known = await _some(server, "debug", "test_logging_tool")
-    received = await _logged(server, None, "test_logging_tool")
-    if received:
-        raise Deviation("no log messages for the request after one with a level", brief(received[0]))
+    known: list[JsonObject] = []
+    for fixture in _fixtures(server):
+        known += await _some(server, "debug", fixture)
+        received = await _logged(server, None, fixture)
+        if received:
+            raise Deviation("no log messages for the request after one with a level", brief(received[0]))
     with suppress(NotTestable):  # a server without a tool that waits has passed what can be tested
         async with waiting_call(server, {LOG_LEVEL: "debug"}):
-            received = await _logged(server, None, "test_logging_tool")
+            received = [each for fixture in _fixtures(server) for each in await _logged(server, None, fixture)]
         # The call that waits may log too.
         for each in received:
             if each in known:
@@ -166,11 +182,12 @@ async def level_is_forgotten(server: ServerUnderTest) -> None:
 @check("logging.before-answer", proves=("logging.before-response",), needs=_NEEDS)
 async def before_answer(server: ServerUnderTest) -> None:
     """The log messages of a request precede its response."""
-    await _some(server, "debug", "test_logging_tool")
-    name, arguments = server.tool("test_logging_tool")
-    params: JsonObject = {"name": name, "arguments": arguments, "_meta": {LOG_LEVEL: "debug"}}
-    for late in await after_response(server, params, _MESSAGE):
-        raise Deviation("all log messages before the response", brief(late))
+    for fixture in _fixtures(server):
+        await _some(server, "debug", fixture)
+        name, arguments = server.tool(fixture)
+        params: JsonObject = {"name": name, "arguments": arguments, "_meta": {LOG_LEVEL: "debug"}}
+        for late in await after_response(server, params, _MESSAGE):
+            raise Deviation("all log messages before the response", brief(late))
 
 
 @check("logging.on-own-stream", proves=("logging.request-scoped",), needs=_NEEDS)
@@ -182,12 +199,12 @@ async def on_own_stream(server: ServerUnderTest) -> None:
     leveled: JsonObject = {LOG_LEVEL: "debug"}
     async with open_subscription(server.peer, {"toolsListChanged": True}, meta=leveled) as subscription:
         await subscription.acknowledged()
-        answer = await _call(server, "debug", "test_logging_tool")
+        answers = [await _call(server, "debug", fixture) for fixture in _fixtures(server)]
         await server.peer.fence()
         logged = [each for each in subscription.messages if each.get("method") == _MESSAGE]
         tagged = [each for each in logged if subscription.is_own(each)]
         # Over stdio all messages are on one stream, and only the id of a subscription shows to what they belong.
-        own = {id(each) for each in answer.before}
+        own = {id(each) for answer in answers for each in answer.before}
         elsewhere = [each for each in logged if id(each) not in own and server.transport is Transport.HTTP]
     if not logged:
         raise NotTestable("the control request failed: nothing was logged")

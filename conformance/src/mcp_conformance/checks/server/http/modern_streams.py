@@ -102,10 +102,11 @@ async def listen_apart(server: ServerUnderTest) -> None:
             if isinstance(params, dict) and isinstance(params["_meta"], dict):
                 params["_meta"] = {**params["_meta"], LOG_LEVEL: "debug"}
             (await peer.exchange(call)).result()
-            with suppress(NotTestable):
-                logging, given = server.tool("test_logging_tool")
-                logged: JsonObject = {"name": logging, "arguments": given, "_meta": {LOG_LEVEL: "debug"}}
-                await peer.request("tools/call", logged)
+            for fixture in ("test_logging_tool", "conformance_logging"):
+                with suppress(NotTestable):
+                    logging, given = server.tool(fixture)
+                    logged: JsonObject = {"name": logging, "arguments": given, "_meta": {LOG_LEVEL: "debug"}}
+                    await peer.request("tools/call", logged)
             (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
             while (event := await exchange.next_event()) is not None:
                 message = peer.transcript.message(event.data, sent=False) if event.data else None
