@@ -51,6 +51,9 @@ def mismatch(fault: Fault, headers: Iterable[tuple[str, str]], message: JsonObje
     known = {name.lower() for name, _, _ in wanted}
     if not fault.keeps("unknown-params") and any(n.startswith("mcp-param-") and n not in known for n in given):
         return "a header names no parameter"
+    others = {f"mcp-param-{header.lower()}" for tool in MARKED.values() for header in tool.values()} - known
+    if not fault.keeps(f"params of other tools, {method}") and any(name in others for name in given):
+        return "a header does not match the body"
     for name, value, encoded in wanted:
         found = given.get(name if exact else name.lower())
         if not exact and not fault.keeps(f"names-any-case {name}") and (name, found) not in exactly:

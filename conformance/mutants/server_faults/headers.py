@@ -60,6 +60,12 @@ _breaking("name-of-name-exact", "header.names-case", "names-any-case Mcp-Name")
 for _name in ("MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Param-Region"):
     _breaking(f"spaces-kept-in-{_name.lower()}", "header.spaces", f"spaces {_name}")
 _breaking("unknown-params-rejected", "header.param-unknown", "unknown-params")
+for _method in ("tools/call", "tools/list", "resources/read"):
+    _breaking(
+        f"params-of-other-tools-in-{_method.replace('/', '-')}",
+        "header.param-unknown",
+        f"params of other tools, {_method}",
+    )
 _breaking("base64-unchecked", "header.param-base64-invalid", "invalid-base64")
 _breaking("era-of-version-header", "header.version-mismatch", "era-of-body")
 

@@ -371,11 +371,20 @@ async def param_integer(server: ServerUnderTest) -> None:
 
 @check("header.param-unknown", proves=("header.param-unknown-ignored",), needs=_NEEDS)
 async def param_unknown(server: ServerUnderTest) -> None:
-    """An Mcp-Param header without a parameter is ignored."""
+    """An Mcp-Param header without a parameter is ignored, even if another tool has such a parameter."""
     peer = http_peer(server)
     name, arguments = server.tool("test_simple_text")
-    request = await control(peer, peer.message("tools/call", {"name": name, "arguments": arguments}))
-    headers = [*peer.headers(request), ("Mcp-Param-Conformance-None", "whatever")]
-    answer = await peer.look(headers=headers, body=encoded(request))
-    if not succeeded(answer):
-        raise Deviation("a result for a call with an Mcp-Param header without a parameter", shown(answer))
+    requests = [peer.message("tools/call", {"name": name, "arguments": arguments}), peer.message("tools/list")]
+    resources = server.inventory.lists.get("resources", ())[:1]
+    requests += [peer.message("resources/read", {"uri": resource["uri"]}) for resource in resources]
+    own = peer.by_tool.get(name, {}).values()
+    others = {header for tool in peer.by_tool.values() for header in tool.values()} - {*own}
+    for message in requests:
+        request = await control(peer, message)
+        for header in ("Conformance-None", *sorted(others)):
+            answer = await peer.look(
+                headers=[*peer.headers(request), (f"Mcp-Param-{header}", "whatever")], body=encoded(request)
+            )
+            if not succeeded(answer):
+                what = f"{request['method']} with Mcp-Param-{header}, for which it has no parameter"
+                raise Deviation(f"a result for {what}", shown(answer))
