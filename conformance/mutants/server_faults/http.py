@@ -93,8 +93,37 @@ _admitting("sse-get-unchecked", "http-sse.origin-stream", lambda a: _is_evil(a, 
 _admitting("sse-post-unchecked", "http-sse.origin-post", lambda a: a.kind == "request", _OLD, "http-sse")
 
 
+def _exempting(method: str, revisions: tuple[str, ...]) -> None:
+    """Add a server that admits requests of a method from every page."""
+
+    class _Exempts(Fault):
+        def exempts(self, message: JsonValue) -> bool:
+            return isinstance(message, dict) and message.get("method") == method
+
+    era = "modern" if revisions is MODERN else "legacy"
+    name = f"origin-unread-of-{era}-{method.replace('/', '-')}"
+    fault(name, "http.origin-every-method", revisions=revisions, transports=_HTTP)(_Exempts)
+
+
+for _method in ("subscriptions/listen", "tools/call", "resources/read", "prompts/list", "completion/complete"):
+    _exempting(_method, MODERN)
+for _method in ("initialize", "tools/call", "resources/read"):
+    _exempting(_method, _STREAMS)
+
+
+@fault("foreign-get-streams", "http.origin-every-method", "http.no-resumption", revisions=MODERN, transports=_HTTP)
+class _ForeignGet(Fault):
+    """A server that answers GET with a stream, also of a foreign page."""
+
+    def admits(self, info: AccessInfo, *, admitted: bool) -> bool:
+        return admitted or info.kind == "GET"
+
+    def keeps(self, rule: str) -> bool:
+        return rule != "no-resumption"
+
+
 @fault("origin-400", *(f"http.{each}" for each in (
-    "origin-foreign", "origin-lookalike", "origin-null", "origin-notification"
+    "origin-foreign", "origin-lookalike", "origin-null", "origin-notification", "origin-every-method"
 )), revisions=MODERN, transports=_HTTP)  # fmt: skip
 class _Origin400(Fault):
     def refusal(self, why: str, status: int) -> int:

@@ -1,4 +1,4 @@
-"""Valid modern requests of all the methods that a server has, and their variants that it must reject."""
+"""Valid requests of all the methods that a server has, and their variants that it must reject."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.subscription_stream import LISTEN, open_subscription
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
+from mcp_core.revisions import Era
 from mcp_core.types.skills import SKILLS_EXTENSION
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["rejections"]
+__all__ = ["rejections", "valid_requests"]
 
 _LISTS: Final = (
     ("tools", "tools/list"),
@@ -48,11 +49,10 @@ async def rejections(
     peer = server.peer
     found = [
         await peer.exchange(change(peer.message(method, params)), deviant=deviant)
-        for method, params in _requests(server)
+        for method, params in _answered_requests(server)
         if not (await peer.request(method, params)).is_error
     ]
-    wanted: JsonObject = {name: True for name, capability in _CHANGES.items() if server.inventory.has(capability)}
-    if wanted:
+    if wanted := _filter(server):
         answer = await _listen(server, wanted, change, deviant)
         # Another check covers a server that does not serve the method at all.
         if answer.error().get("code") != -32601:
@@ -71,10 +71,21 @@ async def _listen(
         return subscription.answer
 
 
-def _requests(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
-    """Yield the method and the params of requests that any client may send at any time."""
+def valid_requests(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the method and the params of requests that any client may send at any time. A subscription has no response."""
+    yield from _answered_requests(server)
+    if server.revision.era is Era.MODERN and (wanted := _filter(server)):
+        yield LISTEN, {"notifications": wanted}
+
+
+def _filter(server: ServerUnderTest) -> JsonObject:
+    """Return the filter of a subscription to all lists; empty if the server notifies of none."""
+    return {name: True for name, capability in _CHANGES.items() if server.inventory.has(capability)}
+
+
+def _answered_requests(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
     has, lists = server.inventory.has, server.inventory.lists
-    yield "server/discover", {}
+    yield "ping" if server.revision.era is Era.LEGACY else "server/discover", {}
     for capability, method in _LISTS:
         if has(capability):
             yield method, {}

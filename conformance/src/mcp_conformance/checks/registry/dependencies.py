@@ -197,6 +197,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "http.origin-lookalike": _ORIGIN,
     "http.origin-null": _ORIGIN,
     "http.origin-notification": _ORIGIN,
+    "http.origin-every-method": _ORIGIN,
     "http.cancel-only-own": ("http.cancel-by-disconnect",),
     "header.method-case": ("header.method-mismatch",),
     "header.invalid-characters": ("header.name-mismatch",),

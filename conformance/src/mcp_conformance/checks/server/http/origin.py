@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mcp_conformance.catalogue.requirements import catalogue
@@ -15,14 +16,19 @@ from mcp_conformance.checks.probes.http_requests import (
     session,
     shown,
     with_header,
+    without,
 )
+from mcp_conformance.checks.probes.modern_requests import valid_requests
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
+from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.jsonrpc.messages import JsonObject
 
 _PROVES = ("http.origin-validate", "http.origin-403", "http.origin-validated", "http.origin-invalid-403")
 _VALIDATES = ("http.origin-validate", "http.origin-validated")
@@ -117,6 +123,38 @@ async def origin_notification(server: ServerUnderTest) -> None:
         deviant="a notification of a foreign page",
     )
     require(answer, _refusals(peer), "a notification with a foreign Origin")
+
+
+@check("http.origin-every-method", proves=_PROVES)
+async def origin_every_method(server: ServerUnderTest) -> None:
+    """A request of any method with a foreign Origin is rejected, whatever it is and however it is answered."""
+    peer = http_peer(server)
+    foreign = ("Origin", f"https://{EVIL}")
+    for method, params in valid_requests(server):
+        # Other checks cover whether the method is served at all.
+        with suppress(NotTestable):
+            request = await control(peer, peer.message(method, params))
+            answer = await peer.look(
+                headers=[*peer.headers(request), foreign], body=encoded(request), deviant="a request of a foreign page"
+            )
+            require(answer, _refusals(peer), f"{method} with a foreign Origin")
+    if server.revision.era is Era.LEGACY:
+        # The connection of the check shows that the server serves the same request without an Origin.
+        opening: JsonObject = {"protocolVersion": server.revision.name, "capabilities": {}, "clientInfo": CLIENT_INFO}
+        request = peer.message("initialize", opening)
+        headers = [*without(peer.headers(request), "Mcp-Session-Id", "MCP-Protocol-Version"), foreign]
+        answer = await peer.look(headers=headers, body=encoded(request), deviant="a request of a foreign page")
+        require(answer, _refusals(peer), "initialize with a foreign Origin")
+    else:
+        for name in ("GET", "DELETE"):
+            version = ("MCP-Protocol-Version", server.revision.name)
+            answer = await peer.look(
+                name,
+                headers=[*peer.settings.headers, ACCEPT_STREAM, version, foreign],
+                deviant="a request of a foreign page",
+            )
+            # Both methods are refused for other reasons too, for instance with 405.
+            require(answer, _CLIENT_ERRORS, f"{name} with a foreign Origin")
 
 
 @check("http.origin-stream", proves=("http.origin-validate", "http.origin-403"))

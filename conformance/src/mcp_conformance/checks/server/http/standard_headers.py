@@ -21,6 +21,7 @@ from mcp_conformance.checks.probes.http_requests import (
     without,
 )
 from mcp_conformance.checks.probes.interactive_calls import request_until_input, retried
+from mcp_conformance.checks.probes.modern_requests import valid_requests
 from mcp_conformance.checks.probes.near_misses import value_near_misses
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -43,8 +44,6 @@ _UNSUPPORTED: Final = -32022
 _LEGACY: Final = "2025-11-25"
 _VERSION: Final = "MCP-Protocol-Version"
 _UNKNOWN: Final = "1900-01-01"
-_CHANGES: Final = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
-"""The members of the filter of a subscription, by capability."""
 _CODE: Final = ("header.mismatch-error-code", "http.header-mismatch-400")
 _TOOLS: Final = ("capability:tools",)
 
@@ -165,44 +164,13 @@ def _requests_with_name(server: ServerUnderTest, peer: HttpConnection) -> list[J
     return found
 
 
-def _lists(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
-    """Return a request for each list that the server has."""
-    lists = {"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources"}
-    found = [peer.message(method) for method, capability in lists.items() if server.inventory.has(capability)]
-    return [*found, peer.message("resources/templates/list")] if server.inventory.has("resources") else found
-
-
-def _completions(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
-    """Return a request for the completion of an argument, if the server has any."""
-    if server.inventory.has("completions"):
-        for prompt in server.inventory.lists.get("prompts", ()):
-            arguments = prompt.get("arguments")
-            first = arguments[0] if isinstance(arguments, list) and arguments else None
-            if isinstance(first, dict):
-                ref: JsonObject = {"type": "ref/prompt", "name": prompt["name"]}
-                argument: JsonObject = {"name": first.get("name"), "value": ""}
-                return [peer.message("completion/complete", {"ref": ref, "argument": argument})]
-    return []
-
-
-def _subscriptions(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
-    """Return a request for a subscription, if the server has any."""
-    for capability, member in _CHANGES.items():
-        if server.inventory.has(f"{capability}.listChanged"):
-            return [peer.message("subscriptions/listen", {"notifications": {member: True}})]
-    return []
-
-
 async def _requests_of_each_method(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
     """Return a request of each method that the server serves."""
     found = [await control(peer)]
-    named: list[JsonObject] = []
-    with suppress(NotApplicable):
-        named = _requests_with_name(server, peer)
-    for message in (*_lists(server, peer), *named, *_completions(server, peer), *_subscriptions(server, peer)):
+    for method, params in valid_requests(server):
         # Other checks cover whether the method is served at all.
         with suppress(NotTestable):
-            found.append(await control(peer, message))
+            found.append(await control(peer, peer.message(method, params)))
     return found
 
 
