@@ -159,6 +159,9 @@ class _Handler(Answering):
             self._message(message)
 
     def _message(self, message: JsonValue) -> None:
+        if not self.fault.serves_era(self.kept, modern=_is_modern(message)):
+            self.refuse("era", 400, -32600, "the connection is of the other era")
+            return
         version = self._version
         opening = isinstance(message, dict) and message.get("method") == "initialize" and version not in MODERN
         if opening and isinstance(message, dict) and not self.server.modern_only:

@@ -223,6 +223,10 @@ class HttpFault:
         """Return the fields of a `priming` event, of an `event`, or of the `sse` event that names the endpoint."""
         return fields
 
+    def serves_era(self, kept: JsonObject, *, modern: bool) -> bool:  # noqa: ARG002
+        """Return whether a message of an era is served; `kept` is the state of its connection."""
+        return True
+
     def completed(self, kept: JsonObject, message: JsonObject) -> JsonObject:  # noqa: ARG002
         """Return a modern message; `kept` is the state of its connection, which has none."""
         return message

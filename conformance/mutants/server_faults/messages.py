@@ -501,6 +501,25 @@ class _NoPing(Fault):
         return result
 
 
+class _EraOfConnection(Fault):
+    """A server that serves messages of one era on a connection after a message of the era."""
+
+    def __init__(self, era: str) -> None:
+        self._era = era
+
+    def serves_era(self, kept: JsonObject, *, modern: bool) -> bool:
+        era = "modern" if modern else "legacy"
+        if era == self._era:
+            kept["era"] = era
+        return kept.get("era", era) == era
+
+
+for _era in ("legacy", "modern"):
+    fault(f"{_era}-connections", "compat.modern-beside-legacy", revisions=MODERN, transports=("http",))(
+        partial(_EraOfConnection, _era)
+    )
+
+
 @fault("capability-list", "capability.missing-required", revisions=MODERN)
 class _CapabilityList(Fault):
     def error(self, error: JsonObject) -> JsonObject:

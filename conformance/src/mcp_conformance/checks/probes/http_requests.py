@@ -173,6 +173,8 @@ async def on_one_connection(
     *,
     deviant: str,
     headers: Sequence[tuple[str, str]] | None = None,
+    first_headers: Sequence[tuple[str, str]] | None = None,
+    first_deviant: str = "",
 ) -> tuple[HttpResponse, HttpResponse]:
     """Send two requests over one HTTP connection, one after another.
 
@@ -182,6 +184,8 @@ async def on_one_connection(
         then: The second request.
         deviant: The rule that the second request breaks on purpose.
         headers: The headers of the second request; `None`: those that the connection sends.
+        first_headers: The headers of the first request, as `headers`.
+        first_deviant: The rule that the first request breaks on purpose.
 
     Raises:
         Deviation: There is no response.
@@ -192,7 +196,7 @@ async def on_one_connection(
         stream = await peer.endpoint.connect()
         try:
             async with peer.within("responses to two requests"):
-                for message, lines, rule in ((first, None, ""), (then, headers, deviant)):
+                for message, lines, rule in ((first, first_headers, first_deviant), (then, headers, deviant)):
                     sent = peer.headers(message) if lines is None else lines
                     async with peer.endpoint.exchange(
                         peer.transcript, "POST", sent, encoded(message), deviant=rule, over=stream

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.http_requests import on_one_connection, shown, succeeded
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _JSON: Final = (("Accept", "application/json, text/event-stream"), ("Content-Type", "application/json"))
@@ -129,14 +131,47 @@ async def legacy_results(server: ServerUnderTest) -> None:
 
 @check(
     "compat.modern-beside-legacy",
-    proves=("compat.server-dual-modern-request", "compat.server-dual-concurrent"),
+    proves=("compat.server-dual-modern-request", "compat.server-dual-concurrent", "compat.server-dual-initialize"),
     subject=CheckScope.PROCESS,
 )
 async def modern_beside_legacy(server: ServerUnderTest) -> None:
-    """While a legacy session is open, the server serves a modern request of another client without initialize."""
+    """While a legacy session is open, the server serves a modern request without initialize, and over HTTP vice versa.
+
+    Over HTTP, clients of both eras may also use one connection, for instance that of a proxy.
+    """
     async with _both(server) as peer, server.share() as modern:
         (await modern.request("server/discover")).member("supportedVersions", list)
         (await peer.request("ping")).result()
+        if isinstance(modern, HttpConnection):
+            with suppress(NotApplicable):
+                await _require_both_on_one_connection(modern)
+
+
+async def _require_both_on_one_connection(peer: HttpConnection) -> None:
+    """Require that a server serves a modern request after `initialize` on a connection, and the reverse.
+
+    Raises:
+        NotApplicable: The server closes a connection after each response.
+    """
+    discover, initialize = peer.message("server/discover"), _initialize(peer)
+    legacy, rule = [*peer.settings.headers, *_JSON], "initialize of the legacy era"
+    answers = await on_one_connection(peer, initialize, discover, first_headers=legacy, first_deviant=rule, deviant="")
+    await _end_session(peer, answers[0])
+    if not succeeded(answers[1]):
+        raise Deviation("a result of server/discover after initialize on the same connection", shown(answers[1]))
+    discover, initialize = peer.message("server/discover"), _initialize(peer)
+    answers = await on_one_connection(peer, discover, initialize, headers=legacy, deviant=rule)
+    await _end_session(peer, answers[1])
+    if not succeeded(answers[1]):
+        raise Deviation("a result of initialize after server/discover on the same connection", shown(answers[1]))
+
+
+async def _end_session(peer: HttpConnection, opened: HttpResponse) -> None:
+    """End the session that a response has opened, if it has."""
+    id = opened.header("mcp-session-id")
+    if id is not None:
+        headers = [*peer.settings.headers, ("Mcp-Session-Id", id), ("MCP-Protocol-Version", LATEST_LEGACY.name)]
+        await peer.look("DELETE", headers=headers, deviant="a DELETE of the legacy era")
 
 
 @check(
