@@ -63,7 +63,7 @@ class _Handler(Answering):
         """The user of the request: one of two, with a key each."""
         return self.headers.get("Authorization", "")
 
-    def _session(self) -> HttpSession | None:
+    def _session(self, kind: str) -> HttpSession | None:
         id = self.headers.get("Mcp-Session-Id")
         if id is None and not self.fault.keeps("session-required"):
             return next(iter(self.server.sessions.values()), None)
@@ -73,13 +73,13 @@ class _Handler(Answering):
         if session is None:
             self.refuse("ended" if id else "no-session", 404 if id else 400, -32600, "unknown session")
             return None
-        if not self._spoken():
+        if not self._spoken(kind):
             return None
         return session
 
-    def _spoken(self) -> bool:
+    def _spoken(self, kind: str) -> bool:
         version = self._version
-        if version is None and self.fault.keeps("version-absent"):
+        if (version is None and self.fault.keeps("version-absent")) or not self.fault.keeps(f"version of {kind}"):
             return True
         known = version in LEGACY or (version is not None and not self.fault.keeps("version-unknown"))
         if self.fault.speaks(version, speaks=known):
@@ -100,7 +100,9 @@ class _Handler(Answering):
             status, headers = answer_page(self.fault, self.path, visitor, self.headers.get("Host", ""))
             self.respond(status, headers)
             return
-        if not self._admitted("GET"):
+        last = self.headers.get("Last-Event-ID")
+        kind = "GET" if last is None else "resumption"
+        if not self._admitted(kind):
             return
         if self.path == "/sse":
             self._sse()
@@ -112,10 +114,9 @@ class _Handler(Answering):
                 self.start_stream()
                 self.end_stream()
             return
-        session = self._session()
+        session = self._session(kind)
         if session is None:
             return
-        last = self.headers.get("Last-Event-ID")
         if last is None:
             self._open_standalone(session)
         else:
@@ -128,7 +129,7 @@ class _Handler(Answering):
         if self.server.modern_only or self._version in MODERN:
             self.respond(405, {"Allow": "POST"})
             return
-        session = self._session()
+        session = self._session("DELETE")
         if session is not None:
             last = [] if self.fault.keeps("ends-one") else list(self.server.sessions)[-1:]
             for id in {session.id, *last}:
@@ -144,7 +145,7 @@ class _Handler(Answering):
             message: JsonValue = strict(body)
         except (ValueError, RecursionError):
             message = None
-        kind = "notification" if isinstance(message, dict) and "id" not in message else "request"
+        kind = _kind(message)
         if not self.fault.exempts(message) and not self._admitted(kind):
             return
         plain = self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json"
@@ -172,7 +173,7 @@ class _Handler(Answering):
             and (version in LEGACY or self.headers.get("Mcp-Session-Id"))
             and not (version in LEGACY and _is_modern(message) and self.fault.keeps("era-of-body"))
         ):
-            session = self._session()
+            session = self._session(_kind(message))
             if session is not None:
                 self._answer(message, session)
         elif not self.server.modern_only and version is None:
@@ -368,6 +369,15 @@ class _Handler(Answering):
                     send(late)
 
         threading.Thread(target=work, daemon=True).start()
+
+
+def _kind(message: JsonValue) -> str:
+    """Return whether a posted message is a `request`, a `notification` or a `response`."""
+    if not isinstance(message, dict):
+        return "request"
+    if "method" not in message and ("result" in message or "error" in message):
+        return "response"
+    return "request" if "id" in message else "notification"
 
 
 def _is_modern(message: JsonValue) -> bool:

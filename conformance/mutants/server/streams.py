@@ -22,7 +22,7 @@ class AccessInfo:
     """The part of an HTTP request that access control reads.
 
     Args:
-        kind: `request`, `notification`, `GET` or `DELETE`.
+        kind: `request`, `notification`, `response`, `GET`, `resumption` or `DELETE`.
         host: The header Host.
         origin: The header Origin.
         content_type: The header Content-Type.

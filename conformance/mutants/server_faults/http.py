@@ -88,9 +88,21 @@ _admitting(
 )
 _admitting("notification-unchecked", "http.origin-notification", lambda a: _is_evil(a, "notification"))
 _admitting("get-unchecked", "http.origin-stream", lambda a: _is_evil(a, "GET"), _STREAMS)
+_admitting("resumption-unchecked", "http.origin-stream", lambda a: _is_evil(a, "resumption"), _STREAMS)
+_admitting("response-unchecked", "http.origin-notification", lambda a: _is_evil(a, "response"), _STREAMS)
 _admitting("delete-unchecked", "http.origin-delete", lambda a: _is_evil(a, "DELETE"), _STREAMS)
 _admitting("sse-get-unchecked", "http-sse.origin-stream", lambda a: _is_evil(a, "GET"), _OLD, "http-sse")
 _admitting("sse-post-unchecked", "http-sse.origin-post", lambda a: a.kind == "request", _OLD, "http-sse")
+_admitting(
+    "sse-notification-unchecked", "http-sse.origin-post", lambda a: _is_evil(a, "notification"), _OLD, "http-sse"
+)
+_admitting("sse-response-unchecked", "http-sse.origin-post", lambda a: _is_evil(a, "response"), _OLD, "http-sse")
+
+
+@fault("initialize-unchecked", "http.origin-foreign", "http.authentication", revisions=_STREAMS, transports=_HTTP)
+class _InitializeUnchecked(Fault):
+    def exempts(self, message: JsonValue) -> bool:
+        return isinstance(message, dict) and message.get("method") == "initialize"
 
 
 def _exempting(method: str, revisions: tuple[str, ...]) -> None:
@@ -209,6 +221,10 @@ _status("version-404", "http.version-unknown", "version", 404, revisions=LEGACY[
 _status("no-session-404", "session.missing", "no-session", 404, revisions=_STREAMS)
 _status("ended-400", "session.ended", "ended", 400, revisions=_STREAMS)
 breaking("version-unchecked", "http.version-unknown", "version-unknown", revisions=LEGACY[2:])
+for _kind in ("response", "resumption", "DELETE"):
+    breaking(
+        f"version-of-{_kind.lower()}-unchecked", "http.version-unknown", f"version of {_kind}", revisions=LEGACY[2:]
+    )
 
 
 @fault("version-by-order", "http.version-unknown", revisions=LEGACY[2:], transports=_HTTP)

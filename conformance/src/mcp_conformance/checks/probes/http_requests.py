@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +38,7 @@ __all__ = [
     "error_code",
     "error_id",
     "http_peer",
+    "last_event",
     "on_one_connection",
     "probe",
     "progress_call",
@@ -47,6 +48,7 @@ __all__ = [
     "require_local",
     "serves_legacy",
     "session",
+    "session_messages",
     "shown",
     "succeeded",
     "with_credentials",
@@ -290,6 +292,33 @@ async def read_stream(
     if not found:
         raise Deviation(f"a response to {method}", f"nothing within {wait.seconds:g} seconds")
     return RecordedStream(headers=found, events=tuple(events), ended=ended)
+
+
+async def last_event(server: ServerUnderTest, peer: HttpConnection) -> Headers:
+    """Return the header that resumes a stream of the session; empty if it has no stream that can be resumed."""
+
+    async def called() -> Headers:
+        # Other checks require that the call has a response.
+        with suppress(NotApplicable, NotTestable, Deviation):
+            stream = await read_stream(peer, progress_call(server, peer, "conformance-resumed"))
+            return [("Last-Event-ID", id) for id in stream.ids[:1]]
+        return []
+
+    return await server.once(f"a stream of the session {peer.session_id}", called)
+
+
+def session_messages(request: JsonObject) -> tuple[tuple[str, JsonObject], ...]:
+    """Return the messages of each kind that a client posts in a session, with their names.
+
+    Args:
+        request: The request.
+    """
+    cancelled: JsonObject = {"requestId": "conformance-none"}
+    return (
+        (str(request["method"]), request),
+        ("a notification", {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}),
+        ("a response", {"jsonrpc": "2.0", "id": "conformance-none", "result": {}}),
+    )
 
 
 async def serves_legacy(server: ServerUnderTest, revision: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -11,11 +10,11 @@ from mcp_conformance.checks.probes.http_requests import (
     ACCEPT_STREAM,
     control,
     http_peer,
+    last_event,
     probe,
-    progress_call,
-    read_stream,
     require,
     require_local,
+    session_messages,
     with_credentials,
     without,
 )
@@ -189,25 +188,15 @@ async def session_no_credentials(server: ServerUnderTest) -> None:
     if peer.session_id is None:
         raise NotApplicable("the server has no sessions")
     own = {name for name, _ in peer.settings.headers}
-    cancelled: JsonObject = {"requestId": "conformance-none"}
-    notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
-    for message in (request, notification):
+    for name, message in session_messages(request):
         answer = await peer.look(
             headers=without(peer.headers(message), *own), body=encoded(message), deviant="no credentials"
         )
-        require(answer, {401, 403}, f"{message['method']} with a session id and without credentials")
-    last = await _last_event(server, peer)
+        require(answer, {401, 403}, f"{name} with a session id and without credentials")
+    last = await last_event(server, peer)
     for method, lines in (("GET", []), ("GET", last), ("DELETE", [])):
         headers = [ACCEPT_STREAM, *without(peer.session_headers(), *own), *lines]
         answer = await peer.look(method, headers=headers, deviant="no credentials")
         # A server without this method, or that hides the session, may say so before it asks for credentials.
         what = f"{method} with a session id{' and Last-Event-ID' if lines else ''} and without credentials"
         require(answer, {401, 403, 404, 405}, what)
-
-
-async def _last_event(server: ServerUnderTest, peer: HttpConnection) -> list[tuple[str, str]]:
-    """Return the header that resumes a stream; empty if the server has no stream that can be resumed."""
-    with suppress(NotApplicable, NotTestable):
-        stream = await read_stream(peer, progress_call(server, peer, "conformance-resumed"))
-        return [("Last-Event-ID", id) for id in stream.ids[:1]]
-    return []

@@ -12,10 +12,12 @@ from mcp_conformance.checks.probes.http_requests import (
     ACCEPT_STREAM,
     control,
     http_peer,
+    last_event,
     probe,
     require,
     serves_legacy,
     session,
+    session_messages,
     shown,
     with_header,
     without,
@@ -295,7 +297,7 @@ async def version_absent(server: ServerUnderTest) -> None:
 
 @check("http.version-unknown", proves=("http.protocol-version-400",))
 async def version_unknown(server: ServerUnderTest) -> None:
-    """A request, a notification and a GET with an unknown MCP-Protocol-Version are answered with 400."""
+    """A POST of any message, a GET and a DELETE with an unknown MCP-Protocol-Version are answered with 400."""
     peer = http_peer(server)
     known = server.revision.name
     for version in (*_NO_REVISIONS, "no version", f"{known}x", f"{known}-1", known[:-3]):
@@ -306,20 +308,32 @@ async def version_unknown(server: ServerUnderTest) -> None:
             deviant="an unsupported version",
         )
         require(answer, {400}, f"MCP-Protocol-Version: {version}")
-    cancelled: JsonObject = {"requestId": "conformance-none"}
-    notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
-    answer = await peer.look(
-        headers=with_header(peer.headers(notification), "MCP-Protocol-Version", _UNKNOWN),
-        body=encoded(notification),
-        deviant="an unsupported version",
-    )
-    require(answer, {400}, "a notification with an unknown MCP-Protocol-Version")
+    for name, message in session_messages(probe(peer)):
+        answer = await peer.look(
+            headers=with_header(peer.headers(message), "MCP-Protocol-Version", _UNKNOWN),
+            body=encoded(message),
+            deviant="an unsupported version",
+        )
+        require(answer, {400}, f"{name} with an unknown MCP-Protocol-Version")
     stream = with_header(
         [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()], "MCP-Protocol-Version", _UNKNOWN
     )
-    answer = await peer.look("GET", headers=stream, deviant="an unsupported version")
-    # A server without streams rejects every GET with 405.
-    require(answer, {400, 405}, "a GET with an unknown MCP-Protocol-Version")
+    last = await last_event(server, peer)
+    for lines in ([], last):
+        answer = await peer.look("GET", headers=[*stream, *lines], deviant="an unsupported version")
+        # A server without streams rejects every GET with 405.
+        what = f"a GET{' with Last-Event-ID' if lines else ''} with an unknown MCP-Protocol-Version"
+        require(answer, {400, 405}, what)
+    async with session(server) as own:
+        if own.session_id is None:
+            return
+        ending = with_header([*own.settings.headers, *own.session_headers()], "MCP-Protocol-Version", _UNKNOWN)
+        answer = await own.look("DELETE", headers=ending, deviant="an unsupported version")
+        # A server may let no client end its session.
+        require(answer, {400, 405}, "a DELETE with an unknown MCP-Protocol-Version")
+        request = probe(own)
+        answer = await own.look(headers=own.headers(request), body=encoded(request))
+        require(answer, {200}, "a request after a DELETE with an unknown MCP-Protocol-Version")
 
 
 @check("http.unsupported-version", proves=("http.unsupported-version-400",))

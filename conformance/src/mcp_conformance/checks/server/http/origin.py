@@ -11,6 +11,7 @@ from mcp_conformance.checks.probes.http_requests import (
     EVIL,
     control,
     http_peer,
+    last_event,
     probe,
     require,
     session,
@@ -58,8 +59,21 @@ async def _refused(
 
 @check("http.origin-foreign", proves=_PROVES)
 async def origin_foreign(server: ServerUnderTest) -> None:
-    """A request with the Origin of a foreign site is rejected."""
-    await _refused(http_peer(server), f"https://{EVIL}")
+    """A request with the Origin of a foreign site is rejected, also one that begins a session."""
+    peer = http_peer(server)
+    await _refused(peer, f"https://{EVIL}")
+    if peer.revision.era is Era.LEGACY:
+        opening = peer.message(
+            "initialize",
+            {"protocolVersion": peer.revision.name, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+        )
+        headers = without(peer.headers(opening), "Mcp-Session-Id", "MCP-Protocol-Version")
+        answer = await peer.look(
+            headers=[*headers, ("Origin", f"https://{EVIL}")],
+            body=encoded(opening),
+            deviant="a request of a foreign page",
+        )
+        require(answer, _refusals(peer), "initialize with a foreign Origin")
 
 
 @check("http.origin-lookalike", proves=_PROVES)
@@ -112,17 +126,21 @@ async def origin_simple_post(server: ServerUnderTest) -> None:
 
 @check("http.origin-notification", proves=(*_PROVES, "http.notification-reject", "http.notification-rejected-4xx"))
 async def origin_notification(server: ServerUnderTest) -> None:
-    """A notification with a foreign Origin is rejected with an HTTP error, not answered with 202."""
+    """A notification or a response with a foreign Origin is rejected with an HTTP error, not answered with 202."""
     peer = http_peer(server)
     message = peer.message("notifications/cancelled", {"requestId": "conformance-none"})
     del message["id"]
+    messages: list[tuple[str, JsonObject]] = [("a notification", message)]
+    if peer.revision.era is Era.LEGACY:
+        messages.append(("a response", {"jsonrpc": "2.0", "id": "conformance-none", "result": {}}))
     await control(peer)
-    answer = await peer.look(
-        headers=[*peer.headers(message), ("Origin", f"https://{EVIL}")],
-        body=encoded(message),
-        deviant="a notification of a foreign page",
-    )
-    require(answer, _refusals(peer), "a notification with a foreign Origin")
+    for name, each in messages:
+        answer = await peer.look(
+            headers=[*peer.headers(each), ("Origin", f"https://{EVIL}")],
+            body=encoded(each),
+            deviant=f"{name} of a foreign page",
+        )
+        require(answer, _refusals(peer), f"{name} with a foreign Origin")
 
 
 @check("http.origin-every-method", proves=_PROVES)
@@ -159,20 +177,24 @@ async def origin_every_method(server: ServerUnderTest) -> None:
 
 @check("http.origin-stream", proves=("http.origin-validate", "http.origin-403"))
 async def origin_stream(server: ServerUnderTest) -> None:
-    """A GET with a foreign Origin is rejected."""
+    """A GET with a foreign Origin is rejected, also one with Last-Event-ID."""
     async with session(server) as peer:
+        last = await last_event(server, peer)
         headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
-        answer = await peer.look(
-            "GET",
-            headers=[*headers, ("Origin", f"https://{EVIL}")],
-            deviant="a request of a foreign page",
-        )
-        straight = await peer.look("GET", headers=headers)
-        if straight.status == 405:
-            raise NotApplicable("the server offers no stream by GET")
-        if straight.status != 200:
-            raise NotTestable(f"the control request failed: {shown(straight)}")
-        require(answer, _refusals(peer), "a GET with a foreign Origin")
+        for lines in ([last] if last else []) + [[]]:
+            what = f"a GET{' with Last-Event-ID' if lines else ''} with a foreign Origin"
+            answer = await peer.look(
+                "GET",
+                headers=[*headers, *lines, ("Origin", f"https://{EVIL}")],
+                deviant="a request of a foreign page",
+            )
+            straight = await peer.look("GET", headers=[*headers, *lines])
+            if straight.status == 200:
+                require(answer, _refusals(peer), what)
+            elif not lines and straight.status == 405:
+                raise NotApplicable("the server offers no stream by GET")
+            elif not lines:
+                raise NotTestable(f"the control request failed: {shown(straight)}")
 
 
 @check("http.origin-delete", proves=("http.origin-validate", "http.origin-403"))
