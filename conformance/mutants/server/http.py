@@ -65,10 +65,12 @@ class _Handler(Answering):
 
     def _session(self, kind: str) -> HttpSession | None:
         id = self.headers.get("Mcp-Session-Id")
-        if id is None and not self.fault.keeps("session-required"):
-            return next(iter(self.server.sessions.values()), None)
+        if id is None and not self.fault.keeps(f"session of {kind}"):
+            last = self.headers.get("Last-Event-ID")
+            every = self.server.sessions.values()
+            return next((each for each in every if last is None or each.has_event(last)), None)
         session = None if id is None else self.server.sessions.get(id)
-        if session is None and id in self.server.ended and not self.fault.keeps(f"ended {self.command}"):
+        if session is None and id in self.server.ended and not self.fault.keeps(f"ended {kind}"):
             session = self.server.ended[id]
         if session is None:
             self.refuse("ended" if id else "no-session", 404 if id else 400, -32600, "unknown session")
@@ -132,7 +134,9 @@ class _Handler(Answering):
         session = self._session("DELETE")
         if session is not None:
             last = [] if self.fault.keeps("ends-one") else list(self.server.sessions)[-1:]
-            for id in {session.id, *last}:
+            if not self.fault.keeps("ended-by-next-end"):
+                self.server.restore_ended()
+            for id in {session.id, *last} & self.server.sessions.keys():
                 self.server.ended[id] = self.server.sessions.pop(id)
                 self.server.ended[id].end()
             self.respond(204, {})
@@ -182,6 +186,8 @@ class _Handler(Answering):
             self._modern(message)
 
     def _open(self, message: JsonObject) -> None:
+        if not self.fault.keeps("ended-by-next-session"):
+            self.server.restore_ended()
         id = self.fault.session_id(secrets.token_hex(16), len(self.server.sessions))
         session = HttpSession(id, self._user)
         self.server.sessions[session.id] = session

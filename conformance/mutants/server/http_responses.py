@@ -52,6 +52,11 @@ class RawHttpServer(ThreadingHTTPServer):
         """Return all open sessions."""
         return list(self.sessions.values())
 
+    def restore_ended(self) -> None:
+        """Make the ended sessions valid again."""
+        self.sessions.update(self.ended)
+        self.ended.clear()
+
     def announce(self, session: HttpSession, message: JsonValue) -> None:
         """Send a message that belongs to no request to a session."""
         for listen_streams in self.raw.fault.streams(list(session.listen_streams), message):

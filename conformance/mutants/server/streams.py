@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import queue
 import threading
@@ -56,6 +57,7 @@ class HttpSession(Session):
         self.user = user
         self.id: Final = id
         self.streams: Final[list[Stream]] = []
+        self._numbers: Final = itertools.count(1)
         self.listen_streams: Final[list[ListenStream]] = []
         self.had_standalone_stream = False
         """Whether a standalone stream was opened. Then messages without a request are sent on one, or dropped."""
@@ -77,7 +79,11 @@ class HttpSession(Session):
     def keep(self, stream: Stream) -> None:
         """Keep a stream, so that it can be resumed."""
         self.streams.append(stream)
-        stream.number = len(self.streams)
+        stream.number = next(self._numbers)
+
+    def has_event(self, id: str) -> bool:
+        """Return whether a stream of the session has an event."""
+        return any(id in dict(stream.frames) for stream in self.streams)
 
     def end(self) -> None:
         """End the session and its streams."""

@@ -10,10 +10,12 @@ from mcp_conformance.checks.probes.http_requests import (
     ACCEPT_STREAM,
     control,
     http_peer,
+    last_event,
     on_one_connection,
     probe,
     require,
     session,
+    session_messages,
     shown,
     with_header,
     without,
@@ -28,7 +30,7 @@ from mcp_core.revisions import REVISIONS, Era
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_conformance.wire.http_client import HttpResponse
 
 _SESSIONS: Final = 4
 _DIFFERENT: Final = 8
@@ -70,7 +72,7 @@ async def id_random(server: ServerUnderTest) -> None:
 
 @check("session.missing", proves=("session.missing-400",))
 async def missing(server: ServerUnderTest) -> None:
-    """A request, a notification and a GET without a required session id are answered with 400."""
+    """A POST of any message, a GET and a DELETE without a required session id are answered with 400."""
     peer = http_peer(server)
     if peer.session_id is None:
         raise NotApplicable("the server has no sessions")
@@ -87,63 +89,83 @@ async def missing(server: ServerUnderTest) -> None:
             peer, request, bare, deviant="no session id", headers=without(peer.headers(bare), "Mcp-Session-Id")
         )
         require(again, {400}, "a request without a session id, after one with it on the same HTTP connection")
-    cancelled: JsonObject = {"requestId": "conformance-none"}
-    notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
-    answer = await peer.look(
-        headers=without(peer.headers(notification), "Mcp-Session-Id"),
-        body=encoded(notification),
-        deviant="no session id",
-    )
-    require(answer, {400}, "a notification without a session id")
-    stream = [*peer.settings.headers, ACCEPT_STREAM, *without(peer.session_headers(), "Mcp-Session-Id")]
-    answer = await peer.look("GET", headers=stream, deviant="no session id")
-    # A server without streams rejects every GET with 405.
-    require(answer, {400, 405}, "a GET without a session id")
+    for name, message in session_messages(request)[1:]:
+        answer = await peer.look(
+            headers=without(peer.headers(message), "Mcp-Session-Id"), body=encoded(message), deviant="no session id"
+        )
+        require(answer, {400}, f"{name} without a session id")
+    last = await last_event(server, peer)
+    headers = [*peer.settings.headers, *without(peer.session_headers(), "Mcp-Session-Id")]
+    for method, lines in (("GET", [ACCEPT_STREAM]), ("GET", [ACCEPT_STREAM, *last]), ("DELETE", [])):
+        answer = await peer.look(method, headers=[*headers, *lines], deviant="no session id")
+        # A server without streams rejects every GET with 405, and one whose sessions clients cannot end every DELETE.
+        require(answer, {400, 405}, f"a {method}{' with Last-Event-ID' if lines[1:] else ''} without a session id")
 
 
 @check("session.ended", proves=("session.terminated-404",))
 async def ended(server: ServerUnderTest) -> None:
-    """A request, a notification, a GET and a DELETE with the id of a terminated session are answered with 404."""
-    async with session(server) as peer:
+    """A POST, a GET and a DELETE with the id of a terminated session are answered with 404, also after other sessions."""
+    async with session(server) as peer, session(server) as other:
         if peer.session_id is None:
             raise NotApplicable("the server has no sessions")
         request = await control(peer)
-        stream = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
-        stream_answer = await peer.look("GET", headers=stream)
-        deleted = await peer.look("DELETE", headers=[*peer.settings.headers, *peer.session_headers()])
+        last = await last_event(server, peer)
+        stream = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
+        gets = [last, []] if last else [[]]
+        served = [lines for lines in gets if (await peer.look("GET", headers=[*stream, *lines])).status == 200]
+
+        async def refused(when: str = "") -> None:
+            for name, message in session_messages(request):
+                headers = peer.headers(message)
+                answer = await peer.look(headers=headers, body=encoded(message), deviant="a terminated session")
+                require(answer, {404}, f"{name} in a terminated session{when}")
+            for method, lines in (*(("GET", lines) for lines in served), ("DELETE", [])):
+                answer = await peer.look(method, headers=[*stream, *lines], deviant="a terminated session")
+                require(
+                    answer, {404}, f"{method}{' with Last-Event-ID' if lines else ''} in a terminated session{when}"
+                )
+
+        deleted = await _delete(peer)
         if deleted.status == 405:
             raise NotApplicable("clients cannot end sessions")
         if not 200 <= deleted.status < 300:
             raise NotTestable(f"the session could not be terminated: {shown(deleted)}")
-        cancelled: JsonObject = {"requestId": "conformance-none"}
-        notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}
-        for message in (request, notification):
-            answer = await peer.look(
-                headers=peer.headers(message), body=encoded(message), deviant="a terminated session"
+        await refused()
+        if 200 <= (await _delete(other)).status < 300:
+            await refused(" after the end of another one")
+            answer = await other.look(
+                headers=other.headers(request), body=encoded(request), deviant="a terminated session"
             )
-            require(answer, {404}, f"{message['method']} in a terminated session")
-        if stream_answer.status == 200:
-            answer = await peer.look("GET", headers=stream, deviant="a terminated session")
-            require(answer, {404}, "GET in a terminated session")
-        again = [*peer.settings.headers, *peer.session_headers()]
-        answer = await peer.look("DELETE", headers=again, deviant="a terminated session")
-        require(answer, {404}, "DELETE in a terminated session")
+            require(answer, {404}, f"{request['method']} in the session that was terminated last")
+            other.session_id = None
+        async with session(server):
+            await refused(" after the begin of another one")
         peer.session_id = None
+
+
+async def _delete(peer: HttpConnection) -> HttpResponse:
+    return await peer.look("DELETE", headers=[*peer.settings.headers, *peer.session_headers()])
 
 
 @check("session.kept-apart", proves=("session.terminated-404",))
 async def kept_apart(server: ServerUnderTest) -> None:
-    """The end of one session does not end another."""
-    async with session(server) as peer, session(server) as other:
+    """The end of one session does not end those that began before and after it."""
+    async with session(server) as before, session(server) as peer, session(server) as after:
         if peer.session_id is None:
             raise NotApplicable("the server has no sessions")
-        deleted = await peer.look("DELETE", headers=[*peer.settings.headers, *peer.session_headers()])
-        if not 200 <= deleted.status < 300:
+        stream = await peer.look("GET", headers=[*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()])
+        if not 200 <= (await _delete(peer)).status < 300:
             raise NotApplicable("clients cannot end sessions")
         peer.session_id = None
-        request = probe(other)
-        answer = await other.look(headers=other.headers(request), body=encoded(request))
-        require(answer, {200}, "a request in a session other than the terminated one")
+        for other in (before, after):
+            request = probe(other)
+            answer = await other.look(headers=other.headers(request), body=encoded(request))
+            require(answer, {200}, "a request in a session other than the terminated one")
+            headers = [*other.settings.headers, ACCEPT_STREAM, *other.session_headers()]
+            if stream.status == 200:
+                require(
+                    await other.look("GET", headers=headers), {200}, "a GET in a session other than the terminated one"
+                )
 
 
 @check(
