@@ -294,7 +294,12 @@ class _Handler(Answering):
         if not self.fault.keeps("several-streams") and _has_stream(session):
             self.refuse("conflict", 409, -32600, "the session has a stream")
             return
-        listen_streams = ListenStream(Stream(session, self.fault))
+        stream = Stream(session, self.fault, standalone=True)
+        session.keep(stream)
+        if not self.fault.keeps("own-ids-of-get"):
+            # The ids of all standalone streams begin alike.
+            stream.number = -1
+        listen_streams = ListenStream(stream)
         session.listen_streams.append(listen_streams)
         session.had_standalone_stream = True
         for early in self.fault.greeting(session):
@@ -308,6 +313,7 @@ class _Handler(Answering):
                 self.write_frame(frame)
         finally:
             session.listen_streams.remove(listen_streams)
+            stream.done.set()
         self.end_stream()
 
     def _resume(self, session: HttpSession, last: str) -> None:

@@ -96,11 +96,13 @@ class Stream:
     Args:
         session: The session.
         fault: The fault.
+        standalone: Whether it was opened by GET.
     """
 
-    def __init__(self, session: HttpSession, fault: HttpFault) -> None:
+    def __init__(self, session: HttpSession, fault: HttpFault, *, standalone: bool = False) -> None:
         self.session: Final = session
         self.fault: Final = fault
+        self.standalone: Final = standalone
         self.frames: Final[list[tuple[str, bytes]]] = []
         """The sent events, with ids."""
         self.number = 0

@@ -209,6 +209,30 @@ class _ReplaysAll(Fault):
         return [*found, *(frame for stream in session.streams for _, frame in stream.frames if b'"other"' in frame)]
 
 
+breaking("ids-of-get-restart", "resume.unique", "own-ids-of-get", revisions=_STREAMS)
+
+
+@fault("replays-all-on-get", "resume.own-stream", revisions=_STREAMS, transports=_HTTP)
+class _ReplaysAllOnGet(Fault):
+    """A server that sends the events of all streams when a stream by GET is resumed."""
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        if found is None or not any(last in dict(stream.frames) for stream in session.streams if stream.standalone):
+            return found
+        return [*found, *(frame for stream in session.streams for _, frame in stream.frames)]
+
+
+@fault("resumes-foreign-get", "resume.foreign-session", revisions=_STREAMS, transports=_HTTP)
+class _ResumesForeignGet(Fault):
+    """A server that keeps the events of the streams by GET of all sessions together."""
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        own = super().resumed(every, session, last)
+        streams = [stream for each in every for stream in each.streams if stream.standalone]
+        return own if own is not None else next((found for one in streams if (found := one.after(last))), None)
+
+
 @fault("resumes-foreign", "resume.foreign-session", revisions=_STREAMS, transports=_HTTP)
 class _ResumesForeign(Fault):
     def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:

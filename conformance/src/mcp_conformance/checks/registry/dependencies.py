@@ -296,6 +296,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "stdio.cancelled-silent": ("cancellation.stops",),
     "http.accepted-status": ("http.notification", "http.notification-accepted"),
     "sse.own-responses": ("sse.get-no-response",),
+    "resume.own-stream": ("sse.get-no-response",),
     "resources.updated": ("http.get",),
     "resources.updated-only-if-subscribed": ("http.get", "resources.updated"),
     **{

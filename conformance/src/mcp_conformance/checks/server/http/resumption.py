@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.http_requests import RecordedStream, http_peer, progress_call, read_stream, session
+from mcp_conformance.checks.probes.http_requests import (
+    ACCEPT_STREAM,
+    RecordedStream,
+    http_peer,
+    progress_call,
+    read_stream,
+    session,
+)
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.http_client import IncompleteResponse
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import strict_json
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_core.framing.sse import Event
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-_NEEDS = ("capability:tools",)
+_NEEDS: Final = ("capability:tools",)
+_UPDATED: Final = "notifications/resources/updated"
+_CHANGES: Final = 10
+"""The most changes until enough are notified: a server notices only after some time that a stream was closed."""
+_ENOUGH: Final = 2
+_FENCES: Final = 20
+"""The requests during which a resumed stream shows its events: one by GET may stay open."""
 
 
 async def _streams(
@@ -61,11 +78,88 @@ def _require_unique(*streams: RecordedStream) -> None:
             )
 
 
+def _change(server: ServerUnderTest) -> tuple[str, JsonObject, str]:
+    """Return a tool that causes a notification, its arguments, and the resource that it updates, or the empty string.
+
+    Raises:
+        NotTestable: The server has no such tool.
+    """
+    with suppress(NotTestable):
+        if server.inventory.has("resources.subscribe"):
+            watched = server.require("resources", "test://watched-resource")
+            return *server.tool("conformance_touch_resource", {"uri": watched}), watched
+    return *server.tool("test_trigger_tool_change"), ""
+
+
+async def _notified(server: ServerUnderTest, peer: HttpConnection) -> list[Event]:
+    """Open a stream by GET, cause notifications until some arrive on it, close it, and return its events.
+
+    Returns:
+        The events; empty if the server does not offer the stream, or sends its notifications elsewhere.
+
+    Raises:
+        NotTestable: The server has no tool that causes a notification, or a call has no response.
+    """
+    name, arguments, watched = _change(server)
+    events: list[Event] = []
+    headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
+    async with peer.open_exchange("GET", headers) as exchange, open_nursery() as nursery:
+        if exchange.status != 200 or exchange.media_type != "text/event-stream":
+            return []
+
+        async def read() -> None:
+            with suppress(IncompleteResponse):
+                while (event := await exchange.next_event()) is not None:
+                    events.append(event)
+                    if event.data:
+                        await peer.take(peer.transcript.message(event.data, sent=False))
+
+        nursery.start_soon(read)
+        try:
+            if watched:
+                await peer.request("resources/subscribe", {"uri": watched})
+            for _ in range(_CHANGES):
+                await peer.request("tools/call", {"name": name, "arguments": arguments})
+                # The events after the first one are those of its resumption.
+                if sum(1 for event in events if event.data) >= _ENOUGH:
+                    break
+        except Deviation as deviation:
+            raise NotTestable(f"the control request failed: {deviation}") from deviation
+        nursery.cancel_scope.cancel()
+    return events
+
+
+async def _resumed(peer: HttpConnection, last_event_id: str, *, deviant: str = "") -> list[JsonObject]:
+    """Resume a stream, and return its messages until it ends or stays silent; empty if it cannot be resumed."""
+    headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers(), ("Last-Event-ID", last_event_id)]
+    found: list[JsonObject] = []
+    async with peer.open_exchange("GET", headers, deviant=deviant) as exchange, open_nursery() as nursery:
+        if exchange.status != 200:
+            return []
+
+        async def read() -> None:
+            with suppress(IncompleteResponse):
+                while (event := await exchange.next_event()) is not None:
+                    message = peer.transcript.message(event.data, sent=False) if event.data else None
+                    found.extend([message] if isinstance(message, dict) else [])
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(read)
+        with suppress(Deviation):
+            for _ in range(_FENCES):
+                await peer.fence()
+        nursery.cancel_scope.cancel()
+    return found
+
+
 @check("resume.unique", proves=("resume.event-id-unique",), needs=_NEEDS)
 async def unique(server: ServerUnderTest) -> None:
-    """No two events of a session have the same id, over all streams."""
-    peer = http_peer(server)
-    ids = [each for _, stream in await _streams(server, peer, "one", "two") for each in stream.ids]
+    """No two events of a session have the same id, over all streams, of POST and of GET."""
+    async with session(server) as peer:
+        ids = [each for _, stream in await _streams(server, peer, "one", "two") for each in stream.ids]
+        with suppress(NotTestable):
+            for _ in range(2):
+                ids += [event.id for event in await _notified(server, peer) if event.id]
     twice = sorted({each for each in ids if ids.count(each) > 1})
     if twice:
         raise Deviation("ids that are unique in the session", f"{brief(twice[0])} twice")
@@ -83,37 +177,44 @@ async def unique(server: ServerUnderTest) -> None:
 )
 async def own_stream(server: ServerUnderTest) -> None:
     """A resumed stream contains only its own events, not those of another stream, and each event has its own id."""
-    peer = http_peer(server)
-    (request, first), (_, other) = await _streams(server, peer, "mine", "other")
-    again = await read_stream(peer, None, last_event_id=first.ids[0])
-    for message in again.messages:
-        if not _belongs(message, request, "mine"):
-            raise Deviation("only messages of the resumed stream", brief(message))
-    if not again.messages:
-        raise NotTestable("no event was replayed")
-    _require_unique(first, again, other)
+    async with session(server) as peer:
+        notified: list[Event] = []
+        with suppress(NotTestable):
+            notified = await _notified(server, peer)
+        calls = await _streams(server, peer, "mine", "other")
+        (request, first), (_, other) = calls
+        again = await read_stream(peer, None, last_event_id=first.ids[0])
+        for message in again.messages:
+            if not _belongs(message, request, "mine"):
+                raise Deviation("only messages of the resumed stream", brief(message))
+        if not again.messages:
+            raise NotTestable("no event was replayed")
+        _require_unique(first, again, other)
+        for id in [event.id for event in notified if event.id][:1]:
+            for message in await _resumed(peer, id):
+                for (each, _), token in zip(calls, ("mine", "other"), strict=True):
+                    if _belongs(message, each, token):
+                        raise Deviation("only messages of the resumed stream by GET", brief(message))
 
 
 @check("resume.foreign-session", proves=("resume.no-cross-stream",), needs=_NEEDS)
 async def foreign_session(server: ServerUnderTest) -> None:
-    """An event id of another session's stream does not return events of that session."""
-    peer = http_peer(server)
-    ((request, stream),) = await _streams(server, peer, "foreign")
-    if peer.session_id is None:
-        raise NotApplicable("the server has no sessions")
-    async with session(server) as other:
-        headers = [*other.settings.headers, ("Accept", "text/event-stream"), *other.session_headers()]
-        headers.append(("Last-Event-ID", stream.ids[0]))
-        async with other.open_exchange("GET", headers, deviant="an event id of another session") as exchange:
-            if exchange.status != 200:
-                return
-            # An open stream without events ends together with its session.
-            await other.end()
-            while (event := await exchange.next_event()) is not None:
+    """An event id of another session's stream, of POST or of GET, does not return events of that session."""
+    async with session(server) as peer:
+        notified: list[Event] = []
+        with suppress(NotTestable):
+            # An update of a resource is not for a session that did not subscribe to it, unlike the change of a list.
+            if _change(server)[2]:
+                notified = await _notified(server, peer)
+        ((request, stream),) = await _streams(server, peer, "foreign")
+        if peer.session_id is None:
+            raise NotApplicable("the server has no sessions")
+        for id in (stream.ids[0], *[event.id for event in notified if event.id][:1]):
+            async with session(server) as other:
                 # A server may open a new stream in place of the unknown one, and notify on it.
-                message = other.transcript.message(event.data, sent=False) if event.data else None
-                if isinstance(message, dict) and _belongs(message, request, "foreign"):
-                    raise Deviation("no event of another session", brief(message))
+                for message in await _resumed(other, id, deviant="an event id of another session"):
+                    if _belongs(message, request, "foreign") or message.get("method") == _UPDATED:
+                        raise Deviation("no event of another session", brief(message))
 
 
 @check("resume.by-get", proves=("resume.always-get", "sse.retry-before-close"), needs=_NEEDS)
