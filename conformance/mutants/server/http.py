@@ -245,7 +245,7 @@ class _Handler(Answering):
                 self._frame(stream, each)
             if session.revision is None and self.fault.overheard(value, gone=self.gone()):
                 self.server.elsewhere(value)
-            rule = "request-once" if isinstance(value, dict) and "id" in value else "get-unrelated"
+            rule = _rule_of_stream(value)
             if session.revision is not None and _is_message(value) and not self.fault.keeps(rule):
                 session.announce(value)
 
@@ -403,6 +403,13 @@ def _has_stream(session: HttpSession) -> bool:
     """Return whether a session has a standalone stream whose client has not disconnected."""
     # The thread of a stream needs a moment to notice a disconnect.
     return all(session.listen_streams and not session.over.wait(0.02) for _ in range(20))
+
+
+def _rule_of_stream(value: JsonValue) -> str:
+    """Return the rule that a message is sent on the stream of its request only."""
+    if isinstance(value, dict) and "id" in value:
+        return "request-once"
+    return "log-once" if isinstance(value, dict) and value.get("method") == "notifications/message" else "get-unrelated"
 
 
 def _is_message(value: JsonValue) -> bool:

@@ -270,6 +270,7 @@ breaking(
     "request-once",
     revisions=_STREAMS,
 )
+breaking("logs-on-two-streams", "sse.no-broadcast", "log-once", revisions=_STREAMS)
 breaking("response-on-get", "sse.get-no-response", "get-no-response", revisions=_STREAMS)
 breaking("requests-in-stream", "http.stream-no-requests", "no-requests")
 

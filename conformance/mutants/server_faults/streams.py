@@ -182,11 +182,19 @@ class _Broadcast(Fault):
         return listen_streams
 
 
-@fault("updates-on-all-streams", "sse.no-broadcast", revisions=_STREAMS, transports=_HTTP)
-class _UpdatesOnAll(Fault):
-    def streams(self, listen_streams: Sequence[ListenStream], message: JsonValue) -> Sequence[ListenStream]:
-        is_update = isinstance(message, dict) and message.get("method") == "notifications/resources/updated"
-        return listen_streams if is_update else listen_streams[:1]
+def _on_all(name: str, method: str) -> None:
+    """Add a server that sends its notifications of one method on all streams of a session."""
+
+    class _OnAll(Fault):
+        def streams(self, listen_streams: Sequence[ListenStream], message: JsonValue) -> Sequence[ListenStream]:
+            is_one = isinstance(message, dict) and message.get("method") == method
+            return listen_streams if is_one else listen_streams[:1]
+
+    fault(name, "sse.no-broadcast", revisions=_STREAMS, transports=_HTTP)(_OnAll)
+
+
+_on_all("updates-on-all-streams", "notifications/resources/updated")
+_on_all("prompt-changes-on-all-streams", "notifications/prompts/list_changed")
 
 
 @fault("replays-renumbered", "resume.own-stream", revisions=_STREAMS, transports=_HTTP)

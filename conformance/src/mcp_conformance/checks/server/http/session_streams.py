@@ -42,6 +42,11 @@ _CLIENT_REQUESTS: Final[Mapping[str, tuple[str, JsonObject]]] = {
     "roots/list": ("test_input_required_result_list_roots", {}),
 }
 """By client request, a tool that sends it, and its arguments."""
+_CHANGES: Final = (
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/updated",
+)
 
 
 def _is_response(message: JsonObject, request: JsonObject) -> bool:
@@ -293,6 +298,8 @@ async def second_stream(server: ServerUnderTest) -> None:
 async def no_broadcast(server: ServerUnderTest) -> None:
     """A notification or client request is sent on one of the streams of a session, not on several."""
     changes = [server.tool("test_trigger_tool_change")]
+    with suppress(NotTestable):
+        changes.append(server.tool("test_trigger_prompt_change"))
     watched = ""
     with suppress(NotTestable):
         if server.inventory.has("resources.subscribe"):
@@ -309,11 +316,18 @@ async def no_broadcast(server: ServerUnderTest) -> None:
                     await peer.request("resources/subscribe", {"uri": watched})
                 for name, arguments in changes:
                     (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
-                received.append(await _sent_by_call(server, peer))
+                marks = [len(one) for one in received]
+                logs = await _sent_by_call(server, peer, "test_tool_with_logging", {})
+                sampled = await _sent_by_call(server, peer, *_CLIENT_REQUESTS["sampling/createMessage"])
                 await peer.fence()
-        for method in ("notifications/tools/list_changed", "notifications/resources/updated"):
-            if all(any(each.get("method") == method for each in one) for one in received[:2]):
+        for method in _CHANGES:
+            if all(any(each.get("method") == method for each in one) for one in received):
                 return f"{method} was sent on both"
+        on_get = [encoded(each) for one, mark in zip(received, marks, strict=True) for each in one[mark:]]
+        for each in logs:
+            if "id" not in each and encoded(each) in on_get:
+                return f"{brief(each)} was sent on the stream of its call and on one by GET"
+        received += [logs, sampled]
         requests = [key_of(each["id"]) for one in received for each in one if "method" in each and "id" in each]
         twice = [each for one in received for each in one if "id" in each and requests.count(key_of(each["id"])) > 1]
         return f"{brief(twice[0])} was sent on several" if twice else None
@@ -323,9 +337,10 @@ async def no_broadcast(server: ServerUnderTest) -> None:
         raise Deviation("a notification or request on one of the streams", observed)
 
 
-async def _sent_by_call(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
-    """Return the messages on the stream of a call that sends a client request; empty without such a tool."""
-    fixture, arguments = _CLIENT_REQUESTS["sampling/createMessage"]
+async def _sent_by_call(
+    server: ServerUnderTest, peer: HttpConnection, fixture: str, arguments: JsonObject
+) -> list[JsonObject]:
+    """Return the messages on the stream of a call that sends some; empty without its tool."""
     with suppress(NotTestable):
         name, given = server.tool(fixture, arguments)
         return [*(await peer.request("tools/call", {"name": name, "arguments": given})).before]
