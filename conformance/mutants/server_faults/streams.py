@@ -74,11 +74,9 @@ _framing(
     ),
 )
 _framing(
-    "data-no-message",
-    ("sse.data", "jsonrpc.version-member"),
-    lambda w, f: (
-        {**f, "data": f["data"].replace('"jsonrpc":"2.0",', "")} if w == "event" and "method" in f["data"] else f
-    ),
+    "data-with-comment",
+    "sse.data",
+    lambda w, f: {**f, "data": f"{f['data']} // progress"} if w == "event" and "progressToken" in f["data"] else f,
 )
 _framing(
     "progress-of-others",
@@ -97,6 +95,38 @@ _framing(
     "unnamed-events", "http-sse.message-events", lambda w, f: {**f, "event": "answer"} if w == "event" else f,
     revisions=_OLD, transport="http-sse",
 )  # fmt: skip
+_framing(
+    "notification-events",
+    "http-sse.message-events",
+    lambda w, f: {**f, "event": "notification"} if w == "event" and _is_notification(f["data"]) else f,
+    revisions=_OLD,
+    transport="http-sse",
+)
+
+
+def _is_notification(data: str) -> bool:
+    message = json.loads(data)
+    return "method" in message and "id" not in message
+
+
+def _in_lines(data: str) -> str:
+    """Return JSON as lines of data, split at all line separators of Unicode, which JSON strings may contain."""
+    return "\ndata: ".join(json.dumps(json.loads(data), ensure_ascii=False, separators=(",", ":")).splitlines())
+
+
+_framing(
+    "data-split-at-separators",
+    "sse.data",
+    lambda w, f: {**f, "data": _in_lines(f["data"])} if w == "event" and f["data"] else f,
+    revisions=_STREAMS,
+)
+_framing(
+    "sse-data-split-at-separators",
+    "http-sse.message-events",
+    lambda w, f: {**f, "data": _in_lines(f["data"])} if w == "event" and f["data"] else f,
+    revisions=_OLD,
+    transport="http-sse",
+)
 
 
 def _doubled(fields: dict[str, str]) -> dict[str, str]:
@@ -389,6 +419,23 @@ def _to_first(name: str, check: str, method: str) -> None:
 
 _to_first("progress-to-first", "http-sse.progress-apart", "notifications/progress")
 _to_first("logs-to-first", "http-sse.logs-apart", "notifications/message")
+
+
+@fault("silent-after-disconnect", "http-sse.disconnect", revisions=_OLD, transports=_SSE)
+class _SilentAfterDisconnect(Fault):
+    """A server that sends nothing to the other clients after one of them has disconnected."""
+
+    def __init__(self) -> None:
+        self._clients: Final[list[HttpSession]] = []
+
+    def sse_targets(
+        self, every: Sequence[HttpSession], session: HttpSession, value: JsonValue
+    ) -> Sequence[HttpSession]:
+        # Clients of other checks disconnect too, which only a call of this one must show.
+        if '"disconnect test_tool' not in json.dumps(value):
+            return [session]
+        self._clients[:] = self._clients or every
+        return [session] if all(each in every for each in self._clients) else []
 
 
 @fault("responses-by-id", "http-sse.answers-apart", revisions=_OLD, transports=_SSE)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCEPT_STREAM",
     "EVIL",
+    "SEPARATORS",
     "Headers",
     "RecordedStream",
     "control",
@@ -63,6 +64,8 @@ _CREDENTIALS: Final = ("authorization", "x-api-key", "cookie")
 ACCEPT_STREAM = ("Accept", "text/event-stream")
 EVIL = "evil.example"
 """A name in a top-level domain that is reserved by RFC 2606."""
+SEPARATORS = "\u0085\u2028\u2029"
+"""Line separators of Unicode, which do not end a line of an event stream, and which JSON strings may contain."""
 
 
 def http_peer(server: ServerUnderTest) -> HttpConnection:

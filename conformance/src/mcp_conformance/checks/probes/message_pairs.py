@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.wire.transcript import Kind
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Entry, Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["answered", "client_requests", "key_of", "notified", "objects"]
+__all__ = ["answered", "client_requests", "event_data", "key_of", "notified", "objects"]
+
+_STREAM: Final = re.compile(r"(?im)^content-type:\s*text/event-stream\b")
 
 
 def key_of(id: JsonValue) -> str:
@@ -28,6 +31,18 @@ def objects(entry: Entry) -> Iterator[JsonObject]:
         for each in entry.value if isinstance(entry.value, list) else [entry.value]:
             if isinstance(each, dict):
                 yield each
+
+
+def event_data(transcript: Transcript) -> Iterator[Entry]:
+    """Yield the entries of the data of events of the server's streams, also of data that is no message."""
+    streams: set[int | None] = set()
+    for entry in transcript:
+        if entry.sent:
+            continue
+        if entry.kind is Kind.HEAD and _STREAM.search(entry.text):
+            streams.add(entry.exchange)
+        elif entry.kind in (Kind.MESSAGE, Kind.BYTES) and entry.exchange in streams:
+            yield entry
 
 
 def answered(server: ServerUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:

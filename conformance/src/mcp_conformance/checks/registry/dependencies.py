@@ -20,6 +20,8 @@ __all__ = ["CLIENT_DEPENDENCIES", "SERVER_BASICS", "SERVER_DEPENDENCIES"]
 SERVER_BASICS: Final = (
     "http.content-type",
     "stdio.stdout-only-messages",
+    "sse.data",
+    "http-sse.message-events",
     "jsonrpc.utf8",
     "jsonrpc.version-member",
     "jsonrpc.response-shape",
@@ -158,7 +160,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Framing and JSON-RPC.
     "stdio.unicode": ("jsonrpc.utf8",),
     "stdio.stdout-only-messages": ("jsonrpc.utf8",),
-    "sse.data": ("jsonrpc.version-member",),
+    "sse.data": ("jsonrpc.utf8",),
     "http.array": ("batch.refused",),
     "batch.refused": ("jsonrpc.no-request-object",),
     "batch.element-kinds": ("batch.http-202",),

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["SseConnection", "open_sse"]
+__all__ = ["EVENT", "SseConnection", "open_sse"]
+
+EVENT: Final = "event "
+"""How the note of an event begins whose type is not `message`: its type follows."""
 
 
 class SseConnection(SuiteConnection):
@@ -90,11 +93,14 @@ class SseConnection(SuiteConnection):
 
     async def _event(self, event: Event) -> None:
         self.events.append(event)
-        if event.event == "endpoint" and self.target is None:
-            self.transcript.note(f"event endpoint: {event.data.decode('utf-8', 'backslashreplace')}")
-            place = urlsplit(urljoin(self.endpoint.url, event.data.decode("utf-8", "replace")))
-            self.target = place.path + (f"?{place.query}" if place.query else "")
-            self._opened.set()
+        if event.event != "message" and event.data:
+            shown = f": {event.data.decode('utf-8', 'backslashreplace')}" if event.event == "endpoint" else ""
+            self.transcript.note(f"{EVENT}{event.event}{shown}")
+        if event.event == "endpoint":
+            if self.target is None:
+                place = urlsplit(urljoin(self.endpoint.url, event.data.decode("utf-8", "replace")))
+                self.target = place.path + (f"?{place.query}" if place.query else "")
+                self._opened.set()
         elif event.data:
             value = self.transcript.message(event.data, sent=False)
             waiting = self._waiting.get(_key(value.get("id"))) if isinstance(value, dict) else None

@@ -9,16 +9,24 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.http_requests import EVIL, require_credentials, require_local
+from mcp_conformance.checks.probes.http_requests import (
+    EVIL,
+    SEPARATORS,
+    require_credentials,
+    require_local,
+    session_messages,
+)
 from mcp_conformance.checks.probes.interactive_calls import REPLIES
+from mcp_conformance.checks.probes.message_pairs import event_data
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.drivers.server.sse_connection import SseConnection
+from mcp_conformance.drivers.server.sse_connection import EVENT, SseConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
@@ -67,16 +75,64 @@ async def endpoint_event(server: ServerUnderTest) -> None:
         raise Deviation("one `endpoint` event", f"{len(others) + 1} of them")
 
 
-@check("http-sse.message-events", proves=("http-sse.message-events",))
+@check("http-sse.message-events", proves=("http-sse.message-events",), subject=CheckScope.EVIDENCE)
 async def message_events(server: ServerUnderTest) -> None:
-    """The messages of the server are `message` events, with one message each."""
+    """Every message of the server is a `message` event, whose data is the JSON of one message."""
+    for transcript in server.evidence:
+        for entry in transcript:
+            named = entry.text.removeprefix(EVENT)
+            if entry.kind is Kind.NOTE and named != entry.text and not named.startswith("endpoint:"):
+                raise Deviation("events of type `message`", f"an event of type {brief(named)}")
+        for entry in event_data(transcript):
+            if not isinstance(entry.value, dict):
+                raise Deviation("the JSON of one message in the data of an event", repr(entry.raw[:200]))
+
+
+_GONE: Final = 40
+"""The most messages that are sent for a client that has left: some servers notice after a moment, others never."""
+
+
+@check("http-sse.disconnect", proves=("http-sse.multiple-clients",), subject=CheckScope.CONNECTION)
+async def disconnect(server: ServerUnderTest) -> None:
+    """When a client disconnects, those that connected before and after it still get their messages, of all kinds."""
     peer = _peer(server)
+    async with server.share(client="gone") as gone:
+        await gone.fence()
+    async with server.open() as later:
+        before = {each: await _methods(server, each) for each in (peer, later)}
+        # The shared connections are free now, and end.
+        await server.connections.close()
+        with suppress(Deviation):
+            for _ in range(_GONE):
+                await gone.post(_ping(peer))
+        for each, when in ((peer, "before"), (later, "after")):
+            whose = f"for a client that connected {when} one that has disconnected"
+            try:
+                after = await _methods(server, each)
+            except Deviation as deviation:
+                raise Deviation(f"{deviation.expected}, {whose}", deviation.observed) from deviation
+            if lacking := before[each] - after:
+                raise Deviation(f"{', '.join(sorted(lacking))} {whose}", "no such message")
+
+
+async def _methods(server: ServerUnderTest, peer: SuiteConnection) -> set[str]:
+    """Call tools that send messages, and return the methods of those that arrive.
+
+    Raises:
+        Deviation: A call has no response.
+    """
+    peer.replies.update(REPLIES)
+    known = len(peer.inbox)
+    (await peer.request("ping")).result()
+    async with open_nursery() as nursery:
+        for _, _, fixture, arguments, _ in _CALLS:
+            with suppress(NotTestable):
+                name, given = server.tool(fixture, arguments)
+                token = f"disconnect {fixture} {known} {SEPARATORS}"
+                params: JsonObject = {"name": name, "arguments": given, "_meta": {"progressToken": token}}
+                nursery.start_soon(peer.request, "tools/call", params)
     await peer.fence()
-    for event in peer.events:
-        if event.event != "endpoint" and event.data and event.event != "message":
-            raise Deviation("events of type `message`", repr(event))
-        if event.event == "message" and not event.data.strip().startswith(b"{"):
-            raise Deviation("one message per event", repr(event))
+    return {str(each.get("method")) for each in peer.inbox[known:]}
 
 
 @check("http-sse.answers-apart", proves=("http-sse.multiple-clients",), subject=CheckScope.CONNECTION)
@@ -200,15 +256,16 @@ async def origin_stream(server: ServerUnderTest) -> None:
 
 @check("http-sse.origin-post", proves=("http-sse.origin-validate",))
 async def origin_post(server: ServerUnderTest) -> None:
-    """A POST with the Origin of a foreign site is rejected, also with the Host of that site."""
+    """A POST of any message with the Origin of a foreign site is rejected, also with the Host of that site."""
     peer = _peer(server)
     if not 200 <= (await peer.send(encoded(_ping(peer)))).status < 300:
         raise NotTestable("the control request failed: a POST is rejected")
     at = f"{EVIL}:{peer.endpoint.port}"
     for headers, host in ((_FOREIGN, None), ((("Origin", f"http://{at}"),), at)):
-        answer = await peer.send(encoded(_ping(peer)), headers=headers, host=host, deviant=_PAGE)
-        if answer.status not in _CLIENT_ERRORS:
-            raise Deviation("HTTP 4xx for a foreign Origin", f"HTTP {answer.status}")
+        for name, message in session_messages(_ping(peer)):
+            answer = await peer.send(encoded(message), headers=headers, host=host, deviant=_PAGE)
+            if answer.status not in _CLIENT_ERRORS:
+                raise Deviation(f"HTTP 4xx for {name} with a foreign Origin", f"HTTP {answer.status}")
 
 
 @check("http-sse.bind-localhost", proves=("http-sse.bind-localhost",))
