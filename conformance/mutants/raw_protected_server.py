@@ -116,7 +116,8 @@ def _verified(server: ProtectedServer, token: str) -> JsonObject:
 
 def _claims(server: ProtectedServer, token: str, method: str, session: str) -> JsonObject:
     """Return the claims of a token, or raise `_AccessDenied`."""
-    kept = token.rpartition(".")[0] if wrong("keeps-payload") else token if wrong("keeps-validated") else ""
+    keeps = wrong("keeps-validated") or wrong("keeps-validated-bound")
+    kept = token.rpartition(".")[0] if wrong("keeps-payload") else token if keeps else ""
     if kept in server.validated:
         return server.validated[kept]
     in_session = session in server.sessions
@@ -124,31 +125,36 @@ def _claims(server: ProtectedServer, token: str, method: str, session: str) -> J
     try:
         unsigned = (wrong("takes-unsigned") and token.endswith(".")) or (wrong("session-unsigned") and in_session)
         validates = not (wrong("validates-opening-only") and not opens)
-        found = _unverified(token) if wrong("takes-any-key") or unsigned or not validates else _verified(server, token)
+        unverified = wrong("takes-any-key") or (wrong("takes-any-key-if-bound") and "cnf" in _unverified(token))
+        found = _unverified(token) if unverified or unsigned or not validates else _verified(server, token)
     except (JoseError, ValueError, IndexError):
         raise _AccessDenied(401, "invalid_token") from None
     if not validates:
         return found
-    audience = found.get("aud")
+    audience, bound = found.get("aud"), "cnf" in found
     foreign = not _is_same(audience, server.resource)
     if audience is None:
-        foreign = not wrong("takes-no-audience")
+        foreign = not (wrong("takes-no-audience") or (wrong("takes-null-audience") and "aud" in found))
     elif wrong("takes-any-audience"):
         foreign = False
-    if wrong("takes-bound-for-others") and "cnf" in found:
+    if wrong("takes-bound-for-others") and bound:
         foreign = False
     expiry, start = (each if isinstance(each := found.get(name), int | float) else 0 for name in ("exp", "nbf"))
     leeway = _HOUR if wrong("leeway-hour") else 0
     old = expiry + leeway < time.time() and not wrong("takes-expired") and not (wrong("session-expired") and in_session)
+    if (wrong("takes-expired-bound") and bound) or (wrong("takes-endless") and not found.get("exp")):
+        old = False
     early = start > time.time() and not wrong("takes-early")
     strange = (
         found.get("iss") != server.issuer
         and not (wrong("issuer-by-beginning") and str(found.get("iss")).startswith(server.issuer))
         and not wrong("takes-any-issuer")
+        and not (wrong("takes-no-issuer") and not found.get("iss"))
+        and not (wrong("takes-any-bound-issuer") and bound)
     )
     if foreign or old or early or strange:
         raise _AccessDenied(401, "token_expired" if old and wrong("expired-error") else "invalid_token")
-    if kept:
+    if kept and (bound or not wrong("keeps-validated-bound")):
         server.validated[kept] = found
     return found
 
@@ -161,8 +167,11 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
     """Check the proof of a request, or raise `_AccessDenied`."""
     bad = _AccessDenied(401, None if wrong("proof-error-untold") else "invalid_dpop_proof", "DPoP")
     given = handler.headers.get_all("DPoP") or []
-    if not given and wrong("proof-not-needed"):
+    lower = (handler.headers.get("Authorization") or "").startswith("dpop ")
+    if not given and (wrong("proof-not-needed") or (wrong("proof-not-needed-in-lower-case") and lower)):
         return
+    if wrong("takes-joined-proofs"):
+        given = [each.partition(",")[0] for each in given]
     if len(given) != 1 and not (wrong("takes-two-proofs") and given):
         raise bad
     try:
@@ -180,13 +189,15 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
     issued = found.get("iat")
     late = time.time() - issued if isinstance(issued, int | float) else 0.0
     good = {
-        "proof-any-type": header.get("typ") == "dpop+jwt",
-        "proof-any-method": found.get("htm") == handler.command,
+        "proof-any-type": header.get("typ") == "dpop+jwt" or (wrong("proof-type-optional") and "typ" not in header),
+        "proof-any-method": found.get("htm") == handler.command
+        or (wrong("proof-method-optional") and found.get("htm") is None),
         "proof-any-url": found.get("htu") == handler.server.resource
-        or (wrong("url-by-beginning") and str(found.get("htu")).startswith(handler.server.resource)),
+        or (wrong("url-by-beginning") and str(found.get("htu")).startswith(handler.server.resource))
+        or (wrong("proof-url-optional") and "htu" not in found),
         "proof-any-token": found.get("ath") == s256(token) or (wrong("proof-ath-optional") and "ath" not in found),
         "proof-any-key": key.thumbprint() == thumbprint or (wrong("takes-symmetric") and key.key_type == "oct"),
-        "proof-without-id": "jti" in found,
+        "proof-without-id": found.get("jti") is not None or (wrong("proof-null-id") and "jti" in found),
         "proof-untimed": issued is not None,
         "proof-time-as-text": not isinstance(issued, str),
         # Each fault has its own part of the time.
@@ -217,10 +228,13 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path in places and not wrong("no-metadata"):
             document: JsonObject = {
                 "resource": f"{self.server.resource}/" if wrong("metadata-slash") else self.server.resource,
-                "authorization_servers": [] if wrong("no-servers") else [self.server.issuer],
+                "authorization_servers": [self.server.issuer],
                 "scopes_supported": ["mcp", "mcp:admin", *(["offline_access"] if wrong("offline") else [])],
             }
-            if wrong("metadata-of-another"):
+            at_path = self.path == _PRM + path
+            if wrong("no-servers") or (wrong("no-servers-at-path") and at_path):
+                document["authorization_servers"] = []
+            if wrong("metadata-of-another") or (wrong("metadata-of-another-at-path") and at_path):
                 document["resource"] = "https://elsewhere.example/mcp"
             self._send(200, document)
         elif urlsplit(self.path).path != path:
@@ -260,6 +274,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Return the user of a request, or refuse it."""
         if wrong("notifications-are-free") and "method" in message and "id" not in message:
             return "ada"
+        if wrong("responses-are-free") and "id" in message and "method" not in message:
+            return "ada"
         try:
             return self._authorize(message)
         except _AccessDenied as refused:
@@ -294,7 +310,8 @@ class _Handler(BaseHTTPRequestHandler):
         claims = _claims(self.server, token, method, session)
         bound = claims.get("cnf")
         if isinstance(bound, dict):
-            if scheme.lower() != "dpop" and not wrong("downgrades"):
+            lower = wrong("downgrades-in-lower-case") and scheme == "bearer"
+            if scheme.lower() != "dpop" and not wrong("downgrades") and not lower:
                 raise _AccessDenied(401, "invalid_token", "DPoP")
             if scheme.lower() == "dpop" and not (wrong("proves-opening-only") and method != "server/discover"):
                 _check_proof(self, token, str(bound.get("jkt")))
@@ -327,7 +344,8 @@ class _Handler(BaseHTTPRequestHandler):
             if "mcp:admin" not in scopes:
                 self.server.refused.add(str(claims.get("sub")))
             scopes = set() if str(claims.get("sub")) in self.server.refused else scopes
-        if method == "tools/call" and name == "test_admin" and "mcp:admin" not in scopes and not wrong("any-scope"):
+        any_scope = wrong("any-scope") or (wrong("any-scope-if-bound") and "cnf" in claims)
+        if method == "tools/call" and name == "test_admin" and "mcp:admin" not in scopes and not any_scope:
             raise _AccessDenied(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
 
     def _refuse(self, refused: _AccessDenied, message: JsonObject) -> None:
@@ -344,6 +362,7 @@ class _Handler(BaseHTTPRequestHandler):
         ):
             origin = "{0.scheme}://{0.netloc}".format(urlsplit(self.server.resource))
             place = f"{_PRM}{urlsplit(self.server.resource).path}"
+            place = _PRM if wrong("no-servers-at-path") or wrong("metadata-of-another-at-path") else place
             place = "/metadata?of=mcp" if wrong("metadata-with-query") else place
             parts.append(f'resource_metadata="{origin}{place}"')
         scheme = "Basic" if wrong("basic-challenge") else refused.scheme
@@ -357,7 +376,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(refused.status, body, headers)
 
     def _answer(self, message: JsonObject, subject: str) -> None:
-        if "id" not in message:
+        if "id" not in message or "method" not in message:
             if self.batch is None:
                 self._send(202, None)
             return

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Final
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
+from mcp_conformance.oauth_testbed.changed_members import changed
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.wire.http_server import open_http_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from mcp_conformance.oauth_testbed.changed_members import Changes
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -74,12 +76,12 @@ class Issuer:
         public: JsonObject = {name: str(value) for name, value in self._key.as_dict(private=False).items()}
         return {"keys": [{**public, "kid": "suite", "alg": "RS256", "use": "sig"}]}
 
-    def token(self, *, foreign_key: bool = False, changes: JsonObject | None = None) -> str:
+    def token(self, *, foreign_key: bool = False, changes: Changes | None = None) -> str:
         """Issue an access token (RFC 9068), valid except for the changes.
 
         Args:
             foreign_key: Whether to sign it with an unknown key.
-            changes: Claims with other values; `None` omits a claim.
+            changes: Claims with other values, or without a value.
         """
         now = int(time.time())
         claims: JsonObject = {
@@ -91,11 +93,10 @@ class Issuer:
             "iat": now,
             "exp": now + _HOUR,
             "jti": secrets.token_urlsafe(16),
-            **(changes or {}),
         }
-        payload = {name: value for name, value in claims.items() if value is not None}
         header = {"alg": "RS256", "typ": "at+jwt", "kid": "suite"}
-        return jws.serialize_compact(header, json.dumps(payload), self._other if foreign_key else self._key)
+        payload = json.dumps(changed(claims, changes))
+        return jws.serialize_compact(header, payload, self._other if foreign_key else self._key)
 
     def forged_tokens(self) -> Iterator[str]:
         """Yield tokens that a server accepts if it takes the key from the token itself, or a public key for a secret."""
@@ -161,8 +162,8 @@ class ProofKey:
         url: str,
         token: str,
         *,
-        header: JsonObject | None = None,
-        changes: JsonObject | None = None,
+        header: Changes | None = None,
+        changes: Changes | None = None,
         symmetric: bool = False,
     ) -> str:
         """Make a proof for a POST, valid except for the changes.
@@ -170,8 +171,8 @@ class ProofKey:
         Args:
             url: The URL of the request.
             token: The access token of the request.
-            header: Header members with other values.
-            changes: Claims with other values; `None` omits a claim.
+            header: Header members with other values, or without a value.
+            changes: Claims with other values, or without a value.
             symmetric: Whether to sign it with a secret that is in its own header.
         """
         claims: JsonObject = {
@@ -180,13 +181,12 @@ class ProofKey:
             "htu": url,
             "iat": int(time.time()),
             "ath": s256(token),
-            **(changes or {}),
         }
-        payload = json.dumps({name: value for name, value in claims.items() if value is not None})
+        payload = json.dumps(changed(claims, changes))
         if symmetric:
             shared = OctKey.import_key("a-secret-of-thirty-two-octets-here")
             oct_header = {"typ": "dpop+jwt", "alg": "HS256", "jwk": shared.as_dict(private=True)}
             return jws.serialize_compact(oct_header, payload, shared)
         public: JsonObject = {name: str(value) for name, value in self._key.as_dict(private=False).items()}
-        whole: JsonObject = {"typ": "dpop+jwt", "alg": "ES256", "jwk": public, **(header or {})}
+        whole = changed({"typ": "dpop+jwt", "alg": "ES256", "jwk": public}, header)
         return jws.serialize_compact(whole, payload, self._key)

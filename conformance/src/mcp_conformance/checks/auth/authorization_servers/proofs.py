@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 from joserfc import jws
 from joserfc.jwk import ECKey
 
+from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.oauth_testbed.token_issuer import ProofKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
+    from mcp_conformance.oauth_testbed.changed_members import Changes, OmittedMember
     from mcp_core.jsonrpc.messages import JsonObject
 
     Proofs: TypeAlias = Callable[[str, JsonObject], tuple[str, ...]]
@@ -46,12 +48,12 @@ def _made(
     demanded: JsonObject,
     *,
     key: ProofKey = KEY,
-    header: JsonObject | None = None,
-    changes: JsonObject | None = None,
+    header: Changes | None = None,
+    changes: Changes | None = None,
     symmetric: bool = False,
 ) -> str:
     # A token request has no token yet, and its proof no token hash.
-    claims: JsonObject = {**demanded, **(changes or {}), "ath": None}
+    claims: Changes = {**demanded, **(changes or {}), "ath": OMITTED}
     return key.proof(url, "", header=header, changes=claims, symmetric=symmetric)
 
 
@@ -60,12 +62,20 @@ def good_proof(url: str, demanded: JsonObject) -> tuple[str, ...]:
     return (_made(url, demanded),)
 
 
-def _changed(url: str, demanded: JsonObject, **changes: str | None) -> tuple[str, ...]:
+def _changed(url: str, demanded: JsonObject, **changes: str | OmittedMember | None) -> tuple[str, ...]:
     return (_made(url, demanded, changes={**changes}),)
 
 
 def _two(url: str, demanded: JsonObject) -> tuple[str, ...]:
     return (_made(url, demanded), _made(url, demanded))
+
+
+def _headed(url: str, demanded: JsonObject, **header: str | OmittedMember) -> tuple[str, ...]:
+    return (_made(url, demanded, header={**header}),)
+
+
+def _joined(url: str, demanded: JsonObject) -> tuple[str, ...]:
+    return (", ".join(_two(url, demanded)),)
 
 
 def _longer_url(url: str, demanded: JsonObject) -> tuple[str, ...]:
@@ -98,23 +108,31 @@ def _late(url: str, _demanded: JsonObject, *, seconds: int) -> tuple[str, ...]:
 BAD_PROOFS: Final[Mapping[str, Proofs]] = {
     "with a proof for another URL": partial(_changed, htu="https://elsewhere.example/token"),
     "with a proof whose URL only begins as the token endpoint": _longer_url,
+    "with a proof without a URL": partial(_changed, htu=OMITTED),
+    "with a proof whose URL is null": partial(_changed, htu=None),
     "with a proof for another method": partial(_changed, htm="GET"),
-    "with a proof of another type": lambda url, demanded: (_made(url, demanded, header={"typ": "jwt"}),),
+    "with a proof without a method": partial(_changed, htm=OMITTED),
+    "with a proof whose method is null": partial(_changed, htm=None),
+    "with a proof of another type": partial(_headed, typ="jwt"),
+    "with a proof without a type": partial(_headed, typ=OMITTED),
+    "with a proof without a key": partial(_headed, jwk=OMITTED),
     "with the signature of another proof": _foreign_signature,
     "with an unsigned proof": _unsigned,
     "with a symmetric proof": lambda url, demanded: (_made(url, demanded, symmetric=True),),
     "with a proof that contains its private key": _with_private_key,
     "with a proof that is an hour old": partial(_late, seconds=-_HOUR),
     "with a proof that is issued in an hour": partial(_late, seconds=_HOUR),
-    "with a proof without a jti": partial(_changed, jti=None),
+    "with a proof without a time of issue": partial(_changed, iat=OMITTED),
+    "with a proof without a jti": partial(_changed, jti=OMITTED),
+    "with a proof whose jti is null": partial(_changed, jti=None),
     "with two proofs": _two,
+    "with two proofs in one line": _joined,
     "without a proof": no_proof,
 }
 """Wrong proofs of a token request of a client whose tokens must be bound."""
 
 BAD_REFRESHES: Final[Mapping[str, Proofs]] = {
-    "with a proof for another URL": BAD_PROOFS["with a proof for another URL"],
     "with a proof of another key": lambda url, demanded: (_made(url, demanded, key=_OTHER_KEY),),
-    "without a proof": no_proof,
+    **BAD_PROOFS,
 }
 """Wrong proofs of a refresh. The refresh token of a public client is bound to its key (RFC 9449 section 5)."""

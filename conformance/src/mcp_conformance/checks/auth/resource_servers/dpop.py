@@ -5,124 +5,40 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.auth.resource_servers.requests import (
-    challenge,
-    http_peer,
-    issuer_of,
-    probe,
-    send_each,
-)
+from mcp_conformance.checks.auth.resource_servers.bound_tokens import BoundToken, bound_token
+from mcp_conformance.checks.auth.resource_servers.requests import challenge, http_peer
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.oauth_testbed.token_issuer import ProofKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
-    from mcp_conformance.checks.auth.resource_servers.requests import Headers
-    from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.wire.http_client import HttpResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_conformance.oauth_testbed.changed_members import Changes, OmittedMember
 
-__all__ = ["BoundToken", "bound_token"]
+    Proofs: TypeAlias = Callable[[BoundToken], tuple[str, ...]]
+    """Makes the proofs of a message."""
 
 _HTTP: Final = (Transport.HTTP,)
 _REFUSES: Final = ("dpop.server-validates-proof", "dpop.server-reject-401")
-
 
 _TEN_YEARS: Final = 10 * 365 * 24 * 3600
 """Ten years, in seconds."""
 
 
-class BoundToken:
-    """A token that is bound to a key, with requests."""
-
-    def __init__(self, server: ServerUnderTest, peer: HttpConnection, changes: JsonObject | None = None) -> None:
-        self.key: Final = ProofKey()
-        self.peer: Final = peer
-        self.url: Final = issuer_of(server).resource
-        claims: JsonObject = {"cnf": {"jkt": self.key.thumbprint}, **(changes or {})}
-        self.token: Final = issuer_of(server).token(changes=claims)
-        self.nonce: str | None = None
-        """The last nonce that the server has supplied; `None` if it has supplied none."""
-
-    def headers(self, *proofs: str) -> Headers:
-        """Return the headers with the token and proofs."""
-        return (("Authorization", f"DPoP {self.token}"), *(("DPoP", proof) for proof in proofs))
-
-    def proof(
-        self,
-        *,
-        key: ProofKey | None = None,
-        header: JsonObject | None = None,
-        changes: JsonObject | None = None,
-        symmetric: bool = False,
-    ) -> str:
-        """Make a proof, valid except for what is given: another key, header members, claims, or a shared secret."""
-        nonce: JsonObject = {} if self.nonce is None else {"nonce": self.nonce}
-        claims: JsonObject = {**nonce, **(changes or {})}
-        return (key or self.key).proof(self.url, self.token, header=header, changes=claims, symmetric=symmetric)
-
-    async def send(self, *proofs: str, deviant: str = "") -> HttpResponse:
-        """Send a request with proofs."""
-        answer = await probe(self.peer, self.headers(*proofs), deviant=deviant)
-        self.nonce = answer.header("dpop-nonce") or self.nonce
-        return answer
-
-    async def send_valid(self) -> HttpResponse:
-        """Send a request with a valid proof, a second time if the server requires a nonce in it."""
-        answer = await self.send(self.proof())
-        if answer.status == 401 and (challenge(answer, "dpop") or {}).get("error") == "use_dpop_nonce":
-            answer = await self.send(self.proof())
-        return answer
-
-    async def require_refusal(
-        self, proofs: Callable[[BoundToken], tuple[str, ...]], what: str, *, scheme: str = "DPoP"
-    ) -> list[HttpResponse]:
-        """Send messages of several kinds with proofs, and require that each is rejected with 401.
-
-        Args:
-            proofs: Makes the proofs of a message: a server may reject a proof that it has seen before.
-            what: What is wrong.
-            scheme: The scheme of the Authorization header.
-
-        Returns:
-            The rejections.
-
-        Raises:
-            Deviation: A message is not rejected.
-        """
-
-        def headers() -> Headers:
-            return (("Authorization", f"{scheme} {self.token}"), *(("DPoP", proof) for proof in proofs(self)))
-
-        answers = await send_each(self.peer, headers, deviant=what)
-        for message, answer in answers:
-            if answer.status != 401:
-                raise Deviation(f"HTTP 401 for {message} with {what}", f"HTTP {answer.status}")
-        return [answer for _, answer in answers]
-
-
-async def bound_token(server: ServerUnderTest, peer: HttpConnection) -> BoundToken:
-    """Return a bound token that the server accepts.
-
-    Raises:
-        NotApplicable: The server accepts no bound tokens.
-    """
-    bound = BoundToken(server, peer)
-    answer = await bound.send_valid()
-    if answer.status != 200:
-        raise NotApplicable(f"the server accepts no DPoP-bound token: HTTP {answer.status}")
-    return bound
-
-
-def _proof(**changes: str | int | None) -> Callable[[BoundToken], tuple[str, ...]]:
+def _proof(**changes: str | int | OmittedMember | None) -> Proofs:
     return lambda bound: (bound.proof(changes={**changes}),)
 
 
-def _off(seconds: int) -> Callable[[BoundToken], tuple[str, ...]]:
+def _headed(**changes: str | OmittedMember) -> Proofs:
+    return lambda bound: (bound.proof(header={**changes}),)
+
+
+def _off(seconds: int) -> Proofs:
     return lambda bound: (bound.proof(changes={"iat": int(time.time()) + seconds}),)
 
 
@@ -134,6 +50,14 @@ def _valid(bound: BoundToken) -> tuple[str, ...]:
     return (bound.proof(),)
 
 
+def _two(bound: BoundToken) -> tuple[str, ...]:
+    return (bound.proof(), bound.proof())
+
+
+def _joined(bound: BoundToken) -> tuple[str, ...]:
+    return (", ".join(_two(bound)),)
+
+
 def _other_key(bound: BoundToken) -> tuple[str, ...]:
     return (bound.proof(key=ProofKey()),)
 
@@ -143,61 +67,69 @@ def _broken(bound: BoundToken) -> tuple[str, ...]:
     return (f"{head}.{claims}.{bound.proof().split('.')[2]}",)
 
 
-_FLAWS: Final[Mapping[str, tuple[str, Callable[[BoundToken], tuple[str, ...]], tuple[str, ...]]]] = {
-    "missing": ("A bound token without a proof is rejected.", _none, _REFUSES),
-    "twice": ("Two proofs in one request are rejected.", lambda bound: (bound.proof(), bound.proof()), _REFUSES),
-    "malformed": ("A proof that is not a JWT is rejected.", lambda _: ("x.y.z",), _REFUSES),
-    "signature": ("A proof with an invalid signature is rejected.", _broken, _REFUSES),
-    "type": (
-        "A proof of another type is rejected.",
-        lambda bound: (bound.proof(header={"typ": "jwt"}),),
+_FLAWS: Final[Mapping[str, tuple[str, tuple[Proofs, ...], tuple[str, ...]]]] = {
+    "missing": ("A bound token without a proof is rejected.", (_none,), _REFUSES),
+    "twice": ("Two proofs in one request are rejected, in two header lines or in one.", (_two, _joined), _REFUSES),
+    "malformed": ("A proof that is not a JWT is rejected.", (lambda _: ("x.y.z",), lambda _: ("",)), _REFUSES),
+    "signature": ("A proof with an invalid signature is rejected.", (_broken,), _REFUSES),
+    "type": ("A proof of another type is rejected.", (_headed(typ="jwt"), _headed(typ=OMITTED)), _REFUSES),
+    "method": (
+        "A proof for another method is rejected.",
+        (_proof(htm="GET"), _proof(htm=OMITTED), _proof(htm=None)),
         _REFUSES,
     ),
-    "method": ("A proof for another method is rejected.", _proof(htm="GET"), _REFUSES),
-    "url": ("A proof for another URL is rejected.", _proof(htu="https://elsewhere.example/mcp"), _REFUSES),
-    "token": ("A proof for another token is rejected.", _proof(ath="x" * 43), _REFUSES),
-    "no-token": ("A proof without a token hash is rejected.", _proof(ath=None), _REFUSES),
-    "key": ("A proof with another key is rejected.", _other_key, _REFUSES),
-    "no-id": ("A proof without a jti is rejected.", _proof(jti=None), _REFUSES),
+    "url": (
+        "A proof for another URL is rejected.",
+        (_proof(htu="https://elsewhere.example/mcp"), _proof(htu=OMITTED), _proof(htu=None)),
+        _REFUSES,
+    ),
+    "token": ("A proof for another token is rejected.", (_proof(ath="x" * 43),), _REFUSES),
+    "no-token": (
+        "A proof without a token hash is rejected.",
+        (_proof(ath=OMITTED), _proof(ath=None), _proof(ath="")),
+        _REFUSES,
+    ),
+    "key": ("A proof with another key is rejected.", (_other_key, _headed(jwk=OMITTED)), _REFUSES),
+    "no-id": ("A proof without a jti is rejected.", (_proof(jti=OMITTED), _proof(jti=None)), _REFUSES),
     # One minute outside of the window.
     "old": (
         "A proof that was issued six minutes ago is rejected.",
-        _off(-360),
+        (_off(-360),),
         (*_REFUSES, "dpop.server-iat-window", "dpop.server-replay-protection"),
     ),
     "future": (
         "A proof that is issued six minutes in the future is rejected.",
-        _off(360),
+        (_off(360),),
         (*_REFUSES, "dpop.server-iat-window"),
     ),
     "long-ago": (
         "A proof that was issued ten years ago is rejected.",
-        _off(-_TEN_YEARS),
+        (_off(-_TEN_YEARS), _proof(iat=0)),
         (*_REFUSES, "dpop.server-iat-window", "dpop.server-replay-protection"),
     ),
     "milliseconds": (
         "A proof whose time of issue is in milliseconds is rejected.",
-        lambda bound: (bound.proof(changes={"iat": int(time.time() * 1000)}),),
+        (lambda bound: (bound.proof(changes={"iat": int(time.time() * 1000)}),),),
         (*_REFUSES, "dpop.server-iat-window"),
     ),
     "no-time": (
         "A proof without a time of issue is rejected.",
-        _proof(iat=None),
+        (_proof(iat=OMITTED), _proof(iat=None)),
         (*_REFUSES, "dpop.server-iat-window"),
     ),
     "time-text": (
         "A proof whose time of issue is a text is rejected.",
-        lambda bound: (bound.proof(changes={"iat": str(int(time.time()))}),),
+        (lambda bound: (bound.proof(changes={"iat": str(int(time.time()))}),),),
         _REFUSES,
     ),
     "private-key": (
         "A proof that has the private key in its header is rejected.",
-        lambda bound: (bound.proof(header={"jwk": bound.key.private_jwk}),),
+        (lambda bound: (bound.proof(header={"jwk": bound.key.private_jwk}),),),
         _REFUSES,
     ),
     "symmetric": (
         "A proof that is signed with a shared secret is rejected.",
-        lambda bound: (bound.proof(symmetric=True),),
+        (lambda bound: (bound.proof(symmetric=True),),),
         (*_REFUSES, "dpop.asymmetric-only"),
     ),
 }
@@ -205,15 +137,19 @@ _FLAWS: Final[Mapping[str, tuple[str, Callable[[BoundToken], tuple[str, ...]], t
 
 
 def _add_flaw(name: str) -> None:
-    title, proofs, proves = _FLAWS[name]
+    title, variants, proves = _FLAWS[name]
+    # The scheme is case-insensitive (RFC 9110, section 11.1).
+    schemes = ("DPoP", "dpop") if name == "missing" else ("DPoP",)
 
     async def run(server: ServerUnderTest) -> None:
         async with http_peer(server) as peer:
             bound = await bound_token(server, peer)
-            for answer in await bound.require_refusal(proofs, "an invalid proof"):
-                error_challenge = challenge(answer, "dpop")
-                if error_challenge is None or not error_challenge.get("error"):
-                    raise Deviation("a DPoP challenge with an error in the 401 response", str(error_challenge))
+            for proofs in variants:
+                for scheme in schemes:
+                    for answer in await bound.require_refusal(proofs, "an invalid proof", scheme=scheme):
+                        error_challenge = challenge(answer, "dpop")
+                        if error_challenge is None or not error_challenge.get("error"):
+                            raise Deviation("a DPoP challenge with an error in the 401 response", str(error_challenge))
 
     SERVER_CHECKS.add(
         f"dpop.server-proof-{name}", run, title=title, proves=proves, transports=_HTTP, subject=CheckScope.PROCESS
@@ -234,8 +170,9 @@ async def no_downgrade(server: ServerUnderTest) -> None:
     """A bound token with the scheme Bearer is rejected."""
     async with http_peer(server) as peer:
         bound = await bound_token(server, peer)
-        for proofs in (_none, _valid):
-            await bound.require_refusal(proofs, "a bound token with the scheme Bearer", scheme="Bearer")
+        for scheme in ("Bearer", "bearer", "BEARER"):
+            for proofs in (_none, _valid):
+                await bound.require_refusal(proofs, "a bound token", scheme=scheme)
 
 
 @check(
@@ -249,10 +186,15 @@ async def unbound(server: ServerUnderTest) -> None:
     async with http_peer(server) as peer:
         nonce = (await bound_token(server, peer)).nonce
         # The key of a proof can match none of them, so access must not be granted (RFC 9449, section 7.1).
-        confirmations: tuple[JsonObject | None, ...] = (None, {}, {"jkt": ""})
-        for confirmation in confirmations:
-            free = BoundToken(server, peer, {"cnf": confirmation})
-            free.nonce = nonce
+        without: tuple[Changes, ...] = (
+            {"cnf": OMITTED},
+            {"cnf": None},
+            {"cnf": {}},
+            {"cnf": {"jkt": ""}},
+            {"cnf": {"jkt": None}},
+        )
+        for changes in without:
+            free = BoundToken(server, peer, changes, nonce=nonce)
             for proofs in (_none, _valid):
                 await free.require_refusal(proofs, "a token without a key and the scheme DPoP")
 
@@ -262,8 +204,7 @@ async def audience(server: ServerUnderTest) -> None:
     """A token for another resource is rejected, also when it is bound to a key."""
     async with http_peer(server) as peer:
         nonce = (await bound_token(server, peer)).nonce
-        foreign = BoundToken(server, peer, {"aud": "https://elsewhere.example/mcp"})
-        foreign.nonce = nonce
+        foreign = BoundToken(server, peer, {"aud": "https://elsewhere.example/mcp"}, nonce=nonce)
         await foreign.require_refusal(_valid, "a bound token for another resource")
 
 

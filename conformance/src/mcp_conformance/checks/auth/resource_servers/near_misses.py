@@ -11,9 +11,15 @@ import json
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mcp_conformance.checks.auth.resource_servers.dpop import bound_token
+from mcp_conformance.checks.auth.resource_servers.bound_tokens import (
+    BoundToken,
+    bound_token,
+    known_bound_token,
+    send_invalid,
+)
 from mcp_conformance.checks.auth.resource_servers.requests import (
     ADMIN_TOOL,
+    UNANSWERED,
     bearer,
     called,
     challenge,
@@ -21,6 +27,7 @@ from mcp_conformance.checks.auth.resource_servers.requests import (
     has_result,
     http_peer,
     issuer_of,
+    post_unanswered,
     probe,
     send_each,
     sent,
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.auth.resource_servers.requests import Headers
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.oauth_testbed.changed_members import Changes
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -71,10 +79,10 @@ def _near_urls(url: str) -> Iterator[str]:
     yield f"https://elsewhere.example/?resource={url}"
 
 
-async def _refused(peer: HttpConnection, token: str, what: str) -> None:
-    for message, answer in await send_each(peer, lambda: bearer(token), deviant=what):
+def _require_refusals(answers: list[tuple[str, HttpResponse]]) -> None:
+    for what, answer in answers:
         if answer.status not in _REFUSED:
-            raise Deviation(f"HTTP 401 for {message} with {what}", f"HTTP {answer.status}")
+            raise Deviation(f"HTTP 401 for {what}", f"HTTP {answer.status}")
 
 
 @check(
@@ -87,10 +95,13 @@ async def audience_near(server: ServerUnderTest) -> None:
     """A token for another resource whose URL resembles the one of the server is rejected."""
     issuer = issuer_of(server)
     async with http_peer(server) as peer:
+        accepted = await known_bound_token(server, peer)
         near: list[JsonValue] = [*_near_urls(issuer.resource)]
         # A list of audiences is another type than a single one, which a server may not compare.
         for audience in (*near, near[:1], near, []):
-            await _refused(peer, issuer.token(changes={"aud": audience}), f"a token for {audience}")
+            changes: Changes = {"aud": audience}
+            what = f"a token for {audience}"
+            _require_refusals(await send_invalid(server, peer, accepted, [changes], deviant=what))
 
 
 @check("auth.server-token-issuer-near", proves=_VALIDATES, transports=_HTTP, subject=CheckScope.PROCESS)
@@ -98,12 +109,17 @@ async def issuer_near(server: ServerUnderTest) -> None:
     """A token of another issuer whose URL resembles the one of the authorization server is rejected."""
     issuer = issuer_of(server)
     async with http_peer(server) as peer:
-        for near in (
+        accepted = await known_bound_token(server, peer)
+        near: list[JsonValue] = [
             f"{issuer.url}/other",
             f"{issuer.url}.elsewhere.example",
             f"https://elsewhere.example/{issuer.url}",
-        ):
-            await _refused(peer, issuer.token(changes={"iss": near}), f"a token of the issuer {near}")
+            [issuer.url, "https://elsewhere.example"],
+        ]
+        for each in near:
+            changes: Changes = {"iss": each}
+            what = f"a token of the issuer {each}"
+            _require_refusals(await send_invalid(server, peer, accepted, [changes], deviant=what))
 
 
 def _unsigned(token: str) -> Iterator[str]:
@@ -128,8 +144,10 @@ async def unsigned(server: ServerUnderTest) -> None:
         valid = issuer.token()
         # A server may keep what it has validated by a part of the token.
         await probe(peer, bearer(valid))
+        what = "a token without a valid signature"
         for token in (*_unsigned(valid), *issuer.forged_tokens()):
-            await _refused(peer, token, "a token without a valid signature")
+            answers = await send_each(peer, lambda: bearer(token), deviant=what)  # noqa: B023  called in the loop
+            _require_refusals([(f"{message} with {what}", answer) for message, answer in answers])
 
 
 @check(
@@ -244,12 +262,13 @@ def _require_no_result(answer: HttpResponse, where: str, id: JsonValue = None) -
     subject=CheckScope.PROCESS,
 )
 async def every_message(server: ServerUnderTest) -> None:
-    """A notification needs the token too."""
+    """A notification needs the token too, and a response to a request of the server, in a session and outside of it."""
     async with http_peer(server) as peer:
-        message: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "none"}}
-        answer = await exchanged(peer, "POST", without_token(peer, message), encoded(message))
-        if answer.status < _OK:
-            raise Deviation("HTTP 401 for a notification without a token", f"HTTP {answer.status}")
+        for what in UNANSWERED:
+            for session in (True, False):
+                answer = await post_unanswered(peer, what, (), session=session, deviant="no token")
+                if answer.status < _OK:
+                    raise Deviation(f"HTTP 401 for {what} without a token", f"HTTP {answer.status}")
 
 
 @check(
@@ -288,7 +307,12 @@ async def every_method(server: ServerUnderTest) -> None:
             ("with an opaque token", bearer("no-such-token")),
             ("with an expired token", bearer(issuer.token(changes={"exp": 1}))),
             ("with a token of another key", bearer(issuer.token(foreign_key=True))),
+            ("with a bound token without a proof", BoundToken(server, peer).headers()),
+            ("with a bound token as a bearer token", bearer(BoundToken(server, peer).token)),
         )
+        if await known_bound_token(server, peer) is None:
+            # A server that does not know this claim takes the token for a bearer token.
+            credentials = credentials[:-1]
         for method in ("GET", "DELETE"):
             accept = [("Accept", "text/event-stream")] if method == "GET" else []
             for what, token in credentials:

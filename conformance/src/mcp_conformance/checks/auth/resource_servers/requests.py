@@ -17,7 +17,7 @@ from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.oauth_testbed.token_issuer import Issuer
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADMIN_TOOL",
+    "UNANSWERED",
     "Headers",
     "bearer",
     "called",
@@ -36,6 +37,7 @@ __all__ = [
     "http_peer",
     "issuer_of",
     "metadata_of",
+    "post_unanswered",
     "probe",
     "send_each",
     "sent",
@@ -48,6 +50,12 @@ _PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+
 _SCHEME: Final = re.compile(r"(?i)(?:^|,\s*)(Bearer|DPoP)(?=\s|,|$)")
 _OF_SESSION: Final = ("mcp-session-id", "mcp-protocol-version")
 _WELL: Final = "/.well-known/oauth-protected-resource"
+UNANSWERED: Final[Mapping[str, JsonObject]] = {
+    "a notification": {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "none"}},
+    "a response": {"jsonrpc": "2.0", "id": "none", "result": {}},
+    "an error response": {"jsonrpc": "2.0", "id": "none", "error": {"code": -32603, "message": "none"}},
+}
+"""Messages that get no JSON-RPC response. Revision 2026-07-28 has no responses of clients."""
 ADMIN_TOOL: Final = "test_admin"
 """The fixture tool that requires the scope `ADMIN`."""
 
@@ -135,9 +143,7 @@ async def sent(
         Deviation: There is no response.
     """
     message = peer.message(method, params)
-    lines = without_token(peer, message)
-    if not session:
-        lines = [(name, value) for name, value in lines if name.lower() not in _OF_SESSION]
+    lines = without_token(peer, message, session=session)
     return await exchanged(peer, "POST", (*lines, *headers), encoded(message), target=target, deviant=deviant)
 
 
@@ -159,7 +165,6 @@ async def send_each(
     found: list[tuple[str, HttpResponse]] = []
     no_params: JsonObject = {}
     call: JsonObject = {"name": ADMIN_TOOL, "arguments": {}}
-    notification: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "none"}}
 
     async def open_another() -> None:
         found.append(("an opening request", await probe(peer, headers(), deviant=deviant)))
@@ -167,21 +172,34 @@ async def send_each(
     async def request(method: str, params: JsonObject) -> None:
         found.append((method, await sent(peer, method, params, headers(), deviant=deviant)))
 
-    async def notify() -> None:
-        lines = (*without_token(peer, notification), *headers())
-        found.append(("a notification", await exchanged(peer, "POST", lines, encoded(notification), deviant=deviant)))
+    async def post(what: str) -> None:
+        answer = await post_unanswered(peer, what, headers(), deviant=deviant)
+        # A server may reject a response to no request in another way.
+        if what == "a notification" or answer.status < 300 or answer.status == 401:
+            found.append((what, answer))
 
     async with open_nursery() as nursery:
         nursery.start_soon(open_another)
         nursery.start_soon(request, "tools/list", no_params)
         nursery.start_soon(request, "tools/call", call)
-        nursery.start_soon(notify)
+        for what in UNANSWERED:
+            nursery.start_soon(post, what)
     return found
 
 
-def without_token(peer: HttpConnection, message: JsonValue) -> list[tuple[str, str]]:
-    """Return the headers of a message, without the token."""
-    return [each for each in peer.headers(message) if each[0].lower() != "authorization"]
+async def post_unanswered(
+    peer: HttpConnection, what: str, headers: Headers, *, session: bool = True, deviant: str
+) -> HttpResponse:
+    """Send one of the messages `UNANSWERED` with other credentials, in the session of the connection or outside of it."""
+    message = UNANSWERED[what]
+    lines = (*without_token(peer, message, session=session), *headers)
+    return await exchanged(peer, "POST", lines, encoded(message), deviant=deviant)
+
+
+def without_token(peer: HttpConnection, message: JsonValue, *, session: bool = True) -> list[tuple[str, str]]:
+    """Return the headers of a message, without the token, and without those of a session if it belongs to none."""
+    left_out = ("authorization", *(() if session else _OF_SESSION))
+    return [each for each in peer.headers(message) if each[0].lower() not in left_out]
 
 
 def has_result(answer: HttpResponse, id: JsonValue = None) -> bool:
@@ -254,19 +272,28 @@ def challenge(answer: HttpResponse, scheme: str | None = None) -> dict[str, str]
     return None
 
 
-async def metadata_of(peer: HttpConnection) -> JsonObject:
-    """Return the protected resource metadata, from the URL in the challenge or the well-known URI.
+async def metadata_of(peer: HttpConnection) -> tuple[JsonObject, ...]:
+    """Return the protected resource metadata from all places where a client finds them.
+
+    These are the URL in the challenge, the well-known URI for the path of the server and, for a client that finds neither,
+    the one of the host, which may otherwise describe another resource of the host.
 
     Raises:
         Deviation: The metadata are missing.
     """
+    answers = []
+
+    async def document(place: str) -> JsonObject | None:
+        answer = await fetched(peer, place)
+        answers.append(f"GET {place}: HTTP {answer.status}, {answer.body[:80]!r}")
+        return json_object(answer.body) if answer.status == 200 else None
+
     url = (challenge(await probe(peer)) or {}).get("resource_metadata")
     path = peer.endpoint.target.partition("?")[0].rstrip("/")
-    answers = []
-    for target in [url] if url else [f"{_WELL}{path}", _WELL]:
-        answer = await fetched(peer, target)
-        found = json_object(answer.body) if answer.status == 200 else None
-        if found is not None:
-            return found
-        answers.append(f"GET {target}: HTTP {answer.status}, {answer.body[:80]!r}")
+    named = await document(url) if url else None
+    if not url or named is not None:
+        found = [each for each in (named, await document(f"{_WELL}{path}")) if each is not None]
+        whole = None if found else await document(_WELL)
+        if found or whole is not None:
+            return tuple(found) if whole is None else (whole,)
     raise Deviation("the protected resource metadata (RFC 9728)", "; ".join(answers))

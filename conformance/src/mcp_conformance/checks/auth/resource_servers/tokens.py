@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from mcp_conformance.checks.auth.resource_servers.bound_tokens import BoundToken, known_bound_token, send_invalid
 from mcp_conformance.checks.auth.resource_servers.requests import (
     ADMIN_TOOL,
     bearer,
@@ -19,7 +20,6 @@ from mcp_conformance.checks.auth.resource_servers.requests import (
     issuer_of,
     metadata_of,
     probe,
-    send_each,
     sent,
     without_token,
 )
@@ -27,6 +27,7 @@ from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE, ROOT
 from mcp_conformance.protocol.response import brief
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.auth.resource_servers.requests import Headers
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.oauth_testbed.changed_members import Changes
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -57,8 +59,8 @@ def _challenged(answer: HttpResponse, what: str) -> dict[str, str]:
     return found
 
 
-async def _document(peer: HttpConnection) -> JsonObject:
-    """Return the protected resource metadata. Raise `NotTestable` if they are missing."""
+async def _documents(peer: HttpConnection) -> tuple[JsonObject, ...]:
+    """Return the protected resource metadata from each place. Raise `NotTestable` if they are missing."""
     try:
         return await metadata_of(peer)
     except Deviation as deviation:
@@ -74,6 +76,21 @@ def _expired() -> JsonObject:
     """Return the claims of an expired token."""
     now = int(time.time())
     return {"exp": now - _PAST, "iat": now - 2 * _PAST}
+
+
+def _never_valid() -> tuple[Changes, ...]:
+    """Return the claims of tokens that have expired, or have no valid time of expiry."""
+    expired = _expired()
+    ended = now if isinstance(now := expired["exp"], int) else 0
+    return (
+        expired,
+        {**expired, "exp": ended + 0.5},
+        {**expired, "exp": str(ended)},
+        {**expired, "exp": 0},
+        # A server has to ensure that a token has not expired (OAuth 2.1, section 5.2).
+        {"exp": OMITTED},
+        {"exp": None},
+    )
 
 
 async def _rejections(server: ServerUnderTest, peer: HttpConnection) -> list[tuple[str, HttpResponse]]:
@@ -166,9 +183,10 @@ async def metadata(server: ServerUnderTest) -> None:
 async def metadata_servers(server: ServerUnderTest) -> None:
     """The metadata name at least one authorization server."""
     async with http_peer(server) as peer:
-        listed = (await _document(peer)).get("authorization_servers")
-        if not isinstance(listed, list) or not listed or not all(isinstance(each, str) and each for each in listed):
-            raise Deviation("authorization_servers with at least one issuer", brief(listed))
+        for document in await _documents(peer):
+            listed = document.get("authorization_servers")
+            if not isinstance(listed, list) or not listed or not all(isinstance(each, str) and each for each in listed):
+                raise Deviation("authorization_servers with at least one issuer in each document", brief(listed))
 
 
 @check(
@@ -183,11 +201,12 @@ async def metadata_resource(server: ServerUnderTest) -> None:
     # Before 2026-07-28 the resource may be the whole origin.
     whole = f"{own.scheme}://{own.netloc}"
     async with http_peer(server) as peer:
-        named = (await _document(peer)).get("resource")
         is_legacy = peer.revision.era is Era.LEGACY
-        # Another check covers a trailing slash.
-        if named != own.geturl() and not (is_legacy and str(named).rstrip("/") in (own.geturl(), whole)):
-            raise Deviation(f"resource {own.geturl()}", brief(named))
+        for document in await _documents(peer):
+            named = document.get("resource")
+            # Another check covers a trailing slash.
+            if named != own.geturl() and not (is_legacy and str(named).rstrip("/") in (own.geturl(), whole)):
+                raise Deviation(f"resource {own.geturl()} in each document", brief(named))
 
 
 @check(
@@ -199,9 +218,10 @@ async def metadata_resource(server: ServerUnderTest) -> None:
 async def metadata_no_slash(server: ServerUnderTest) -> None:
     """The resource in the metadata has no trailing slash."""
     async with http_peer(server) as peer:
-        named = (await _document(peer)).get("resource")
-        if isinstance(named, str) and named.endswith("/"):
-            raise Deviation("a resource without a trailing slash", brief(named))
+        for document in await _documents(peer):
+            named = document.get("resource")
+            if isinstance(named, str) and named.endswith("/"):
+                raise Deviation("a resource without a trailing slash", brief(named))
 
 
 @check("auth.server-challenge-scope", proves=("auth.challenge-scope",), transports=_HTTP, subject=CheckScope.PROCESS)
@@ -222,11 +242,12 @@ async def no_offline_access(server: ServerUnderTest) -> None:
     """Neither the challenge nor the metadata have the scope offline_access."""
     async with http_peer(server) as peer:
         parameters = _challenged(await probe(peer), "a request without a token").get("scope", "")
-        listed = (await _document(peer)).get("scopes_supported")
-        if "offline_access" in (*parameters.split(), *(listed if isinstance(listed, list) else ())):
-            raise Deviation(
-                "no offline_access in the challenge and the metadata", f"scope {parameters!a}, {brief(listed)}"
-            )
+        for document in await _documents(peer):
+            listed = document.get("scopes_supported")
+            if "offline_access" in (*parameters.split(), *(listed if isinstance(listed, list) else ())):
+                raise Deviation(
+                    "no offline_access in the challenge and the metadata", f"scope {parameters!a}, {brief(listed)}"
+                )
 
 
 # --- validation of tokens
@@ -248,32 +269,39 @@ _AUDIENCE: Final = (
 )
 _ANOTHER: Final = "https://elsewhere.example/mcp"
 
-_BAD: Final[Mapping[str, tuple[str, JsonObject | None, bool, tuple[str, ...]]]] = {
-    "key": ("A token that is signed with another key is rejected with 401.", None, True, _VALIDATES),
-    "expired": ("An expired token is rejected with 401.", {"exp": 0}, False, _VALIDATES),
+_BAD: Final[Mapping[str, tuple[str, tuple[Changes, ...], tuple[str, ...]]]] = {
+    "key": ("A token that is signed with another key is rejected with 401.", ({},), _VALIDATES),
+    "expired": ("An expired token is rejected with 401, also one without a time of expiry.", (), _VALIDATES),
     "issuer": (
-        "A token of another issuer is rejected with 401.",
-        {"iss": "https://elsewhere.example"},
-        False,
+        "A token of another issuer, or of none, is rejected with 401.",
+        ({"iss": "https://elsewhere.example"}, {"iss": OMITTED}, {"iss": None}, {"iss": ""}),
         (*_VALIDATES, "auth.no-other-tokens", "auth.server-no-other-tokens"),
     ),
-    "audience": ("A token for another resource is rejected with 401.", {"aud": _ANOTHER}, False, _AUDIENCE),
-    "no-audience": ("A token without an audience is rejected with 401.", {"aud": None}, False, _AUDIENCE),
+    "audience": ("A token for another resource is rejected with 401.", ({"aud": _ANOTHER},), _AUDIENCE),
+    "no-audience": (
+        "A token without an audience is rejected with 401.",
+        ({"aud": OMITTED}, {"aud": None}, {"aud": ""}),
+        _AUDIENCE,
+    ),
 }
-"""The title, the changed claims, whether the key is another one, and the requirements, by the error in the token."""
+"""The title, the changed claims of each token, and the requirements, by the error in the tokens."""
 
 
 def _add_bad(name: str) -> None:
-    title, changes, foreign, proves = _BAD[name]
+    title, variants, proves = _BAD[name]
 
     async def run(server: ServerUnderTest) -> None:
-        issuer = issuer_of(server)
-        claims = _expired() if name == "expired" else changes
         async with http_peer(server) as peer:
-            what = f"a token with an invalid {name}"
-            token = issuer.token(foreign_key=foreign, changes=claims)
-            for message, answer in await send_each(peer, lambda: bearer(token), deviant=what):
-                _expect(answer, 401, f"{message} with {what}")
+            sent_ = await send_invalid(
+                server,
+                peer,
+                await known_bound_token(server, peer),
+                variants or _never_valid(),
+                foreign_key=name == "key",
+                deviant=f"a token with an invalid {name}",
+            )
+            for what, answer in sent_:
+                _expect(answer, 401, what)
 
     SERVER_CHECKS.add(
         f"auth.server-token-{name}", run, title=title, proves=proves, transports=_HTTP, subject=CheckScope.PROCESS
@@ -292,11 +320,13 @@ for _name in _BAD:
 )
 async def token_early(server: ServerUnderTest) -> None:
     """A token that is not valid yet is rejected with 401."""
-    issuer = issuer_of(server)
     async with http_peer(server) as peer:
-        token = issuer.token(changes={"nbf": int(time.time()) + _PAST})
-        for message, answer in await send_each(peer, lambda: bearer(token), deviant="a token that is not valid yet"):
-            _expect(answer, 401, f"{message} with a token that is not valid yet")
+        early: Changes = {"nbf": int(time.time()) + _PAST}
+        accepted = await known_bound_token(server, peer)
+        for what, answer in await send_invalid(
+            server, peer, accepted, [early], deviant="a token that is not valid yet"
+        ):
+            _expect(answer, 401, what)
 
 
 @check(
@@ -317,9 +347,10 @@ async def token_expires(server: ServerUnderTest) -> None:
         if await accepts(issuer.token(changes={"exp": int(time.time()) - 2})):
             raise NotApplicable("the server accepts tokens for some time after their expiry")
         end = int(time.time()) + 2
-        token = issuer.token(changes={"exp": end})
+        token, bound = issuer.token(changes={"exp": end}), BoundToken(server, peer, {"exp": end})
         if not await accepts(token):
             raise NotTestable("the control request failed: the server rejects a token that expires soon")
+        takes_bound = (await bound.send_valid()).status == 200
         for later in (0.1, 1.1):
             # Only time makes a token expire. A server may count whole seconds.
             await trio.sleep(max(end + later - time.time(), 0))
@@ -328,6 +359,9 @@ async def token_expires(server: ServerUnderTest) -> None:
         else:
             raise NotApplicable("the server accepts tokens for some time after their expiry")
         _expect(await probe(peer, bearer(token), deviant="an expired token"), 401, "an expired token that was valid")
+        if takes_bound:
+            answer = await bound.send(bound.proof(), deviant="an expired token")
+            _expect(answer, 401, "an expired token that was valid, and is bound to a key")
 
 
 @check(
@@ -463,6 +497,10 @@ async def scope(server: ServerUnderTest) -> None:
         if parameters.get("error") != "insufficient_scope":
             raise Deviation('error="insufficient_scope"', str(parameters))
         name, _ = server.tool(ADMIN_TOOL)
+        accepted = await known_bound_token(server, peer)
+        if accepted is not None:
+            narrow = BoundToken(server, peer, {"scope": BASE}, nonce=accepted.nonce)
+            _expect(await narrow.call(name), 403, f"a call that needs {ADMIN} with a bound token for {BASE}")
         again = await called(peer, name, _with_scope(server, f"{BASE} {ADMIN}"))
         _expect(again, 200, f"a call that needs {ADMIN} with a token for it, after one without it")
 
