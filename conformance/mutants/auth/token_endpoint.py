@@ -105,7 +105,7 @@ class RawTokens:
             if required and not (refreshes and fault == "refresh-unbound"):
                 raise _TokenError("invalid_dpop_proof")
             return None
-        read = read_jwt(proofs[0])
+        read = read_jwt(proofs[0].partition(",")[0] if fault == "joined-proofs" else proofs[0])
         if fault == "any-proof":
             return "" if read is None else read.thumbprint
         if read is None or (len(proofs) > 1 and fault != "first-of-two-proofs"):
@@ -115,14 +115,19 @@ class RawTokens:
         late = time.time() - issued if isinstance(issued, int) else _LONG
         good = {
             "proof-any-url": claims.get("htu") == url
-            or (fault == "proof-url-by-beginning" and str(claims.get("htu")).startswith(url)),
-            "proof-any-method": claims.get("htm") == "POST",
-            "proof-any-type": header.get("typ") == "dpop+jwt",
+            or (fault == "proof-url-by-beginning" and str(claims.get("htu")).startswith(url))
+            or (fault == "proof-url-optional" and "htu" not in claims),
+            "proof-any-method": claims.get("htm") == "POST"
+            or (fault == "proof-method-optional" and claims.get("htm") is None),
+            "proof-any-type": header.get("typ") == "dpop+jwt"
+            or (fault == "proof-type-optional" and "typ" not in header),
             "proof-any-old": late < _WINDOW,
             "proof-any-future": late > -_WINDOW,
             "proof-without-id": isinstance(claims.get("jti"), str),
             "proof-with-private-key": isinstance(jwk, dict) and "d" not in jwk,
         }
+        if fault == "refresh-proof-any-type" and fields.get("grant_type") == "refresh_token":
+            good["proof-any-type"] = True
         if not all(right or fault == name for name, right in good.items()):
             raise _TokenError("invalid_dpop_proof")
         return read.thumbprint

@@ -101,27 +101,32 @@ class RawTrust:
         claims = _claims(assertion) if jwt is None else jwt.claims
         if jwt is None and fault != "any-signature":
             raise NotTrusted("invalid_grant")
-        ends = claims.get("exp")
+        ends = int(time.time()) + 60 if fault == "endless-jwt" and "exp" not in claims else claims.get("exp")
         if not isinstance(ends, int) or (ends < time.time() and fault != "takes-expired-jwt"):
             raise NotTrusted("invalid_grant")
         if "client_assertion" in fields:
             return await self._of_employee(fields, header, claims)
         right = {
-            "any-jwt-audience": claims.get("aud") == f"{self._issuer}/token",
+            "any-jwt-audience": claims.get("aud") == f"{self._issuer}/token"
+            or (fault == "jwt-audience-optional" and "aud" not in claims),
             "any-workload": claims.get("sub") == _WORKLOAD,
         }
         return self._token(fields.get("resource"), right)
 
     async def _of_employee(self, fields: dict[str, str], header: JsonObject, claims: JsonObject) -> JsonObject:
-        proof = read_jwt(fields["client_assertion"], await self._key(self._party))
+        proof, fault = read_jwt(fields["client_assertion"], await self._key(self._party)), self._fault
         if proof is None or (proof.claims.get("iss"), proof.claims.get("sub")) != (_CLIENT, _CLIENT):
             raise NotTrusted("invalid_client")
         right = {
-            "any-typ": header.get("typ") == _ID_JAG,
-            "any-jag-audience": claims.get("aud") == self._issuer,
-            "any-jag-client": claims.get("client_id") == fields.get("client_id") == _CLIENT,
+            "any-typ": header.get("typ") == _ID_JAG or (fault == "typ-optional" and "typ" not in header),
+            "any-jag-audience": claims.get("aud") == self._issuer
+            or (fault == "jag-audience-optional" and "aud" not in claims),
+            "any-jag-client": claims.get("client_id") == fields.get("client_id") == _CLIENT
+            or (fault == "jag-client-optional" and not claims.get("client_id")),
         }
-        resource = "https://other.example/mcp" if self._fault == "jag-token-elsewhere" else claims.get("resource")
+        resource = "https://other.example/mcp" if fault == "jag-token-elsewhere" else claims.get("resource")
+        if fault == "jag-token-for-form":
+            resource = fields.get("resource", resource)
         return self._token(str(resource), right)
 
     def _token(self, resource: str | None, right: dict[str, bool]) -> JsonObject:

@@ -17,11 +17,13 @@ import attrs
 from joserfc import jws
 from joserfc.jwk import ECKey
 
+from mcp_conformance.oauth_testbed.changed_members import changed
 from mcp_conformance.wire.http_server import open_http_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from mcp_conformance.oauth_testbed.changed_members import Changes
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -72,18 +74,20 @@ class TrustedParty:
         """Client ID Metadata Documents, by path."""
         self.fetched: Final[list[str]] = []
         """The paths that were requested over https."""
+        self.metadata: JsonObject | None = None
+        """The metadata of the authorization server; `None` before they are requested."""
         self._plain: Final = plain
         self._kid: Final = secrets.token_hex(8)
         self._keys: Final = {name: ECKey.generate_key("P-256") for name in ("own", "plain", "unknown")}
 
     def jwt(
-        self, claims: JsonObject, *, header: JsonObject | None = None, issuer: str | None = None, key: str = "own"
+        self, claims: Changes, *, header: Changes | None = None, issuer: str | None = None, key: str = "own"
     ) -> str:
         """Return a signed JWT.
 
         Args:
-            claims: Claims besides `iss`, `iat`, `exp` and `jti`, or other values for them.
-            header: Members of the header besides `alg` and `kid`, or other values for them.
+            claims: Claims besides `iss`, `iat`, `exp` and `jti`, or other values for them, or without a value.
+            header: Members of the header besides `alg`, `kid` and `typ`, or other values for them, or without a value.
             issuer: The issuer in place of the party's own.
             key: The key: `own`, `plain`, which is published without TLS, or `unknown`.
         """
@@ -93,10 +97,9 @@ class TrustedParty:
             "iat": now,
             "exp": now + _LIFETIME,
             "jti": secrets.token_urlsafe(16),
-            **claims,
         }
-        members: JsonObject = {"alg": "ES256", "kid": self._kid, "typ": "JWT", **(header or {})}
-        return jws.serialize_compact(members, json.dumps(whole), self._keys[key])
+        members = changed({"alg": "ES256", "kid": self._kid, "typ": "JWT"}, header)
+        return jws.serialize_compact(members, json.dumps(changed(whole, claims)), self._keys[key])
 
     async def handle(self, incoming: ServerExchange) -> None:
         """Respond to a request over https."""

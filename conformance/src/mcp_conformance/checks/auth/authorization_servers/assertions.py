@@ -6,20 +6,25 @@ import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
+from mcp_conformance.checks.auth.authorization_servers.client_documents import party_of
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, ask, issuer_of, known_metadata
 from mcp_conformance.checks.auth.authorization_servers.jwts import claims_of
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import require_refusal, shown, tokens_of
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.oauth_testbed.trusted_party import OTHER_WORKLOAD, PLAIN
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.oauth_testbed.changed_members import Changes, OmittedMember
     from mcp_conformance.oauth_testbed.trusted_party import TrustedParty
     from mcp_conformance.wire.http_client import HttpResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _HTTP: Final = (Transport.HTTP,)
 _NEEDS: Final = (NEED,)
@@ -30,15 +35,16 @@ _FORM: Final = (("Content-Type", "application/x-www-form-urlencoded"), ("Accept"
 _HOUR: Final = 3600
 
 
-def _party(server: ServerUnderTest) -> TrustedParty:
-    issuer_of(server)
-    if server.settings.party is None:
-        raise NotApplicable("the authorization server trusts no party of the suite: see --https-cert")
-    return server.settings.party
+async def _metadata(server: ServerUnderTest) -> JsonObject:
+    """Return the metadata, which are fetched once. Raise `NotTestable` if they are missing."""
+    party = party_of(server)
+    if party.metadata is None:
+        party.metadata = await known_metadata(server)
+    return party.metadata
 
 
 async def _endpoint(server: ServerUnderTest) -> str:
-    endpoint = (await known_metadata(server)).get("token_endpoint")
+    endpoint = (await _metadata(server)).get("token_endpoint")
     if not isinstance(endpoint, str):
         raise NotTestable("the metadata have no token_endpoint")
     return endpoint
@@ -50,7 +56,7 @@ async def _resource(server: ServerUnderTest, party: TrustedParty) -> str:
     Raises:
         NotTestable: It is unknown.
     """
-    listed = (await known_metadata(server)).get("protected_resources")
+    listed = (await _metadata(server)).get("protected_resources")
     known = [str(each) for each in listed] if isinstance(listed, list) else []
     resource = party.options.resource or next(iter(known), None)
     if resource is None:
@@ -58,9 +64,11 @@ async def _resource(server: ServerUnderTest, party: TrustedParty) -> str:
     return resource
 
 
-async def _redeem(server: ServerUnderTest, assertion: str, **more: str) -> HttpResponse:
-    resource = await _resource(server, _party(server))
-    body = urlencode({"grant_type": _JWT_BEARER, "assertion": assertion, "resource": resource, **more})
+async def _redeem(server: ServerUnderTest, assertion: str, **more: str | None) -> HttpResponse:
+    """Request a token with a JWT. Fields that are `None` are omitted."""
+    resource = await _resource(server, party_of(server))
+    fields = {"grant_type": _JWT_BEARER, "assertion": assertion, "resource": resource, **more}
+    body = urlencode({name: value for name, value in fields.items() if value is not None})
     try:
         return await ask(server, "POST", await _endpoint(server), _FORM, body.encode())
     except Deviation as deviation:
@@ -71,17 +79,17 @@ async def _redeem(server: ServerUnderTest, assertion: str, **more: str) -> HttpR
 
 
 async def _workload(
-    server: ServerUnderTest, *, issuer: str | None = None, key: str = "own", **claims: str | int
+    server: ServerUnderTest, claims: Changes | None = None, *, issuer: str | None = None, key: str = "own"
 ) -> HttpResponse:
     """Request a token with the JWT of a workload, valid except for the given parts.
 
     Raises:
         NotApplicable: Workload identities are not tested.
     """
-    party = _party(server)
+    party = party_of(server)
     if party.options.workload is None:
         raise NotApplicable("the authorization server trusts no workload of the suite: see --workload")
-    whole: JsonObject = {"sub": party.options.workload, "aud": await _endpoint(server), **claims}
+    whole: Changes = {"sub": party.options.workload, "aud": await _endpoint(server), **(claims or {})}
     return await _redeem(server, party.jwt(whole, issuer=issuer, key=key))
 
 
@@ -121,10 +129,16 @@ async def workload_metadata(server: ServerUnderTest) -> None:
 
 @check("wif.as-jwt", proves=("wif.as-validates-jwt",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def workload_jwt(server: ServerUnderTest) -> None:
-    """A JWT with another signature or audience gets no token."""
+    """A JWT with another signature or audience, or without a required claim, gets no token."""
     await _require_workload(server)
     require_refusal(await _workload(server, key="unknown"), "a JWT that is signed with another key")
-    require_refusal(await _workload(server, aud="https://elsewhere.example/token"), "a JWT for another audience")
+    audiences: tuple[JsonValue, ...] = ("https://elsewhere.example/token", f"{await _endpoint(server)}/other", [], "")
+    for audience in audiences:
+        require_refusal(await _workload(server, {"aud": audience}), f"a JWT for the audience {brief(audience)}")
+    # RFC 7523, section 3.
+    for name in ("iss", "sub", "aud", "exp"):
+        require_refusal(await _workload(server, {name: OMITTED}), f"a JWT without {name}")
+        require_refusal(await _workload(server, {name: None}), f"a JWT whose {name} is null")
 
 
 @check("wif.as-expired", proves=("wif.jwt-expired",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
@@ -132,7 +146,10 @@ async def workload_expired(server: ServerUnderTest) -> None:
     """An expired JWT gets no token."""
     await _require_workload(server)
     now = int(time.time())
-    require_refusal(await _workload(server, iat=now - 2 * _HOUR, exp=now - _HOUR), "a JWT that expired an hour ago")
+    for end in (now - _HOUR, str(now - _HOUR), 0):
+        require_refusal(
+            await _workload(server, {"iat": now - 2 * _HOUR, "exp": end}), f"a JWT that expired at {brief(end)}"
+        )
 
 
 @check(
@@ -145,7 +162,7 @@ async def workload_expired(server: ServerUnderTest) -> None:
 async def workload_issuer(server: ServerUnderTest) -> None:
     """A JWT of an issuer that is not configured gets no token, nor one that names the issuer without https."""
     await _require_workload(server)
-    own = _party(server).url
+    own = party_of(server).url
     for issuer in (own.replace("https:", "http:"), f"{own}/other", own.replace("localhost", "localhost.example")):
         require_refusal(await _workload(server, issuer=issuer), f"a JWT of the issuer {issuer}")
 
@@ -156,82 +173,98 @@ async def workload_issuer(server: ServerUnderTest) -> None:
 async def workload_rules(server: ServerUnderTest) -> None:
     """A workload of a trusted issuer gets no token if no rule permits it."""
     await _require_workload(server)
-    require_refusal(await _workload(server, sub=OTHER_WORKLOAD), f"a JWT of the workload {OTHER_WORKLOAD}")
+    for subject in (OTHER_WORKLOAD, f"{party_of(server).options.workload}-other"):
+        require_refusal(await _workload(server, {"sub": subject}), f"a JWT of the workload {subject}")
 
 
 @check("wif.as-keys", proves=("wif.as-keys-tls",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def workload_keys(server: ServerUnderTest) -> None:
     """A JWT gets no token if its issuer publishes the key without TLS."""
     await _require_workload(server)
-    issuer = f"{_party(server).url}{PLAIN}"
+    issuer = f"{party_of(server).url}{PLAIN}"
     require_refusal(await _workload(server, issuer=issuer, key="plain"), "a JWT whose key is published without TLS")
 
 
 # --- grants of an enterprise ------------------------------------------------------------------------------------
 
 
-async def _employee(server: ServerUnderTest, *, typ: str = _ID_JAG, **claims: str) -> HttpResponse:
+async def _employee(
+    server: ServerUnderTest,
+    claims: Changes | None = None,
+    *,
+    typ: str | OmittedMember = _ID_JAG,
+    form: Mapping[str, str | None] | None = None,
+) -> HttpResponse:
     """Request a token with the ID-JAG of an employee, valid except for the given parts.
+
+    Args:
+        server: The authorization server.
+        claims: Claims of the ID-JAG with other values, or without a value.
+        typ: The type of the ID-JAG.
+        form: Fields of the request with other values; `None` omits one.
 
     Raises:
         NotApplicable: Enterprise grants are not tested.
     """
-    party = _party(server)
+    party = party_of(server)
     client = party.options.client
     if client is None:
         raise NotApplicable("the authorization server has no client of the suite: see --enterprise-client")
     audience = issuer_of(server)
-    whole: JsonObject = {
+    whole: Changes = {
         "sub": "conformance-employee",
         "aud": audience,
         "client_id": client,
         "resource": await _resource(server, party),
-        **claims,
+        **(claims or {}),
     }
     proof = party.jwt({"sub": client, "aud": audience}, issuer=client)
-    return await _redeem(
-        server,
-        party.jwt(whole, header={"typ": typ}),
-        client_id=client,
-        client_assertion_type=_ASSERTION,
-        client_assertion=proof,
-    )
+    fields = {"client_id": client, "client_assertion_type": _ASSERTION, "client_assertion": proof, **(form or {})}
+    return await _redeem(server, party.jwt(whole, header={"typ": typ}), **fields)
 
 
-async def _require_employee(server: ServerUnderTest) -> JsonObject:
-    """Return the tokens for a valid ID-JAG.
+async def _require_employee(server: ServerUnderTest) -> None:
+    """Require that a valid ID-JAG gets a token.
 
     Raises:
-        NotTestable: It gets none.
+        NotTestable: It does not.
     """
     answer = await _employee(server)
-    tokens = tokens_of(answer)
-    if tokens is None:
+    if tokens_of(answer) is None:
         raise NotTestable(f"the control request failed: a valid ID-JAG gets {shown(answer)}")
-    return tokens
 
 
 @check("ema.as-typ", proves=("ema.as-validates-typ",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def employee_typ(server: ServerUnderTest) -> None:
-    """An assertion of another type than an ID-JAG gets no token."""
+    """An assertion of another type than an ID-JAG, or of none, gets no token."""
     await _require_employee(server)
-    require_refusal(await _employee(server, typ="JWT"), "an ID-JAG of the type JWT")
+    for typ in ("JWT", "at+jwt", f"{_ID_JAG}-other", ""):
+        require_refusal(await _employee(server, typ=typ), f"an ID-JAG of the type {brief(typ)}")
+    require_refusal(await _employee(server, typ=OMITTED), "an ID-JAG without a type")
 
 
 @check("ema.as-audience", proves=("ema.as-validates-aud",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def employee_audience(server: ServerUnderTest) -> None:
-    """An ID-JAG for another authorization server gets no token."""
+    """An ID-JAG for another authorization server, or for none, gets no token."""
     await _require_employee(server)
-    require_refusal(await _employee(server, aud="https://elsewhere.example"), "an ID-JAG for another server")
+    own = issuer_of(server)
+    near = (f"{own}/other", f"{own}.elsewhere.example")
+    audiences: tuple[JsonValue, ...] = ("https://elsewhere.example", *near, "", [], None)
+    for audience in audiences:
+        require_refusal(await _employee(server, {"aud": audience}), f"an ID-JAG for the audience {brief(audience)}")
+    require_refusal(await _employee(server, {"aud": OMITTED}), "an ID-JAG without an audience")
 
 
 @check(
     "ema.as-client", proves=("ema.as-validates-client-id",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS
 )
 async def employee_client(server: ServerUnderTest) -> None:
-    """An ID-JAG for another client than the authenticated one gets no token."""
+    """An ID-JAG for another client than the authenticated one, or for none, gets no token."""
     await _require_employee(server)
-    require_refusal(await _employee(server, client_id="conformance-other-client"), "an ID-JAG for another client")
+    own = party_of(server).options.client
+    for client in ("conformance-other-client", f"{own}-other", "", None):
+        require_refusal(await _employee(server, {"client_id": client}), f"an ID-JAG for the client {brief(client)}")
+    require_refusal(await _employee(server, {"client_id": OMITTED}), "an ID-JAG without a client")
 
 
 @check(
@@ -242,11 +275,18 @@ async def employee_client(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def employee_token(server: ServerUnderTest) -> None:
-    """The access token for an ID-JAG is restricted to the MCP server that its `resource` names."""
-    tokens = await _require_employee(server)
-    claims = claims_of(str(tokens["access_token"]))
-    if claims is None:
+    """The access token for an ID-JAG is restricted to the MCP server that its `resource` names, whatever the form names."""
+    await _require_employee(server)
+    resource = await _resource(server, party_of(server))
+    is_opaque = True
+    for named in (resource, "https://elsewhere.example/mcp", None):
+        tokens = tokens_of(await _employee(server, form={"resource": named}))
+        claims = None if tokens is None else claims_of(str(tokens["access_token"]))
+        if claims is None:
+            continue
+        is_opaque = False
+        audience = claims.get("aud")
+        if (audience if isinstance(audience, list) else [audience]) != [resource]:
+            raise Deviation(f"the audience {resource} (resource in the form: {brief(named)})", brief(audience))
+    if is_opaque:
         raise NotTestable("the access token is opaque")
-    audience, resource = claims.get("aud"), await _resource(server, _party(server))
-    if (audience if isinstance(audience, list) else [audience]) != [resource]:
-        raise Deviation(f"the audience {resource}", brief(audience))
