@@ -256,7 +256,11 @@ async def redirect_outcome(variant: str) -> Outcome:
     [
         ("error-page", Outcome.PASSED),
         ("error-redirect", Outcome.PASSED),
+        ("authorizes-by-post", Outcome.PASSED),
         ("redirects-decoded", Outcome.FAILED),
+        ("redirects-to-last", Outcome.FAILED),
+        ("redirects-by-post", Outcome.FAILED),
+        ("redirects-to-any-port", Outcome.FAILED),
         # Whether the user who logs in is redirected is unknown.
         ("login-page-first", Outcome.NOT_TESTABLE),
         ("redirects-after-a-page", Outcome.NOT_TESTABLE),

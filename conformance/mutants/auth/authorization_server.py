@@ -77,18 +77,24 @@ ISSUER_FAULTS: Final = (
     _of("redirects-decoded", "auth.as-redirect-exact"),
     _of("redirects-to-other-clients", "auth.as-redirect-exact"),
     _of("redirects-errors-first", "auth.as-redirect-exact"),
-    _of("redirects-unknown-clients", "auth.as-redirect-exact", revision=_LATE),
+    _of("redirects-unknown-clients", "auth.as-redirect-exact", "auth.as-document-redirect", revision=_LATE),
     _of("redirects-after-a-page", "auth.as-redirect-exact"),
+    _of("redirects-to-last", "auth.as-redirect-exact", "auth.as-document-redirect", revision=_LATE),
+    _of("redirects-to-last-after-a-page", "auth.as-redirect-exact", revision=_JUNE),
+    _of("redirects-by-post", "auth.as-redirect-exact", "auth.as-document-redirect"),
+    _of("redirects-to-any-port", "auth.as-redirect-exact"),
     _of("proof-algorithms-as-text", "dpop.as-algorithms"),
     _of("takes-none", "dpop.as-asymmetric"),
     _of("takes-none-in-openid", "dpop.as-asymmetric"),
     _of("only-secrets-in-the-body", "client-credentials.as-methods"),
     _of("algorithms-untold", "client-credentials.as-algorithms"),
     _of("state-lost", "auth.as-state"),
+    _of("state-lost-with-errors", "auth.as-state"),
     _of("iss-left-out", "auth.as-iss"),
     _of("iss-of-another", "auth.as-iss"),
     _of("error-without-iss", "auth.as-iss"),
     _of("iss-untold", "auth.as-iss-told"),
+    _of("iss-untold-with-errors", "auth.as-iss-told", "auth.as-iss"),
     _of("iss-not-advertised-in-openid", "auth.as-iss-told"),
     _of("challenge-optional", "auth.as-pkce-required"),
     _of("challenge-optional", "auth.as-pkce-required", revision=_OWN),
@@ -98,20 +104,27 @@ ISSUER_FAULTS: Final = (
     _of("verifier-empty", "auth.as-pkce-verified"),
     _of("verifier-cut", "auth.as-pkce-verified"),
     _of("challenge-as-verifier", "auth.as-pkce-verified"),
+    _of("any-verifier-by-document", "auth.as-pkce-verified"),
     _of("any-grant-type", "auth.as-grant-type"),
     _of("grant-type-optional", "auth.as-grant-type", revision=_JUNE),
     _of("code-again", "auth.as-code-once"),
+    _of("code-again-by-document", "auth.as-code-once"),
     _of("code-at-once", "auth.as-code-once"),
     _of("code-of-anybody", "auth.as-code-owner"),
     _of("refresh-of-anybody", "auth.as-code-owner"),
     _of("tokens-stored", "auth.as-no-store"),
+    _of("refreshed-tokens-stored", "auth.as-no-store"),
     _of("endless", "auth.as-expires"),
+    _of("endless-after-refresh", "auth.as-expires"),
     _of("refresh-kept", "auth.as-refresh-rotates"),
+    _of("refresh-kept-by-document", "auth.as-refresh-rotates"),
     _of("refresh-again", "auth.as-refresh-rotates", revision=_JUNE),
     _of("rotates-once", "auth.as-refresh-rotates", revision=_LATE),
     _of("always-bearer", "dpop.as-binds"),
     _of("key-untold", "dpop.as-binds"),
+    _of("key-untold-after-refresh", "dpop.as-binds"),
     _of("binding-optional", "dpop.as-bound-refused"),
+    _of("binding-in-documents-ignored", "dpop.as-bound-refused"),
     _of("any-proof", "dpop.as-bound-refused"),
     _of("refresh-proof-any-type", "dpop.as-bound-refused"),
     _of("joined-proofs", "dpop.as-bound-refused"),
@@ -163,6 +176,8 @@ ISSUER_FAULTS: Final = (
     _of("redirects-anywhere-by-document", "auth.as-document-redirect", "auth.as-document-structure"),
     _of("nameless-document", "auth.as-document-structure", revision=_LATE),
     _of("nameless-document", "auth.as-document-structure"),
+    _of("null-name", "auth.as-document-structure", revision=_LATE),
+    _of("null-name", "auth.as-document-structure"),
     _of("redirects-to-host-of-document", "auth.as-document-redirect", revision=_LATE),
     _of("redirects-by-prefix-in-document", "auth.as-document-redirect"),
     _of("redirect-uris-as-text", "auth.as-document-structure", revision=_LATE),
@@ -173,18 +188,27 @@ ISSUER_FAULTS: Final = (
         "auth.as-document-id",
         "auth.as-document-redirect",
         "auth.as-document-structure",
+        # The demand for bound tokens is in the document too.
+        "dpop.as-bound-refused",
     ),
     _of("any-document", "auth.as-document-id", "auth.as-document-structure"),
 )
 """All faults of the authorization server."""
 
 ISSUER_VARIANTS: Final = (
+    _of("authorizes-by-post"),
     _of("error-page"),
     _of("error-redirect"),
     _of("login-page-first"),
     _of("login-page-first", revision=_OWN),
 )
 """Unusual behavior of a correct authorization server. No check may fail for it."""
+
+
+_PAGES: Final = ("login-page-first", "redirects-after-a-page", "redirects-to-last-after-a-page")
+"""Names of authorization servers that show a page before they read the request."""
+_LAST: Final = ("redirects-to-last", "redirects-to-last-after-a-page")
+"""Faults that look at the first one of repeated redirect URIs, and redirect to the last one."""
 
 
 class _Raw:
@@ -232,6 +256,7 @@ class _Raw:
             "documents-unsupported": "client_id_metadata_document_supported",
             "algorithms-untold": "token_endpoint_auth_signing_alg_values_supported",
             "iss-untold": "authorization_response_iss_parameter_supported",
+            "iss-untold-with-errors": "authorization_response_iss_parameter_supported",
         }
         if path == _OPENID:
             left_out |= {
@@ -258,7 +283,7 @@ class _Raw:
             if document.get("dpop_bound_access_tokens") is True:
                 self._tokens.bound.add(client)
             await incoming.respond(201, (), json.dumps({**document, "client_id": client}).encode())
-        elif path == "/authorize" and fault in ("login-page-first", "redirects-after-a-page"):
+        elif path == "/authorize" and fault in _PAGES:
             await incoming.respond(302, (("Location", f"{self.url}/login?{urlsplit(incoming.target).query}"),))
         elif path in ("/authorize", "/login"):
             await self._authorize(incoming)
@@ -285,6 +310,7 @@ class _Raw:
             return False
         try:
             listed = await self.trust.redirect_uris(client_id)
+            self._tokens.bound.update(self.trust.bound)
         except NotTrusted:
             return False
         return (
@@ -307,17 +333,25 @@ class _Raw:
             "redirects-without-case": given.lower() == known.lower(),
             "redirects-decoded": unquote(given) == known,
             "redirects-to-other-clients": given in self._uris.values(),
+            "redirects-to-any-port": urlsplit(given).hostname == urlsplit(known).hostname
+            and urlsplit(given)[2:] == urlsplit(known)[2:]
+            and given.startswith("https:")
+            and known.startswith("https:"),
         }.get(self._fault or "", False)
 
     async def _authorize(self, incoming: ServerExchange) -> None:
-        query = urlsplit(incoming.target).query
+        posted = incoming.method == "POST" and self._fault in ("authorizes-by-post", "redirects-by-post")
+        query = incoming.body.decode() if posted else urlsplit(incoming.target).query
         fields = dict(parse_qsl(query, keep_blank_values=self._fault == "challenge-empty"))
         client_id, given = fields.get("client_id", ""), fields.get("redirect_uri", "")
         by_document = client_id.startswith("https:") and self._fault != "documents-unsupported"
         known = by_document or client_id in self._uris
-        right = self._fault == "redirects-anywhere" or self._is_registered(client_id, given)
+        # Of repeated fields, the last one counts.
+        checked = dict(reversed(parse_qsl(query))).get("redirect_uri", "") if self._fault in _LAST else given
+        right = self._fault == "redirects-anywhere" or self._is_registered(client_id, checked)
         if by_document:
-            right = await self._may_redirect(client_id, given)
+            right = await self._may_redirect(client_id, checked)
+        right = right or (posted and self._fault == "redirects-by-post")
         if self._fault == "redirects-unknown-clients" and not known:
             right, fields["response_type"] = True, ""
         back = self._back(fields) if right or self._fault == "redirects-errors-first" else {}
@@ -340,9 +374,14 @@ class _Raw:
             back["error"] = "invalid_request"
         else:
             back["code"] = self._tokens.code(fields.get("client_id", ""), challenge or "")
-        if fault == "iss-left-out" or (fault == "error-without-iss" and "error" in back):
+        if (
+            fault == "iss-left-out"
+            or (fault == "error-without-iss" and "error" in back)
+            or (fault == "iss-untold-with-errors" and "error" not in back)
+        ):
             del back["iss"]
-        return back if fault == "state-lost" else {**back, "state": fields.get("state", "")}
+        lost = fault == "state-lost" or (fault == "state-lost-with-errors" and "error" in back)
+        return back if lost else {**back, "state": fields.get("state", "")}
 
 
 async def _browse(url: str) -> None:

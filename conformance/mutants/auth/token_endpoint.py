@@ -91,10 +91,16 @@ class RawTokens:
                 await grant.meet()
         grant.used = True
         issued = attrs.evolve(grant, used=False, key=key, rotated=fields.get("grant_type") == "refresh_token")
-        stored = () if self._fault == "tokens-stored" else (("Cache-Control", "no-store"),)
-        same = self._fault == "refresh-kept" or (self._fault == "rotates-once" and grant.rotated)
+        is_stored = self._fault == "tokens-stored" or (self._fault == "refreshed-tokens-stored" and issued.rotated)
+        stored = () if is_stored else (("Cache-Control", "no-store"),)
+        same = self._keeps(grant) or (self._fault == "rotates-once" and grant.rotated)
         refresh = fields.get("refresh_token") if same else None
         await incoming.respond(200, stored, json.dumps(self._tokens(issued, key, refresh)).encode())
+
+    def _keeps(self, grant: _Grant) -> bool:
+        """Return whether a refresh token stays valid."""
+        by_document = grant.client.startswith("https:")
+        return self._fault == "refresh-kept" or (self._fault == "refresh-kept-by-document" and by_document)
 
     def _key(self, incoming: ServerExchange, fields: dict[str, str]) -> str | None:
         """Return the thumbprint of the proof's key, or `None` without a proof."""
@@ -144,11 +150,15 @@ class RawTokens:
 
     def _by_code(self, fields: dict[str, str]) -> _Grant:
         grant, verifier, fault = self._codes.get(fields.get("code", "")), fields.get("code_verifier"), self._fault
-        if grant is None or (grant.used and fault != "code-again"):
+        again = fault == "code-again" or (
+            fault == "code-again-by-document" and fields["client_id"].startswith("https:")
+        )
+        if grant is None or (grant.used and not again):
             raise _TokenError("invalid_grant")
         if fields.get("client_id") != grant.client and fault != "code-of-anybody":
             raise _TokenError("invalid_grant")
-        if not self._is_verified(grant.challenge, verifier):
+        unchecked = fault == "any-verifier-by-document" and grant.client.startswith("https:")
+        if not unchecked and not self._is_verified(grant.challenge, verifier):
             raise _TokenError("invalid_grant")
         return grant
 
@@ -166,7 +176,7 @@ class RawTokens:
 
     def _by_refresh(self, fields: dict[str, str], key: str | None) -> _Grant:
         grant, fault = self._refreshes.get(fields.get("refresh_token", "")), self._fault
-        if grant is None or (grant.used and fault not in ("refresh-kept", "refresh-again", "rotates-once")):
+        if grant is None or (grant.used and not self._keeps(grant) and fault not in ("refresh-again", "rotates-once")):
             raise _TokenError("invalid_grant")
         if fields.get("client_id") != grant.client and fault != "refresh-of-anybody":
             raise _TokenError("invalid_grant")
@@ -175,7 +185,8 @@ class RawTokens:
         return grant
 
     def _tokens(self, grant: _Grant, key: str | None, refresh: str | None) -> JsonObject:
-        confirmed: JsonObject = {} if key is None or self._fault == "key-untold" else {"cnf": {"jkt": key}}
+        unconfirmed = self._fault == "key-untold" or (self._fault == "key-untold-after-refresh" and grant.rotated)
+        confirmed: JsonObject = {} if key is None or unconfirmed else {"cnf": {"jkt": key}}
         parts: tuple[JsonObject, ...] = ({"alg": "none"}, {"sub": "ada", **confirmed}, {})
         shown = ".".join(urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in parts)
         refresh = refresh or secrets.token_urlsafe(16)
@@ -186,6 +197,6 @@ class RawTokens:
             "expires_in": _LIFETIME,
             "refresh_token": refresh,
         }
-        if self._fault == "endless":
+        if self._fault == "endless" or (self._fault == "endless-after-refresh" and grant.rotated):
             del tokens["expires_in"]
         return tokens

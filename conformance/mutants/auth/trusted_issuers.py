@@ -80,6 +80,9 @@ class RawTrust:
         self._issuer: Final = issuer
         self._party: Final = f"https://localhost:{port}"
         self._context: Final = context
+        self.bound: Final[set[str]] = set()
+        """The clients whose documents demand tokens that are bound to a key."""
+        self._fetched: Final[dict[str, JsonObject]] = {}
 
     async def grant(self, fields: dict[str, str]) -> JsonObject:
         """Return the token response for a JWT.
@@ -156,6 +159,8 @@ class RawTrust:
         if self._fault == "documents-unread":
             return [""]
         document, fault = await self._fetch(client_id), self._fault
+        if document.get("dpop_bound_access_tokens") is True and fault != "binding-in-documents-ignored":
+            self.bound.add(client_id)
         named = document.get("client_id")
         near = {
             "document-id-by-beginning": isinstance(named, str) and client_id.startswith(named),
@@ -165,7 +170,8 @@ class RawTrust:
         }
         if named != client_id and fault not in ("any-document-id", "any-document") and not near.get(fault or ""):
             raise NotTrusted("invalid_client")
-        if not document.get("client_name") and fault not in ("nameless-document", "any-document"):
+        unnamed = not document.get("client_name") and not (fault == "null-name" and "client_name" in document)
+        if unnamed and fault not in ("nameless-document", "any-document"):
             raise NotTrusted("invalid_client")
         listed = document.get("redirect_uris")
         if fault == "any-document" and not isinstance(listed, list):
@@ -177,9 +183,11 @@ class RawTrust:
         return []
 
     async def _fetch(self, url: str) -> JsonObject:
-        """Return the JSON object at a URL, empty for something else."""
-        async with Endpoint(url, self._context).exchange(Transcript(), "GET") as exchange:
-            return json_object((await exchange.answer()).body) or {}
+        """Return the JSON object at a URL, empty for something else. It is fetched once."""
+        if url not in self._fetched:
+            async with Endpoint(url, self._context).exchange(Transcript(), "GET") as exchange:
+                self._fetched[url] = json_object((await exchange.answer()).body) or {}
+        return self._fetched[url]
 
 
 def _part(token: str, index: int) -> JsonObject:

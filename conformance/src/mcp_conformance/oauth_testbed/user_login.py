@@ -108,6 +108,8 @@ class Login:
         """Why the browser was not redirected back; `None` if it always was. The suite does not wait for it twice."""
         self.codes: Final[dict[str, bool]] = {}
         """Whether a client with a metadata document got a code, by the document."""
+        self.arrived: str = ""
+        """The path of the last redirect to the suite; empty before one."""
         self._browser: Final = browser
         self._timeout: Final = timeout
         self._past: Final[set[str]] = set()
@@ -182,7 +184,7 @@ class Login:
         # The response to an abandoned request may still arrive.
         first = awaited.fields is None and fields.get("state") not in self._past
         if first:
-            awaited.fields = fields
+            awaited.fields, self.arrived = fields, incoming.path
         await incoming.respond(200, (("Content-Type", "text/html; charset=utf-8"),), _THANKS)
         if first:
             # Only now, because the next step may end the browser, which should show the page first.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.auth.authorization_servers.client_documents import (
+    document_with,
+    party_of,
+    publish,
+    written,
+)
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, known_documents
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     authorization_request,
@@ -17,13 +21,13 @@ from mcp_conformance.checks.auth.authorization_servers.redirects import ELSEWHER
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.oauth_testbed.trusted_party import TrustedParty
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _HTTP: Final = (Transport.HTTP,)
@@ -31,22 +35,13 @@ _NEEDS: Final = (NEED,)
 _VALID: Final = "a valid document"
 
 
-def _with(**changes: JsonValue) -> Callable[[JsonObject], bytes]:
-    """Return a function that changes members of a document. `None` omits a member."""
-    return lambda valid: _written({name: value for name, value in {**valid, **changes}.items() if value is not None})
-
-
 def _named(change: Callable[[str], JsonValue]) -> Callable[[JsonObject], bytes]:
     """Return a function that changes the client_id of a document."""
-    return lambda valid: _written({**valid, "client_id": change(str(valid["client_id"]))})
-
-
-def _written(value: JsonValue) -> bytes:
-    return json.dumps(value).encode()
+    return lambda valid: written({**valid, "client_id": change(str(valid["client_id"]))})
 
 
 _IDS: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
-    "a document with another client_id": _with(client_id="https://localhost/other.json"),
+    "a document with another client_id": document_with({"client_id": "https://localhost/other.json"}),
     "a document whose client_id is the beginning of its URL": _named(lambda url: url.rpartition("/")[0] + "/"),
     "a document whose client_id has an additional query": _named(lambda url: f"{url}?more=1"),
     "a document whose client_id differs in case": _named(lambda url: url.replace("/clients/", "/Clients/")),
@@ -58,15 +53,20 @@ _UNLISTED: Final = "a document with another redirect URI"
 
 _STRUCTURES: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
     "a document that is not JSON": lambda _: b"<!doctype html><title>not JSON</title>",
-    "a document that ends after its beginning": lambda valid: _written(valid)[:-1],
-    "a document that is an array": lambda valid: _written([valid]),
-    "a document without redirect_uris": _with(redirect_uris=None),
-    "a document without client_name": _with(client_name=None),
-    "a document without client_id": _with(client_id=None),
-    "a document whose redirect_uris are a string": lambda valid: _written(
+    "a document that ends after its beginning": lambda valid: written(valid)[:-1],
+    "a document that is an array": lambda valid: written([valid]),
+    "a document without redirect_uris": document_with({"redirect_uris": OMITTED}),
+    "a document whose redirect_uris are null": document_with({"redirect_uris": None}),
+    "a document whose redirect_uris are empty": document_with({"redirect_uris": []}),
+    "a document whose only redirect URI is null": document_with({"redirect_uris": [None]}),
+    "a document without client_name": document_with({"client_name": OMITTED}),
+    "a document whose client_name is null": document_with({"client_name": None}),
+    "a document without client_id": document_with({"client_id": OMITTED}),
+    "a document whose client_id is null": document_with({"client_id": None}),
+    "a document whose redirect_uris are a string": lambda valid: written(
         {**valid, "redirect_uris": _first(valid["redirect_uris"])}
     ),
-    "a document whose redirect_uris are an object": lambda valid: _written(
+    "a document whose redirect_uris are an object": lambda valid: written(
         {**valid, "redirect_uris": {str(_first(valid["redirect_uris"])): True}}
     ),
 }
@@ -78,38 +78,17 @@ def _first(value: JsonValue) -> JsonValue:
 
 
 _DOCUMENTS: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
-    _VALID: _with(),
+    _VALID: document_with({}),
     **_IDS,
-    _UNLISTED: lambda valid: _written(
-        {**valid, "redirect_uris": [f"{_first(valid['redirect_uris'])}-of-another-page"]}
-    ),
+    _UNLISTED: lambda valid: written({**valid, "redirect_uris": [f"{_first(valid['redirect_uris'])}-of-another-page"]}),
     **_STRUCTURES,
 }
 """All documents, by description."""
 
 
-def _party(server: ServerUnderTest) -> TrustedParty:
-    """Return the party that hosts documents. Raise `NotApplicable` if the authorization server trusts none."""
-    login_of(server)
-    if server.settings.party is None:
-        raise NotApplicable("the authorization server trusts no party of the suite: see --https-cert")
-    return server.settings.party
-
-
 def _published(server: ServerUnderTest, name: str) -> str:
     """Publish a document at a new URL, and return the URL."""
-    party = _party(server)
-    path = f"/clients/{secrets.token_hex(8)}.json"
-    valid: JsonObject = {
-        "client_id": f"{party.url}{path}",
-        "client_name": "mcp-conformance",
-        "redirect_uris": [login_of(server).redirect_uri],
-        "grant_types": ["authorization_code"],
-        "response_types": ["code"],
-        "token_endpoint_auth_method": "none",
-    }
-    party.documents[path] = _DOCUMENTS[name](valid)
-    return f"{party.url}{path}"
+    return publish(party_of(server), login_of(server).redirect_uri, _DOCUMENTS[name])
 
 
 async def _gets_code(server: ServerUnderTest, name: str) -> bool:
@@ -130,7 +109,8 @@ async def _require_documents(server: ServerUnderTest) -> None:
         NotApplicable: The authorization server does not support documents, or trusts no host of the suite.
         NotTestable: The client gets no code.
     """
-    _party(server)
+    login_of(server)
+    party_of(server)
     if (await metadata_of(server)).get("client_id_metadata_document_supported") is not True:
         raise NotApplicable("the authorization server does not support Client ID Metadata Documents")
     if not await _gets_code(server, _VALID):
@@ -168,7 +148,7 @@ async def documents_advertised(server: ServerUnderTest) -> None:
 async def document_fetched(server: ServerUnderTest) -> None:
     """The document of a client whose id is a URL is fetched."""
     await _require_documents(server)
-    party = _party(server)
+    party = party_of(server)
     if not party.documents.keys() & set(party.fetched):
         raise Deviation("a request for the document of the client", "no request")
 
@@ -202,8 +182,8 @@ async def document_redirect(server: ServerUnderTest) -> None:
         raise Deviation("no code at a redirect URI that is not in the document", "a code")
     registered = login_of(server).redirect_uri
     attempts = await open_attempts(server, _published(server, _VALID), registered)
-    unlisted = (f"{_party(server).url}/unlisted", ELSEWHERE, *near_misses(registered))
-    await attempts.require_rejections(*({"redirect_uri": uri} for uri in unlisted))
+    unlisted = (f"{party_of(server).url}/unlisted", ELSEWHERE, *near_misses(registered))
+    await attempts.require_rejections(*({"redirect_uri": uri} for uri in unlisted), *attempts.repetitions(ELSEWHERE))
 
 
 @check(

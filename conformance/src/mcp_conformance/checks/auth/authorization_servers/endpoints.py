@@ -206,7 +206,7 @@ async def documents(server: ServerUnderTest) -> None:
         raise Deviation("client_id_metadata_document_supported true", brief(value))
 
 
-async def register(server: ServerUnderTest, redirect_uri: str = REDIRECT) -> str:
+async def register(server: ServerUnderTest, redirect_uri: str = REDIRECT, *, application_type: str = "native") -> str:
     """Register a client and return its id. Raise `NotApplicable` without registration, `Deviation` when it fails."""
     endpoint = (await known_metadata(server)).get("registration_endpoint")
     if not isinstance(endpoint, str):
@@ -217,7 +217,7 @@ async def register(server: ServerUnderTest, redirect_uri: str = REDIRECT) -> str
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
-        "application_type": "native",
+        "application_type": application_type,
     }
     answer = await ask(server, "POST", endpoint, (("Content-Type", "application/json"),), json.dumps(document).encode())
     id = (json_object(answer.body) or {}).get("client_id")

@@ -11,11 +11,14 @@ from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, is
 from mcp_conformance.checks.auth.authorization_servers.jwts import claims_of
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     OTHER_GRANTS,
+    document_kinds,
     granted,
+    granted_kinds,
     is_bound,
     refresh_token_of,
     registers,
     require_refusal,
+    sender,
     shown,
     tokens_of,
     trial_of,
@@ -28,6 +31,9 @@ from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.oauth_testbed.user_login import LoginAttempt
+    from mcp_conformance.wire.http_client import HttpResponse
+    from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["LOGIN"]
 
@@ -43,31 +49,40 @@ _OAUTH: Final = ("auth.oauth21-implement", "auth.as-oauth21")
 # ---------------------------------------------------------------------------------------------
 
 
+async def _responses(server: ServerUnderTest) -> list[tuple[str, LoginAttempt]]:
+    """Return the attempts with an authorization response, and what it has. Raise `NotTestable` without a login."""
+    found = [
+        (f"{what}{sender(kind)}", await trial_of(server, name, kind))
+        for kind in ("own", *await document_kinds(server))
+        for name, what in (("plain", "a code"), ("wrong kind", "an error"))
+    ]
+    return [(what, trial) for what, trial in found if trial.fields]
+
+
 @check("auth.as-state", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def state(server: ServerUnderTest) -> None:
-    """The authorization response has the state of the request unchanged."""
-    trial = await trial_of(server, "plain")
-    if trial.fields.get("state") != trial.state:
-        raise Deviation(f"state {trial.state}", brief(trial.fields.get("state")))
+    """The authorization response has the state of the request unchanged, with a code and with an error."""
+    for what, trial in await _responses(server):
+        if trial.fields.get("state") != trial.state:
+            raise Deviation(f"state {trial.state} with {what}", brief(trial.fields.get("state")))
 
 
 @check("auth.as-iss", proves=("auth.as-iss-should",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def iss(server: ServerUnderTest) -> None:
     """The authorization response has the issuer, with a code and with an error."""
     issuer = issuer_of(server)
-    for name, what in (("plain", "a code"), ("wrong kind", "an error")):
-        fields = (await trial_of(server, name)).fields
-        if fields and fields.get("iss") != issuer:
-            raise Deviation(f"iss {issuer} with {what}", brief(fields.get("iss")))
+    for what, trial in await _responses(server):
+        if trial.fields.get("iss") != issuer:
+            raise Deviation(f"iss {issuer} with {what}", brief(trial.fields.get("iss")))
 
 
 @check(
     "auth.as-iss-told", proves=("auth.as-iss-advertised",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS
 )
 async def iss_advertised(server: ServerUnderTest) -> None:
-    """An authorization server that sends iss in the authorization response advertises it in its metadata."""
-    if "iss" not in (await trial_of(server, "plain")).fields:
-        raise NotApplicable("the authorization response has no iss")
+    """An authorization server that sends iss in an authorization response advertises it in its metadata."""
+    if not any("iss" in trial.fields for _, trial in await _responses(server)):
+        raise NotApplicable("the authorization responses have no iss")
     for document in await known_documents(server):
         value = document.get("authorization_response_iss_parameter_supported")
         if value is not True:
@@ -80,63 +95,78 @@ async def iss_advertised(server: ServerUnderTest) -> None:
 @check("auth.as-pkce-required", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def pkce_required(server: ServerUnderTest) -> None:
     """An authorization request of a public client without a code_challenge gets no code."""
-    await granted(server)
-    for name in ("without a challenge", "with an empty challenge"):
-        if "code" in (await trial_of(server, name)).fields:
-            raise Deviation(f"a rejection of a request {name}", "a code")
+    for kind in await granted_kinds(server):
+        for name in ("without a challenge", "with an empty challenge"):
+            if "code" in (await trial_of(server, name, kind)).fields:
+                raise Deviation(f"a rejection of a request {name}{sender(kind)}", "a code")
 
 
 @check("auth.as-pkce-verified", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def pkce_verified(server: ServerUnderTest) -> None:
     """A code is rejected without the verifier of its challenge."""
-    await granted(server)
-    for name in ("another verifier", "no verifier", "the challenge as its verifier"):
-        for answer in (await trial_of(server, name)).answers:
-            require_refusal(answer, f"a code with {name}")
+    for kind in await granted_kinds(server):
+        for name in ("another verifier", "no verifier", "the challenge as its verifier"):
+            for answer in (await trial_of(server, name, kind)).answers:
+                require_refusal(answer, f"a code with {name}{sender(kind)}")
 
 
 @check("auth.as-grant-type", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def grant_type(server: ServerUnderTest) -> None:
     """A code with another grant type than authorization_code gets no tokens."""
-    await granted(server)
-    for given, answer in zip(OTHER_GRANTS, (await trial_of(server, "other grant types")).answers, strict=False):
-        require_refusal(answer, f"a code with the grant type {brief(given)}")
+    for kind in await granted_kinds(server):
+        answers = (await trial_of(server, "other grant types", kind)).answers
+        for given, answer in zip(OTHER_GRANTS, answers, strict=False):
+            require_refusal(answer, f"a code with the grant type {brief(given)}{sender(kind)}")
 
 
 @check("auth.as-code-once", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def code_once(server: ServerUnderTest) -> None:
     """A code can be used only once, also if it is sent several times at once."""
-    await granted(server, "repeatedly")
-    *others, last = (await trial_of(server, "repeatedly")).answers[1:]
-    for answer in others:
-        if tokens_of(answer) is not None:
-            raise Deviation("tokens for one of the requests with the same code at once", "tokens for several of them")
-    require_refusal(last, "a used code")
+    for kind in await granted_kinds(server, "repeatedly"):
+        *others, last = (await trial_of(server, "repeatedly", kind)).answers[1:]
+        if any(tokens_of(answer) is not None for answer in others):
+            what = f"tokens for one of the requests with the same code at once{sender(kind)}"
+            raise Deviation(what, "tokens for several of them")
+        require_refusal(last, f"a used code{sender(kind)}")
 
 
 @check("auth.as-code-owner", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def code_owner(server: ServerUnderTest) -> None:
     """A code or refresh token is valid only for the client to which it was issued."""
-    await granted(server)
+    kinds = await granted_kinds(server)
     if not await registers(server):
         raise NotApplicable(
             "the suite does not register clients at the authorization server, so that there is no other client"
         )
-    require_refusal((await trial_of(server, "by another client")).answers[0], "a code of another client")
-    for answer in (await trial_of(server, "refreshed by another client")).answers[1:]:
-        require_refusal(answer, "a refresh token of another client")
+    for kind in kinds:
+        answers = (await trial_of(server, "by another client", kind)).answers
+        require_refusal(answers[0], f"a code of another client{sender(kind)}")
+        for answer in (await trial_of(server, "refreshed by another client", kind)).answers[1:]:
+            require_refusal(answer, f"a refresh token of another client{sender(kind)}")
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------------------
 
 
+async def _token_responses(server: ServerUnderTest) -> list[tuple[str, HttpResponse]]:
+    """Return the responses with tokens of the correct attempts, and what they are. Raise `NotTestable` without tokens."""
+    found: list[tuple[str, HttpResponse]] = []
+    for kind in await granted_kinds(server):
+        first, *refreshes = (await trial_of(server, "plain", kind)).answers
+        found.append((f"a token response{sender(kind)}", first))
+        found += [
+            (f"the response to a refresh{sender(kind)}", each) for each in refreshes if tokens_of(each) is not None
+        ]
+    return found
+
+
 @check("auth.as-no-store", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def no_store(server: ServerUnderTest) -> None:
-    """A token response has Cache-Control: no-store."""
-    await granted(server)
-    value = (await trial_of(server, "plain")).answers[0].header("cache-control")
-    if "no-store" not in [each.strip().lower() for each in (value or "").split(",")]:
-        raise Deviation("Cache-Control: no-store", brief(value))
+    """A token response has Cache-Control: no-store, also the one to a refresh."""
+    for what, answer in await _token_responses(server):
+        value = answer.header("cache-control")
+        if "no-store" not in [each.strip().lower() for each in (value or "").split(",")]:
+            raise Deviation(f"Cache-Control: no-store in {what}", brief(value))
 
 
 @check(
@@ -147,10 +177,11 @@ async def no_store(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def expires(server: ServerUnderTest) -> None:
-    """Access tokens expire, and the response has expires_in."""
-    value = (await granted(server)).get("expires_in")
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        raise Deviation("expires_in, a number of seconds", brief(value))
+    """Access tokens expire, and the response has expires_in, also the one to a refresh."""
+    for what, answer in await _token_responses(server):
+        value = (tokens_of(answer) or {}).get("expires_in")
+        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+            raise Deviation(f"expires_in, a number of seconds, in {what}", brief(value))
 
 
 @check(
@@ -162,19 +193,27 @@ async def expires(server: ServerUnderTest) -> None:
 )
 async def refresh_rotates(server: ServerUnderTest) -> None:
     """A refresh token of a public client can be used only once, and is replaced, also one that replaced another."""
-    if (await granted(server)).get("refresh_token") is None:
+    kinds = [
+        kind
+        for kind in await granted_kinds(server)
+        if (await granted(server, kind=kind)).get("refresh_token") is not None
+    ]
+    if not kinds:
         raise NotApplicable("the authorization server issues no refresh token")
-    first, *refreshes = (await trial_of(server, "plain")).answers
-    seen = [refresh_token_of(first)]
-    for answer in refreshes[:2]:
-        if tokens_of(answer) is None:
-            raise NotTestable(f"the control request failed: the refresh token gets {shown(answer)}")
-        token = refresh_token_of(answer)
-        if token is None or token in seen:
-            raise Deviation("another refresh token", "no refresh token" if token is None else "the same one")
-        seen.append(token)
-    for answer in refreshes[2:]:
-        require_refusal(answer, "a used refresh token")
+    for kind in kinds:
+        first, *refreshes = (await trial_of(server, "plain", kind)).answers
+        seen = [refresh_token_of(first)]
+        for answer in refreshes[:2]:
+            if tokens_of(answer) is None:
+                what = f"the refresh token gets {shown(answer)}{sender(kind)}"
+                raise NotTestable(f"the control request failed: {what}")
+            token = refresh_token_of(answer)
+            if token is None or token in seen:
+                what = "no refresh token" if token is None else "the same one"
+                raise Deviation(f"another refresh token{sender(kind)}", what)
+            seen.append(token)
+        for answer in refreshes[2:]:
+            require_refusal(answer, f"a used refresh token{sender(kind)}")
 
 
 # --- DPoP-bound tokens
@@ -183,20 +222,29 @@ async def refresh_rotates(server: ServerUnderTest) -> None:
 
 @check("dpop.as-binds", proves=("dpop.as-token-binding",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def binds(server: ServerUnderTest) -> None:
-    """Tokens for a request with a DPoP proof are bound to its key, and have the token_type DPoP."""
+    """Tokens for a request with a DPoP proof are bound to its key, and have the token_type DPoP, also after a refresh."""
     await with_proofs(server)
-    tokens = await granted(server, "with a proof")
+    for kind in await granted_kinds(server, "with a proof"):
+        answers = (await trial_of(server, "with a proof", kind)).answers[:2]
+        for what, answer in zip(("a token request", "a refresh"), answers, strict=False):
+            tokens = tokens_of(answer)
+            if tokens is not None:
+                _require_binding(server, tokens, f"for {what} with a proof{sender(kind)}")
+
+
+def _require_binding(server: ServerUnderTest, tokens: JsonObject, what: str) -> None:
+    """Require that tokens are bound to the key of the suite. Raise `NotApplicable` if that is not required."""
     if str(tokens.get("token_type")).lower() != "dpop":
         if not is_bound(server):
             raise NotApplicable(
                 "the authorization server binds no token unless the client registered dpop_bound_access_tokens"
             )
-        raise Deviation('token_type "DPoP"', brief(tokens.get("token_type")))
+        raise Deviation(f'token_type "DPoP" {what}', brief(tokens.get("token_type")))
     claims = claims_of(str(tokens["access_token"]))
     confirmed = None if claims is None else claims.get("cnf")
     key = confirmed.get("jkt") if isinstance(confirmed, dict) else None
     if claims is not None and key != KEY.thumbprint:
-        raise Deviation(f"cnf.jkt {KEY.thumbprint} in the token", brief(confirmed))
+        raise Deviation(f"cnf.jkt {KEY.thumbprint} in the token {what}", brief(confirmed))
 
 
 @check(
@@ -213,8 +261,9 @@ async def bound_refused(server: ServerUnderTest) -> None:
         raise NotApplicable(
             "the suite does not register clients at the authorization server, so that none has dpop_bound_access_tokens"
         )
-    await granted(server, "with a proof")
-    for what, answer in zip(BAD_PROOFS, (await trial_of(server, "with bad proofs")).answers, strict=False):
-        require_refusal(answer, f"a token request {what}")
-    for what, answer in zip(BAD_REFRESHES, (await trial_of(server, "with a proof")).answers[2:], strict=False):
-        require_refusal(answer, f"a refresh {what}")
+    for kind in await granted_kinds(server, "with a proof"):
+        for what, answer in zip(BAD_PROOFS, (await trial_of(server, "with bad proofs", kind)).answers, strict=False):
+            require_refusal(answer, f"a token request {what}{sender(kind)}")
+        refreshes = (await trial_of(server, "with a proof", kind)).answers[2:]
+        for what, answer in zip(BAD_REFRESHES, refreshes, strict=False):
+            require_refusal(answer, f"a refresh {what}{sender(kind)}")

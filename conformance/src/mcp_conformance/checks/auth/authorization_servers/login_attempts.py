@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import attrs
 
+from mcp_conformance.checks.auth.authorization_servers.client_documents import document_with, party_of, publish
 from mcp_conformance.checks.auth.authorization_servers.endpoints import ask, issuer_of, known_metadata
 from mcp_conformance.checks.auth.authorization_servers.proofs import (
     BAD_PROOFS,
@@ -31,6 +32,7 @@ from mcp_conformance.wire.nursery import open_nursery
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from typing import TypeAlias
 
     from mcp_conformance.checks.auth.authorization_servers.proofs import Proofs
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
@@ -38,19 +40,27 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
+    Fields: TypeAlias = Mapping[str, str | tuple[str, ...] | None]
+    """The fields of an authorization request."""
+
 __all__ = [
     "OTHER_GRANTS",
+    "Fields",
+    "authorization_form",
     "authorization_request",
     "authorization_response",
     "authorization_url",
     "client_of",
+    "document_kinds",
     "granted",
+    "granted_kinds",
     "is_bound",
     "login_of",
     "metadata_of",
     "refresh_token_of",
     "registers",
     "require_refusal",
+    "sender",
     "shown",
     "tokens_of",
     "trial_of",
@@ -80,12 +90,24 @@ async def metadata_of(server: ServerUnderTest) -> JsonObject:
 # --- requests -------------------------------------------------------------------------------------------------------------
 
 
+_DOCUMENTS: Final[Mapping[str, JsonObject]] = {"document": {}, "bound document": {"dpop_bound_access_tokens": True}}
+"""Additional members of the documents of clients that are not registered, by their kind."""
+
+
 async def client_of(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> JsonObject:
-    """Return a public client, which is registered once. Raise `NotTestable` when registration fails."""
+    """Return a public client, which is registered or has its document published once.
+
+    Raises:
+        NotTestable: Registration fails.
+    """
     login = login_of(server)
     if kind == "own" and login.client_id is not None:
         return {"client_id": login.client_id}
     if kind in login.registered:
+        return login.registered[kind]
+    if kind in _DOCUMENTS:
+        url = publish(party_of(server), login.redirect_uri, document_with(_DOCUMENTS[kind]))
+        login.registered[kind] = {"client_id": url}
         return login.registered[kind]
     endpoint = (await metadata_of(server)).get("registration_endpoint")
     if not isinstance(endpoint, str):
@@ -115,21 +137,24 @@ def _resource(login: Login | None, metadata: JsonObject) -> str | None:
     return (None if login is None else login.resource) or next(iter(known), None)
 
 
-def authorization_url(login: Login | None, metadata: JsonObject, fields: Mapping[str, str | None]) -> str:
-    """Return the URL of an authorization request. Raise `NotTestable` if the metadata have no endpoint.
+def authorization_form(login: Login | None, metadata: JsonObject, fields: Fields) -> tuple[str, str]:
+    """Return the endpoint and the encoded fields of an authorization request.
 
     Args:
         login: The login; `None` in a run without login.
         metadata: The metadata of the authorization server.
         fields: Fields besides `response_type`, `code_challenge_method`, `resource` and `scope`, or other values for them.
-            Fields that are `None` are omitted.
+            Fields that are `None` are omitted, those with several values are repeated.
+
+    Raises:
+        NotTestable: The metadata have no endpoint.
     """
     endpoint = metadata.get("authorization_endpoint")
     if not isinstance(endpoint, str):
         raise NotTestable("the metadata have no authorization_endpoint")
     listed = metadata.get("scopes_supported")
     offline = isinstance(listed, list) and "offline_access" in listed
-    whole: dict[str, str | None] = {
+    whole: dict[str, str | tuple[str, ...] | None] = {
         "response_type": "code",
         "code_challenge_method": "S256",
         "resource": _resource(login, metadata),
@@ -138,7 +163,12 @@ def authorization_url(login: Login | None, metadata: JsonObject, fields: Mapping
         else None,
         **fields,
     }
-    details = urlencode({name: value for name, value in whole.items() if value is not None})
+    return endpoint, urlencode({name: value for name, value in whole.items() if value is not None}, doseq=True)
+
+
+def authorization_url(login: Login | None, metadata: JsonObject, fields: Fields) -> str:
+    """Return the URL of an authorization request. The arguments and errors are those of `authorization_form`."""
+    endpoint, details = authorization_form(login, metadata, fields)
     return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{details}"
 
 
@@ -184,7 +214,8 @@ async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonVa
         raise NotTestable(login.lost)
     url, attempt = await authorization_request(server, str(client["client_id"]))
     try:
-        fields = await login.visit(url, attempt.state)
+        # The authorization server may reject a document.
+        fields = await (login.visit_rejected if kind in _DOCUMENTS else login.visit)(url, attempt.state)
     except RedirectMissing as why:
         login.lost = f"the browser did not return: {why}"
         raise NotTestable(login.lost) from why
@@ -265,9 +296,9 @@ def refresh_token_of(answer: HttpResponse) -> JsonValue:
     return (tokens_of(answer) or {}).get("refresh_token")
 
 
-async def _plain(server: ServerUnderTest) -> LoginAttempt:
+async def _plain(server: ServerUnderTest, kind: str) -> LoginAttempt:
     """Send correct requests: a token request and two refreshes. Then use both refresh tokens again."""
-    attempt = await _redeemed(server, await _authorized(server))
+    attempt = await _redeemed(server, await _authorized(server, kind))
     first = refresh_token_of(attempt.answers[0])
     attempt = await _refreshed(server, attempt, first)
     second = refresh_token_of(attempt.answers[-1])
@@ -282,9 +313,9 @@ OTHER_GRANTS: Final = ("urn:example:no-such-grant", "AUTHORIZATION_CODE", "", No
 """Grant types other than the one of a code, which is sent with each of them."""
 
 
-async def _with_other_grants(server: ServerUnderTest) -> LoginAttempt:
+async def _with_other_grants(server: ServerUnderTest, kind: str) -> LoginAttempt:
     """Send a code with other grant types than its own, until one of them gets tokens."""
-    attempt = await _authorized(server)
+    attempt = await _authorized(server, kind)
     for grant_type in OTHER_GRANTS:
         attempt = await _redeemed(server, attempt, grant_type=grant_type)
         if tokens_of(attempt.answers[-1]) is not None:
@@ -292,9 +323,9 @@ async def _with_other_grants(server: ServerUnderTest) -> LoginAttempt:
     return attempt
 
 
-async def _with_verifiers(server: ServerUnderTest, *verifiers: Callable[[str], str | None]) -> LoginAttempt:
+async def _with_verifiers(server: ServerUnderTest, kind: str, *verifiers: Callable[[str], str | None]) -> LoginAttempt:
     """Send a code with wrong verifiers, made from the right one, until one of them gets tokens."""
-    attempt = await _authorized(server)
+    attempt = await _authorized(server, kind)
     for change in verifiers:
         attempt = await _redeemed(server, attempt, code_verifier=change(attempt.verifier))
         if tokens_of(attempt.answers[-1]) is not None:
@@ -302,9 +333,9 @@ async def _with_verifiers(server: ServerUnderTest, *verifiers: Callable[[str], s
     return attempt
 
 
-async def _repeatedly(server: ServerUnderTest) -> LoginAttempt:
+async def _repeatedly(server: ServerUnderTest, kind: str) -> LoginAttempt:
     """Send a code four times at once, and then once more. The responses with tokens come first."""
-    attempt = await _authorized(server)
+    attempt = await _authorized(server, kind)
     answers: list[HttpResponse] = []
 
     async def redeem() -> None:
@@ -317,32 +348,32 @@ async def _repeatedly(server: ServerUnderTest) -> LoginAttempt:
     return await _redeemed(server, attrs.evolve(attempt, answers=tuple(answers)))
 
 
-async def _by_another(server: ServerUnderTest) -> LoginAttempt:
+async def _by_another(server: ServerUnderTest, kind: str) -> LoginAttempt:
     """Send the code of one client as another client."""
     other = await client_of(server, "another")
-    return await _redeemed(server, await _authorized(server), client_id=str(other["client_id"]))
+    return await _redeemed(server, await _authorized(server, kind), client_id=str(other["client_id"]))
 
 
-async def _refreshed_by_another(server: ServerUnderTest) -> LoginAttempt:
+async def _refreshed_by_another(server: ServerUnderTest, kind: str) -> LoginAttempt:
     """Send the refresh token of one client as another client."""
     other = await client_of(server, "another")
-    attempt = await _redeemed(server, await _authorized(server))
+    attempt = await _redeemed(server, await _authorized(server, kind))
     token = refresh_token_of(attempt.answers[0])
     return await _refreshed(server, attempt, token, client_id=str(other["client_id"]))
 
 
-async def _challenged(server: ServerUnderTest, challenge: str | None, method: str | None) -> LoginAttempt:
+async def _challenged(server: ServerUnderTest, kind: str, *, challenge: str | None, method: str | None) -> LoginAttempt:
     """Send an authorization request without a code challenge."""
-    client = await client_of(server)
+    client = await client_of(server, kind)
     url, attempt = await authorization_request(
         server, str(client["client_id"]), code_challenge=challenge, code_challenge_method=method
     )
     return await authorization_response(server, url, attempt)
 
 
-async def _wrong_kind(server: ServerUnderTest) -> LoginAttempt:
+async def _wrong_kind(server: ServerUnderTest, kind: str) -> LoginAttempt:
     """Send an authorization request whose error may be shown to the client, or to the user in the browser."""
-    client = await client_of(server)
+    client = await client_of(server, kind)
     url, attempt = await authorization_request(server, str(client["client_id"]), response_type="none-that-there-is")
     answer = await ask(server, "GET", url, (("Accept", "text/html"),))
     location = answer.header("location") or ""
@@ -360,15 +391,21 @@ def is_bound(server: ServerUnderTest) -> bool:
     return login_of(server).registered.get("bound", {}).get("dpop_bound_access_tokens") is True
 
 
-async def _bound(server: ServerUnderTest) -> LoginAttempt:
-    """Request tokens and refresh them with proofs. Then, as a client with bound tokens, refresh with bad proofs."""
+async def _bound_client(server: ServerUnderTest, kind: str) -> str:
+    """Return the kind of a client with `dpop_bound_access_tokens`, or the given one if clients cannot register."""
     if not await registers(server):
-        return await _redeemed(server, await _authorized(server), good_proof)
+        return kind
     await client_of(server, "bound", dpop_bound_access_tokens=True)
-    attempt = await _redeemed(server, await _authorized(server, "bound"), good_proof)
+    return "bound" if kind == "own" else f"bound {kind}"
+
+
+async def _bound(server: ServerUnderTest, kind: str) -> LoginAttempt:
+    """Request tokens and refresh them with proofs. Then, as a client with bound tokens, refresh with bad proofs."""
+    client = await _bound_client(server, kind)
+    attempt = await _redeemed(server, await _authorized(server, client), good_proof)
+    attempt = await _refreshed(server, attempt, refresh_token_of(attempt.answers[0]), good_proof)
     if not is_bound(server):
         return attempt
-    attempt = await _refreshed(server, attempt, refresh_token_of(attempt.answers[0]), good_proof)
     token = refresh_token_of(attempt.answers[-1])
     for proofs in BAD_REFRESHES.values() if len(attempt.answers) > 1 else ():
         attempt = await _refreshed(server, attempt, token, proofs)
@@ -377,12 +414,12 @@ async def _bound(server: ServerUnderTest) -> LoginAttempt:
     return attempt
 
 
-async def _badly_bound(server: ServerUnderTest) -> LoginAttempt:
+async def _badly_bound(server: ServerUnderTest, kind: str) -> LoginAttempt:
     """Request tokens with bad proofs, as a client whose tokens must be bound."""
-    await client_of(server, "bound", dpop_bound_access_tokens=True)
+    client = await _bound_client(server, kind)
     if not is_bound(server):
         raise NotApplicable("the authorization server registers no client with dpop_bound_access_tokens")
-    attempt = await _authorized(server, "bound")
+    attempt = await _authorized(server, client)
     for proofs in BAD_PROOFS.values():
         attempt = await _redeemed(server, attempt, proofs)
         if tokens_of(attempt.answers[-1]) is not None:
@@ -390,15 +427,15 @@ async def _badly_bound(server: ServerUnderTest) -> LoginAttempt:
     return attempt
 
 
-_ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest], Awaitable[LoginAttempt]]]] = {
+_ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest, str], Awaitable[LoginAttempt]]]] = {
     "plain": _plain,
     "other grant types": _with_other_grants,
-    "another verifier": lambda server: _with_verifiers(
-        server, lambda _: "another-verifier-" * 3, lambda verifier: f"{verifier}x", str.swapcase
+    "another verifier": lambda server, kind: _with_verifiers(
+        server, kind, lambda _: "another-verifier-" * 3, lambda verifier: f"{verifier}x", str.swapcase
     ),
-    "no verifier": lambda server: _with_verifiers(server, lambda _: None, lambda _: ""),
+    "no verifier": lambda server, kind: _with_verifiers(server, kind, lambda _: None, lambda _: ""),
     # The challenge is known to all who see the authorization request.
-    "the challenge as its verifier": lambda server: _with_verifiers(server, s256),
+    "the challenge as its verifier": lambda server, kind: _with_verifiers(server, kind, s256),
     "repeatedly": _repeatedly,
     "by another client": _by_another,
     "refreshed by another client": _refreshed_by_another,
@@ -411,26 +448,66 @@ _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest], Awaitable[LoginAttempt
 }
 
 
-async def trial_of(server: ServerUnderTest, name: str) -> LoginAttempt:
-    """Return an attempt, which is made on first use. Raise `NotTestable` when it is not possible."""
+async def trial_of(server: ServerUnderTest, name: str, kind: str = "own") -> LoginAttempt:
+    """Return an attempt, which is made on first use.
+
+    Args:
+        server: The authorization server.
+        name: The name of the attempt.
+        kind: The client: `own`, or `document` for one with a metadata document.
+
+    Raises:
+        NotTestable: The attempt is not possible.
+    """
     attempts = login_of(server).attempts
-    if name not in attempts:
+    key = f"{name}{sender(kind)}"
+    if key not in attempts:
         try:
-            attempts[name] = await _ATTEMPTS[name](server)
+            attempts[key] = await _ATTEMPTS[name](server, kind)
         except NotTestable as why:
-            attempts[name] = str(why)
+            attempts[key] = str(why)
         except Deviation as silent:
-            attempts[name] = f"expected {silent.expected}: {silent.observed}"
-    found = attempts[name]
+            attempts[key] = f"expected {silent.expected}: {silent.observed}"
+    found = attempts[key]
     if isinstance(found, str):
         raise NotTestable(found)
     return found
 
 
-async def granted(server: ServerUnderTest, name: str = "plain") -> JsonObject:
+def sender(kind: str) -> str:
+    """Return the end of a description of a request, with its client; empty for a registered one."""
+    return "" if kind == "own" else ", by a client with a metadata document"
+
+
+async def granted(server: ServerUnderTest, name: str = "plain", kind: str = "own") -> JsonObject:
     """Return the tokens of the correct attempt. Raise `NotTestable` if it failed."""
-    answer = (await trial_of(server, name)).answers[0]
+    answer = (await trial_of(server, name, kind)).answers[0]
     tokens = tokens_of(answer)
     if tokens is None:
-        raise NotTestable(f"the control request failed: a correct token request gets {shown(answer)}")
+        raise NotTestable(f"the control request failed: a correct token request gets {shown(answer)}{sender(kind)}")
     return tokens
+
+
+async def document_kinds(server: ServerUnderTest, name: str = "plain") -> tuple[str, ...]:
+    """Return `document` if a client with a metadata document gets tokens in a correct attempt, otherwise nothing.
+
+    Other checks cover whether documents are accepted.
+    """
+    supported = (await metadata_of(server)).get("client_id_metadata_document_supported")
+    if server.settings.party is None or supported is not True:
+        return ()
+    try:
+        await granted(server, name, "document")
+    except NotTestable:
+        return ()
+    return ("document",)
+
+
+async def granted_kinds(server: ServerUnderTest, name: str = "plain") -> tuple[str, ...]:
+    """Return the clients that get tokens in a correct attempt: the registered one, and one with a metadata document.
+
+    Raises:
+        NotTestable: The registered client gets none.
+    """
+    await granted(server, name)
+    return ("own", *await document_kinds(server, name))

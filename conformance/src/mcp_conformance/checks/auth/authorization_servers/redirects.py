@@ -10,6 +10,7 @@ import attrs
 
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, REDIRECT, ask, known_metadata, register
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
+    authorization_form,
     authorization_url,
     client_of,
     registers,
@@ -21,8 +22,9 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.oauth_testbed.client_jwts import s256
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
+    from mcp_conformance.checks.auth.authorization_servers.login_attempts import Fields
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
@@ -45,6 +47,22 @@ def near_misses(registered: str) -> Iterator[str]:
     yield f"https://{url.netloc}{url.path}"
     yield f"{url.scheme}://{url.netloc}@elsewhere.example{url.path}"
     yield f"{url.scheme}://127.0.0.1.elsewhere.example:{url.port}{url.path}"
+
+
+_WEB: Final = "https://client.example/callback"
+"""The redirect URI of a client on the web. Only for a loopback address may the port differ (RFC 8252 section 7.3)."""
+_NEAR_WEB: Final = (
+    "https://client.example:8443/callback",
+    "https://client.example:443/callback",
+    "http://client.example/callback",
+    "https://client.example/callback/more",
+    "https://client.example/callback?more=1",
+    "https://client.example/Callback",
+    "https://client.example/",
+    "https://www.client.example/callback",
+    "https://client.example@elsewhere.example/callback",
+    "https://client.example.elsewhere.example/callback",
+)
 
 
 _INVALID: Final = (
@@ -72,42 +90,74 @@ class RedirectAttempts:
     """The redirect URI of the client."""
     good: HttpResponse
     """The response to a request with the registered redirect URI."""
+    posts: bool
+    """Whether the authorization endpoint accepts POST too (OAuth 2.1 section 3.1)."""
 
-    async def require_rejections(self, *requests: Mapping[str, str | None]) -> None:
+    def repetitions(self, *others: str) -> Iterator[Fields]:
+        """Yield the fields of requests that repeat a field: with the registered redirect URI and another, in both orders."""
+        for uri in others:
+            yield {"redirect_uri": (self.registered, uri)}
+            yield {"redirect_uri": (uri, self.registered)}
+        yield {"redirect_uri": ELSEWHERE, "client_id": (self.client_id, "unknown")}
+        yield {"redirect_uri": ELSEWHERE, "client_id": ("unknown", self.client_id)}
+
+    async def require_rejections(self, *requests: Fields) -> None:
         """Require that requests are neither redirected to an unregistered URI nor get a code.
 
-        The authorization server may show a page with an error, with any status.
+        The authorization server may show a page with an error, with any status. If the redirect URI is repeated, it may
+        also use the registered one.
 
         Args:
-            requests: The fields of each request: its redirect URI, and other values of further fields; `None` omits one.
+            requests: The fields of each request: its redirect URI, and other values of further fields; `None` omits one,
+                and several values repeat it.
 
         Raises:
             Deviation: A request is redirected.
             NotTestable: There is a page that may be one with an error, or the next step of the login.
         """
         unclear = [fields["redirect_uri"] for fields in requests if not await self._is_rejected(fields)]
+        for fields in requests if self.posts else ():
+            _, _, answer = await _sent(
+                self.server, self.metadata, {"client_id": self.client_id, **fields}, method="POST"
+            )
+            self._require_no_redirect(fields, answer, "POST with ")
         if unclear:
             raise NotTestable(
                 f"whether {unclear[0]} is rejected after a login is seen only with a user login: --browser names a "
                 "command for it"
             )
 
-    async def _is_rejected(self, fields: Mapping[str, str | None]) -> bool:
-        """Return whether a request is rejected; `False` if that is unknown. Raise `Deviation` if it is not."""
-        uri = str(fields["redirect_uri"])
-        url, state, answer = await _sent(self.server, self.metadata, {"client_id": self.client_id, **fields})
+    def _require_no_redirect(self, fields: Fields, answer: HttpResponse, method: str = "") -> str:
+        """Return what is required of a request. Raise `Deviation` if it is redirected."""
+        given = fields["redirect_uri"]
+        foreign = [uri for uri in given if uri != self.registered] if isinstance(given, tuple) else [str(given)]
         location = answer.header("location") or ""
-        what = f"a rejection of {', '.join(f'{name} {value}' for name, value in fields.items())}"
-        if location.startswith(uri) or (location.startswith(self.registered) and _has_code(location)):
+        shown = (
+            f"{name} {' and '.join(value) if isinstance(value, tuple) else value}" for name, value in fields.items()
+        )
+        what = f"a rejection of {method}{', '.join(shown)}"
+        at_own = location.startswith(self.registered) and _has_code(location) and not isinstance(given, tuple)
+        if location.startswith(tuple(foreign)) or at_own:
             raise Deviation(what, f"HTTP {answer.status} {location}")
+        return what
+
+    async def _is_rejected(self, fields: Fields) -> bool:
+        """Return whether a request is rejected; `False` if that is unknown. Raise `Deviation` if it is not."""
+        given = fields["redirect_uri"]
+        url, state, answer = await _sent(self.server, self.metadata, {"client_id": self.client_id, **fields})
+        what = self._require_no_redirect(fields, answer)
+        uris = given if isinstance(given, tuple) else (str(given),)
+        own = urlsplit(self.registered).netloc
         # At another host, the suite would not see the code.
-        if answer.status >= 400 or urlsplit(uri).netloc != urlsplit(self.registered).netloc:
+        if answer.status >= 400 or any(urlsplit(uri).netloc != own for uri in uris):
             return True
         login = self.server.settings.login
         if login is None:
-            return _page(answer) != _page(self.good)
+            # With the registered redirect URI, the next step is allowed.
+            return isinstance(given, tuple) or _page(answer) != _page(self.good)
         await trial_of(self.server, "plain")
-        if "code" in await login.visit_rejected(url, state):
+        has_code = "code" in await login.visit_rejected(url, state)
+        if has_code and not (isinstance(given, tuple) and login.arrived == urlsplit(self.registered).path):
             raise Deviation(what, "a code")
         return True
 
@@ -121,13 +171,18 @@ def _page(answer: HttpResponse) -> tuple[int, str]:
 
 
 async def _sent(
-    server: ServerUnderTest, metadata: JsonObject, fields: dict[str, str | None]
+    server: ServerUnderTest, metadata: JsonObject, fields: Fields, *, method: str = "GET"
 ) -> tuple[str, str, HttpResponse]:
     """Send an authorization request, and return its URL, its state and the response."""
     state = secrets.token_hex(16)
     challenge = s256(secrets.token_urlsafe(32))
-    url = authorization_url(server.settings.login, metadata, {"code_challenge": challenge, "state": state, **fields})
-    return url, state, await ask(server, "GET", url, (("Accept", "text/html"),))
+    login, whole = server.settings.login, {"code_challenge": challenge, "state": state, **fields}
+    url = authorization_url(login, metadata, whole)
+    if method == "GET":
+        return url, state, await ask(server, "GET", url, (("Accept", "text/html"),))
+    endpoint, form = authorization_form(login, metadata, whole)
+    typed = (("Accept", "text/html"), ("Content-Type", "application/x-www-form-urlencoded"))
+    return url, state, await ask(server, method, endpoint, typed, form.encode())
 
 
 async def open_attempts(server: ServerUnderTest, client_id: str, registered: str) -> RedirectAttempts:
@@ -137,10 +192,31 @@ async def open_attempts(server: ServerUnderTest, client_id: str, registered: str
         NotTestable: A request with the registered redirect URI is rejected.
     """
     metadata = await known_metadata(server)
-    _, _, good = await _sent(server, metadata, {"client_id": client_id, "redirect_uri": registered})
+    right: Fields = {"client_id": client_id, "redirect_uri": registered}
+    _, _, good = await _sent(server, metadata, right)
     if good.status >= 400:
         raise NotTestable(f"the control request failed: HTTP {good.status} for the registered redirect URI")
-    return RedirectAttempts(server=server, metadata=metadata, client_id=client_id, registered=registered, good=good)
+    _, _, posted = await _sent(server, metadata, right, method="POST")
+    return RedirectAttempts(
+        server=server,
+        metadata=metadata,
+        client_id=client_id,
+        registered=registered,
+        good=good,
+        posts=posted.status < 400,
+    )
+
+
+async def _web_client(server: ServerUnderTest) -> str | None:
+    """Register a client with a redirect URI on the web, and return its id; `None` if that fails."""
+    try:
+        if server.settings.login is None:
+            return await register(server, _WEB, application_type="web")
+        client = await client_of(server, "web", redirect_uris=[_WEB], application_type="web")
+    except (Deviation, NotTestable):
+        # Authorization servers may limit the hosts of clients, and how many register.
+        return None
+    return str(client["client_id"])
 
 
 @check(
@@ -166,13 +242,20 @@ async def redirect_exact(server: ServerUnderTest) -> None:
     if login is None:
         client_id = await register(server, registered)
         await register(server, others)
+        web = await _web_client(server)
     else:
         client_id = str((await client_of(server))["client_id"])
+        web = None
         if await registers(server):
             await client_of(server, "elsewhere", redirect_uris=[others])
+            web = await _web_client(server)
     attempts = await open_attempts(server, client_id, registered)
     await attempts.require_rejections(
         *({"redirect_uri": uri} for uri in (ELSEWHERE, others, *near_misses(registered))),
         *({"redirect_uri": ELSEWHERE, **fields} for fields in _INVALID),
         *({"redirect_uri": uri, "client_id": id} for id in _UNKNOWN for uri in (registered, ELSEWHERE)),
+        *attempts.repetitions(ELSEWHERE, others),
     )
+    if web is not None:
+        on_web = await open_attempts(server, web, _WEB)
+        await on_web.require_rejections(*({"redirect_uri": uri} for uri in (ELSEWHERE, *_NEAR_WEB)))

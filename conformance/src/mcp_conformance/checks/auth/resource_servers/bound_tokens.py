@@ -53,7 +53,7 @@ class BoundToken:
         self.url: Final = issuer_of(server).resource
         claims: Changes = {"cnf": {"jkt": self.key.thumbprint}, **(changes or {})}
         self.token: Final = issuer_of(server).token(foreign_key=foreign_key, changes=claims)
-        self.nonce = nonce
+        self.nonce: str | None = nonce
         """The last nonce that the server has supplied; `None` if it has supplied none."""
 
     def headers(self, *proofs: str, scheme: str = "DPoP") -> Headers:
