@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY, MODERN, REVISIONS
+from mutants.server.protocol import LEGACY, MODERN, REVISIONS, strict
 from mutants.server_faults.lists import name_of
 
 if TYPE_CHECKING:
@@ -104,6 +104,37 @@ class _TokensAsFractions(Fault):
 class _LongDropped(Fault):
     def lines(self, pipe: BinaryIO) -> Iterable[bytes]:
         return (line for line in pipe if len(line) < _LARGE)
+
+
+@fault("lines-of-64-kib", "stdio.large-message", transports=_PIPES)
+class _LinesCut(Fault):
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        while line := pipe.readline(_PORTION):
+            yield line
+
+
+@fault(
+    "no-json-kept",
+    "jsonrpc.parse-error",
+    *(f"jsonrpc.no-json-{each}" for each in ("bad-utf8", "nan", "two-values", "deep", "cut")),
+    transports=_PIPES,
+)
+class _NoJsonKept(Fault):
+    """A server that puts a line that is not JSON before the next one."""
+
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        kept = b""
+        for line in pipe:
+            yield kept + line
+            kept = b"" if kept or _is_json(line) else line
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        strict(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 @fault("pieces-as-lines", "stdio.pieces", transports=_PIPES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -118,15 +118,18 @@ class StdioConnection(SuiteConnection):
             await self.request("tools/list")  # any response will do
 
     async def malformed(self, data: bytes, *, deviant: str) -> JsonRpcResponse | None:
-        """Send an invalid message and wait for an error without a known id."""
+        """Send an invalid message and wait for an error without a known id.
+
+        Raises:
+            Deviation: A valid request that follows the invalid message gets no response.
+        """
         await self._settle()
         known = len(self.strays)
         await self.send_line(data, deviant=deviant)
-        with trio.move_on_after(self.limit("an error for an invalid message")) as scope:
-            async with open_nursery() as nursery:
-                nursery.start_soon(
-                    self._hurry, scope
-                )  # runs to its end, so that the response to the fence is not taken as unmatched
+        async with open_nursery() as nursery:
+            with trio.move_on_after(self.limit("an error for an invalid message")) as scope:
+                # Outside of the scope: the request after the invalid message needs its response, however late the error is.
+                nursery.start_soon(self._hurry, scope)
                 while len(self.strays) == known and not self.ended:
                     self._arrived = trio.Event()
                     await self._arrived.wait()
@@ -135,11 +138,8 @@ class StdioConnection(SuiteConnection):
     async def _hurry(self, scope: trio.CancelScope) -> None:
         """Shorten the wait for an error after a later request has its response: the server may remain silent."""
         sent_at = trio.current_time()
-        with suppress(Deviation):
-            await self.fence()
-            scope.deadline = min(
-                scope.deadline, trio.current_time() + max(_AFTER, 20 * (trio.current_time() - sent_at))
-            )
+        await self.fence()
+        scope.deadline = min(scope.deadline, trio.current_time() + max(_AFTER, 20 * (trio.current_time() - sent_at)))
 
     async def pump(self) -> None:
         """Read until the end of output, or until it is too much."""
