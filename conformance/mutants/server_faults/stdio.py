@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -280,6 +281,28 @@ class _Farewell(Fault):
         yield from pipe
         sys.stdout.buffer.write(b"bye\n")
         sys.stdout.buffer.flush()
+
+
+@fault("ping-after-a-slow-call", "ping.during-a-call", revisions=LEGACY, transports=_PIPES)
+class _PingAfterSlowCall(Fault):
+    """A server that reads no further during some tools, as one whose tools block its event loop."""
+
+    def __init__(self) -> None:
+        self._free = threading.Event()
+        self._free.set()
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        if isinstance(params, dict) and params.get("name") == "conformance_slow":
+            self._free.clear()
+        elif isinstance(message, dict) and message.get("method") == "ping":
+            self._free.wait()
+        return message
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "conformance_slow":
+            self._free.set()
+        return result
 
 
 @fault("ping-after-the-call", "ping.during-a-call", revisions=LEGACY, transports=_PIPES)

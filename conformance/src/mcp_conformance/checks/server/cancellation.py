@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.interactive_calls import converse
@@ -17,8 +18,10 @@ from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
+    from mcp_conformance.checks.probes.interactive_calls import Conversation
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -33,16 +36,24 @@ _REQUEST_TOOLS: Final[Mapping[str, JsonObject]] = {
 }
 """Tools that send a client request, with their arguments."""
 _NEEDS: Final = ("capability:tools",)
+_REPORTS: Final = 3
+_PING_PARAMS: Final[tuple[JsonObject | None, ...]] = (
+    None,
+    {},
+    {"_meta": {}},
+    {"_meta": {"progressToken": "conformance-ping", "com.example/anything": [1]}},
+)
 _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
 _MODERN: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.MODERN)
 
 
 @check("ping.empty-result", proves=("ping.respond",))
 async def ping(server: ServerUnderTest) -> None:
-    """A ping gets an empty result."""
-    result = (await server.peer.request("ping")).result()
-    if set(result) - {"_meta"}:
-        raise Deviation("an empty result", brief(result))
+    """A ping gets an empty result, also with params and request metadata."""
+    for params in _PING_PARAMS:
+        result = (await server.peer.request("ping", params)).result()
+        if set(result) - {"_meta"}:
+            raise Deviation("an empty result", brief(result))
 
 
 @check("ping.before-initialized", proves=("ping.respond",), subject=CheckScope.PROCESS)
@@ -54,11 +65,23 @@ async def ping_early(server: ServerUnderTest) -> None:
             raise Deviation("an empty result", brief(result))
 
 
-@check("ping.during-a-call", proves=("ping.respond",), needs=_NEEDS)
+@check("ping.during-a-call", proves=("ping.respond",), needs=_NEEDS, subject=CheckScope.LEAVING)
 async def ping_during_a_call(server: ServerUnderTest) -> None:
-    """A ping gets its result while a call is in progress."""
+    """A ping gets its result while a call is in progress, whatever the tool does."""
+    peer = server.peer
+
+    async def after_the_call() -> str | None:
+        async with _slow_call(server) as call:
+            (await peer.request("ping")).result()
+            ended = _answers(peer, call["id"])
+            await peer.notify(_CANCELLED, {"requestId": call["id"], "reason": "the ping has its result"})
+        return f"the response of {_SLOW} first" if ended else None
+
+    with suppress(NotTestable):  # a server without this tool may have the other one
+        if (observed := await each_time(after_the_call)) is not None:
+            raise Deviation("the result of a ping before the response to a slow call", observed)
     async with waiting_call(server):
-        (await server.peer.request("ping")).result()
+        (await peer.request("ping")).result()
 
 
 # --- cancellation of a call in progress
@@ -74,6 +97,31 @@ async def _cancelled(server: ServerUnderTest) -> tuple[int, int, int]:
     """
     if server.revision.era is Era.MODERN and server.transport is Transport.HTTP:
         raise NotApplicable("closing the stream cancels the call, so that no message can follow on it")
+    peer = server.peer
+    # Several notifications also show whether their values increase.
+    async with _slow_call(server, reports=_REPORTS) as call:
+        token = member(call, "params", "_meta", "progressToken")
+        await peer.notify(_CANCELLED, {"requestId": call["id"], "reason": "a check"})
+        await peer.fence()
+        at_once = _progress(peer, token)
+        other, given = server.tool(_BETWEEN)
+        for _ in range(2):
+            await peer.request("tools/call", {"name": other, "arguments": given})
+        later = _progress(peer, token)
+    return at_once, later, _answers(peer, call["id"])
+
+
+@asynccontextmanager
+async def _slow_call(server: ServerUnderTest, reports: int = 1) -> AsyncIterator[JsonObject]:
+    """Keep a call that takes two seconds in progress while the block runs.
+
+    Args:
+        server: The server.
+        reports: The number of progress notifications before the block.
+
+    Raises:
+        NotTestable: The server lacks the tool, or the call reports no progress, so that it is unknown when it runs.
+    """
     name, arguments = server.tool(_SLOW)
     peer = server.peer
     token = f"conformance-slow-{peer.next_id()}"
@@ -81,36 +129,32 @@ async def _cancelled(server: ServerUnderTest) -> tuple[int, int, int]:
     message = peer.message("tools/call", params)
 
     async def call() -> None:
-        try:
+        with suppress(Deviation):  # a cancelled call has no response
             await peer.exchange(message)
-        except Deviation:
-            return  # a cancelled call has no response
-
-    def progress() -> int:
-        return sum(1 for each in peer.inbox if each.get("method") == _PROGRESS and _token(each) == token)
 
     async with open_nursery() as nursery:
         nursery.start_soon(call)
         try:
-            await peer.until(lambda: progress() > 0, f"progress of {_SLOW}")
+            await peer.until(lambda: _progress(peer, token) >= reports, f"progress of {_SLOW}")
         except Deviation as deviation:
-            # A server may send no progress; then it is unknown when the call runs.
             raise NotTestable(f"the control condition failed: {_SLOW} reports no progress") from deviation
-        await peer.notify(_CANCELLED, {"requestId": message["id"], "reason": "a check"})
-        await peer.fence()
-        at_once = progress()
-        other, given = server.tool(_BETWEEN)
-        for _ in range(2):
-            await peer.request("tools/call", {"name": other, "arguments": given})
-        later = progress()
+        yield message
         nursery.cancel_scope.cancel()
-    answers = sum(
+
+
+def _progress(peer: SuiteConnection, token: JsonValue) -> int:
+    """Return the number of progress notifications with a token."""
+    return sum(1 for each in peer.inbox if each.get("method") == _PROGRESS and _token(each) == token)
+
+
+def _answers(peer: SuiteConnection, id: JsonValue) -> int:
+    """Return the number of recorded responses to a request."""
+    return sum(
         1
         for entry in peer.transcript
         for each in objects(entry)
-        if not entry.sent and "method" not in each and key_of(each.get("id")) == key_of(message["id"])
+        if not entry.sent and "method" not in each and key_of(each.get("id")) == key_of(id)
     )
-    return at_once, later, answers
 
 
 def _token(message: JsonObject) -> object:
