@@ -160,6 +160,31 @@ class _CancelledGoesOn(Fault):
         return result
 
 
+def _answered_in_the_end(name: str, tool: str, *checks: str, seconds: float) -> None:
+    """Add a server whose cancelled call of a tool reports no progress, but works on and has a response."""
+
+    class _AnsweredInTheEnd(Fault):
+        def __init__(self) -> None:
+            self._done: set[str | None] = set()
+
+        def cancels(self, id: JsonValue) -> bool:
+            return _key(id) not in self._done
+
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            if name_of(inbound) == tool and inbound.cancelled:
+                time.sleep(seconds)
+                self._done.add(_key(inbound.request["id"]))
+                return {"content": []}
+            return result
+
+    fault(name, *checks, revisions=MODERN, transports=_PIPES)(_AnsweredInTheEnd)
+
+
+_answered_in_the_end("cancelled-answered-when-released", "conformance_wait", "stdio.cancelled-silent", seconds=0)
+# So late that no check waits for it, although one connection is open until then.
+_answered_in_the_end("cancelled-answered-much-later", "conformance_slow", "cancellation.silent-to-the-end", seconds=1.5)
+
+
 class _Cancelling(Fault):
     """A server that reads cancellations wrongly."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.cancelled_calls import cancelled_calls
 from mcp_conformance.checks.probes.interactive_calls import converse
 from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
 from mcp_conformance.checks.probes.recorded_values import member
@@ -184,6 +185,28 @@ async def no_answer(server: ServerUnderTest) -> None:
 
     if (observed := await each_time(answered)) is not None:
         raise Deviation("no response to a cancelled call", observed)
+
+
+@check(
+    "cancellation.silent-to-the-end",
+    proves=("stdio.cancel-no-more-messages", "cancellation.no-response", "cancellation.stop-processing"),
+    subject=CheckScope.EVIDENCE,
+    transports=(Transport.STDIO,),
+)
+async def silent_to_the_end(server: ServerUnderTest) -> None:
+    """After the cancellation of a call, and the responses to several later requests, no message follows for the call."""
+    count = 0
+    for transcript in server.evidence:
+        for call in cancelled_calls(transcript):
+            count += 1
+            # One progress notification may have crossed the cancellation, however many responses precede it.
+            if call.answered or call.progress > 1:
+                late = f"{call.progress} progress notifications"
+                raise Deviation(
+                    f"no message for the cancelled call {brief(call.id)}", "a response" if call.answered else late
+                )
+    if not count:
+        raise NotTestable("the suite cancelled no call")
 
 
 # --- invalid cancellations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -146,16 +147,16 @@ async def cancelled_silent(server: ServerUnderTest) -> None:
 
     async def late() -> str | None:
         if unused:
-            return await _late_message(unused.pop(), name, arguments)
+            return await _late_message(server, unused.pop(), name, arguments)
         # A cancelled request has no response, so that its id cannot be used again on the same connection.
         async with server.open() as peer:
-            return await _late_message(_pipes(peer), name, arguments)
+            return await _late_message(server, _pipes(peer), name, arguments)
 
     if (observed := await each_time(late)) is not None:
         raise Deviation("no further message for the cancelled requests", observed)
 
 
-async def _late_message(peer: StdioConnection, name: str, arguments: JsonObject) -> str | None:
+async def _late_message(server: ServerUnderTest, peer: StdioConnection, name: str, arguments: JsonObject) -> str | None:
     """Cancel concurrent calls with ids of all kinds, and return a message for one of them that follows."""
 
     def call(id: JsonValue, token: str) -> JsonObject:
@@ -169,18 +170,30 @@ async def _late_message(peer: StdioConnection, name: str, arguments: JsonObject)
         return progress(id) + [each for each in peer.strays if key_of(each.get("id")) == key_of(id)]
 
     ids: tuple[JsonValue, ...] = ("to be cancelled", 0, peer.next_id(), "")
-    tokens = {key_of(id): f"to be cancelled, {brief(id)}" for id in ids}
+    waits = "to be cancelled and released"
+    tokens = {key_of(id): f"to be cancelled, {brief(id)}" for id in (*ids, waits)}
     for id in ids:
         await peer.post(call(id, tokens[key_of(id)]))
     await peer.until(lambda: all(map(messages, ids)), f"progress of {_PROGRESS_TOOL}")
     if not any(map(progress, ids)):
         # A server may send no progress; then it is unknown when the calls run.
         raise NotTestable(f"the control condition failed: {_PROGRESS_TOOL} reports no progress")
+    release: tuple[str, JsonObject] | None = None
+    with suppress(NotTestable):  # a server without these tools has others to cancel
+        key = f"silent-{server.revision}-{peer.next_id()}"
+        waiting, of_key = server.tool("conformance_wait", {"key": key})
+        release = server.tool("conformance_release", {"key": key})
+        params: JsonObject = {"name": waiting, "arguments": of_key, "_meta": {"progressToken": tokens[key_of(waits)]}}
+        await peer.post(peer.message("tools/call", params, id=waits))
+        ids = (*ids, waits)
     for id in ids:
         await peer.notify("notifications/cancelled", {"requestId": id})
     await peer.fence()  # the server has read the cancellations before this
     # A response was sent before that if its call ended earlier than the cancellation arrived.
     known = [each for id in ids for each in messages(id)]
+    if release is not None:
+        # A call that works on after its cancellation ends now.
+        await peer.request("tools/call", {"name": release[0], "arguments": release[1]})
     # This call takes longer than the remainder of the cancelled ones.
     await peer.exchange(call("to the end", "to the end"))
     late = [each for id in ids for each in messages(id) if all(each is not old for old in known)]
