@@ -346,6 +346,7 @@ class _Complains(Fault):
 
 
 @fault("complains-of-malformed", "cancellation.malformed", transports=("stdio",))
+@fault("complains-of-missing-id", "cancellation.without-id", revisions=LEGACY[3:], transports=("stdio",))
 class _ComplainsOfMalformed(Fault):
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
         if message["method"] == "notifications/cancelled" and "requestId" not in _params(message):

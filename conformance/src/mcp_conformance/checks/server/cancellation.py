@@ -16,7 +16,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
-from mcp_core.revisions import REVISIONS, Era
+from mcp_core.revisions import R2025_11_25, REVISIONS, Era
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -266,6 +266,7 @@ async def _harmless(server: ServerUnderTest, params: JsonObject, deviant: str) -
 
 
 _MALFORMED: Final[tuple[JsonObject, ...]] = ({}, {"requestId": ["an array"]}, {"requestId": None, "reason": 7})
+_WITHOUT_ID: Final[tuple[JsonObject, ...]] = ({}, {"reason": "a check"})
 
 
 @check(
@@ -324,8 +325,21 @@ async def of_the_unknown(server: ServerUnderTest) -> None:
 )
 async def malformed(server: ServerUnderTest) -> None:
     """A malformed cancellation is ignored."""
-    for params in _MALFORMED:
+    wrong = [each for each in _MALFORMED if "requestId" in each or server.revision is not R2025_11_25]
+    for params in wrong:
         await _harmless(server, params, "a malformed cancellation")
+
+
+@check(
+    "cancellation.without-id",
+    proves=("schema.cancelled-params-optional-id", "jsonrpc.notification-no-response"),
+    revisions=(R2025_11_25.name,),
+    subject=CheckScope.RECOVERING,
+)
+async def without_id(server: ServerUnderTest) -> None:
+    """A cancellation without a requestId, which the schema of 2025-11-25 permits, gets no response and harms nothing."""
+    for params in _WITHOUT_ID:
+        await _harmless(server, params, "")
 
 
 # --- cancellations by the server
