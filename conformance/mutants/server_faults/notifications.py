@@ -328,6 +328,25 @@ class _CancelsAnswered(Fault):
         return response
 
 
+@fault("cancels-what-failed", "cancellation.in-progress", revisions=LEGACY)
+class _CancelsFailed(Fault):
+    """A server that cancels a client request after the client has answered with an error."""
+
+    def __init__(self) -> None:
+        self._last: JsonValue = None
+
+    def client_request_id(self, id: str) -> JsonValue:
+        self._last = id
+        return id
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        result = response.get("result")
+        failed = not isinstance(result, dict) or result.get("isError") is True
+        if self._last is not None and failed and inbound.params.get("name") == "test_sampling":
+            inbound.notify("notifications/cancelled", {"requestId": self._last})
+        return response
+
+
 @fault("cancelled-answered", "cancellation.no-answer", transports=("stdio",))
 class _CancelledAnswered(Fault):
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:

@@ -397,8 +397,7 @@ async def by_server(server: ServerUnderTest) -> None:
 
 @check("cancellation.in-progress", proves=("cancellation.in-progress",), needs=_NEEDS, revisions=_LEGACY)
 async def in_progress(server: ServerUnderTest) -> None:
-    """The server does not cancel a client request whose response it has used: the call for it has succeeded."""
-    peer = server.peer
+    """The server does not cancel a client request whose response it has used, be it a result or an error."""
     count = 0
     for fixture, arguments in _REQUEST_TOOLS.items():
         if server.inventory.find("tools", server.manifest.find("tools", fixture).name) is None:
@@ -406,13 +405,27 @@ async def in_progress(server: ServerUnderTest) -> None:
         call = await converse(server, fixture, arguments)
         if call.answer.is_error or call.answer.result().get("isError") is True:
             continue
-        await peer.fence()
-        answered_ids = [each.whole["id"] for each in call.client_requests]
-        count += len(answered_ids)
-        for cancelled in peer.inbox:
-            if cancelled.get("method") == _CANCELLED and member(cancelled, "params", "requestId") in answered_ids:
-                raise Deviation(
-                    "no cancellation of a request with a response, after the call that needed it", brief(cancelled)
-                )
+        count += len(call.client_requests)
+        if cancelled := await _cancelled_after(server, call):
+            raise Deviation("no cancellation of a request with a result, after the call that needed it", cancelled)
+
+        async def after_error(fixture: str = fixture, arguments: JsonObject = arguments) -> str | None:
+            # The server has used the error as well: it used the result of the same request.
+            return await _cancelled_after(server, await converse(server, fixture, arguments, replies={}))
+
+        # A server that gives up a failed call may cancel what it still waits for, and cross the error.
+        if call.client_requests and (observed := await each_time(after_error)) is not None:
+            raise Deviation("no cancellation of a request with an error, after the call that needed it", observed)
     if not count:
         raise NotTestable(f"no call of {' or '.join(_REQUEST_TOOLS)} succeeded after a client request")
+
+
+async def _cancelled_after(server: ServerUnderTest, call: Conversation) -> str | None:
+    """Return the cancellation of a client request that has a response, if the server sends one."""
+    peer = server.peer
+    await peer.fence()
+    answered_ids = [each.whole["id"] for each in call.client_requests]
+    for each in peer.inbox:
+        if each.get("method") == _CANCELLED and member(each, "params", "requestId") in answered_ids:
+            return brief(each)
+    return None
