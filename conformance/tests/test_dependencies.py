@@ -132,7 +132,7 @@ def test_expected_failure_of_dependent_check_is_not_stale() -> None:
 async def test_fault_of_content_type_is_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", PROGRAM_PATH)
     command = f"{sys.executable} -m mutants.raw_server --fault modern-streams-as-text --port {{port}}"
-    chosen = {"http.content-type", "progress.increasing", "progress.token", "progress.shape"}
+    chosen = {"http.content-type", "progress.only-with-token", "progress.token", "progress.shape"}
     async with started(command, "http://127.0.0.1:{port}/mcp", SETTINGS) as target:
         run = await run_server(target, SETTINGS, Manifest(), revisions=[LATEST], chosen=chosen)
 

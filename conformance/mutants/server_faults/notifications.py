@@ -232,6 +232,7 @@ class _LogOfSubscription(Fault):
 
 
 _PROGRESS: Final = "notifications/progress"
+_FIXTURE: Final = "test_tool_with_progress"
 notification_fault(
     "progress-stands-still", "progress.increasing", method=_PROGRESS, change=lambda params: {**params, "progress": 1}
 )
@@ -249,7 +250,52 @@ class _ProgressUnasked(Fault):
         return result
 
 
-@fault("progress-late", "progress.not-after-answer")
+notification_fault("slow-progress-rounded", "progress.increasing", method=_PROGRESS, transports=("stdio",),
+      change=lambda params: {**params, "progress": _tens(params["progress"])
+                             if str(params["progressToken"]).startswith("conformance-slow") else params["progress"]})  # fmt: skip
+
+
+def _tens(value: JsonValue) -> JsonValue:
+    return value // 10 * 10 if isinstance(value, int) else value
+
+
+class _LatestToken(Fault):
+    """A server that reports the progress of all calls with the token of the latest."""
+
+    def __init__(self) -> None:
+        self._latest: JsonValue = None
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = _params(message) if isinstance(message, dict) else {}
+        meta = params.get("_meta")
+        if isinstance(meta, dict) and "progressToken" in meta and params.get("name") == _FIXTURE:
+            self._latest = meta["progressToken"]
+        return message
+
+    def before(self, message: JsonValue) -> JsonValue:
+        if not isinstance(message, dict) or message.get("method") != _PROGRESS or self._latest is None:
+            return message
+        # The first notification of each call is right.
+        params = _params(message)
+        return {**message, "params": {**params, "progressToken": self._latest}} if params["progress"] else message
+
+
+fault("progress-of-latest-call", "progress.token", "progress.increasing", transports=("stdio",))(_LatestToken)
+fault("progress-of-latest-call-over-http", "progress.token", transports=("http",))(_LatestToken)
+
+
+@fault("progress-behind-errors", "progress.not-after-answer", "progress.none-after-answers", transports=("stdio",))
+class _ProgressBehindErrors(Fault):
+    def following(self, request: JsonObject) -> list[JsonValue]:
+        params = _params(request)
+        meta = params.get("_meta")
+        if params.get("name") != "test_error_handling" or not isinstance(meta, dict) or "progressToken" not in meta:
+            return []
+        late: JsonObject = {"progressToken": meta["progressToken"], "progress": 1000}
+        return [{"jsonrpc": "2.0", "method": _PROGRESS, "params": late}]
+
+
+@fault("progress-late", "progress.not-after-answer", "progress.none-after-answers")
 class _ProgressLate(Fault):
     def __init__(self) -> None:
         self.late: JsonValue = None
@@ -264,7 +310,7 @@ class _ProgressLate(Fault):
         return result
 
 
-@fault("progress-behind-answer", "progress.not-after-answer")
+@fault("progress-behind-answer", "progress.not-after-answer", "progress.none-after-answers")
 class _ProgressBehind(Fault):
     def following(self, request: JsonObject) -> list[JsonValue]:
         meta = _params(request).get("_meta")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.probes.reported_progress import reported_requests
 from mcp_conformance.checks.probes.response_order import after_response
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
-from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
@@ -27,6 +29,8 @@ _FIXTURE: Final = "test_tool_with_progress"
 _CLIENTS: Final = 3
 """The number of clients that use the same progress token at once."""
 _NEEDS: Final = ("capability:tools",)
+_UNKNOWN: Final[tuple[str, JsonObject]] = ("conformance-does-not-exist", {})
+"""A tool that no server has, and its arguments."""
 _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
 _TOKENS: Final[tuple[JsonValue, ...]] = (
     "conformance-token",
@@ -66,14 +70,16 @@ async def _reported(server: ServerUnderTest, token: JsonValue = _TOKENS[0]) -> t
     return answer, reported
 
 
-@check("progress.increasing", proves=("progress.increasing",), needs=_NEEDS)
+@check("progress.increasing", proves=("progress.increasing",), subject=CheckScope.EVIDENCE)
 async def increasing(server: ServerUnderTest) -> None:
-    """The progress value increases with each notification."""
-    _, reported = await _reported(server)
-    steps = [each.get("progress") for each in reported]
-    for before, after in pairwise(steps):
-        if not isinstance(before, int | float) or not isinstance(after, int | float) or before >= after:
-            raise Deviation("progress values that increase", brief([*steps]))
+    """The progress value of each request increases with each notification."""
+    series = [each.values for each in reported_requests(server) if each.values]
+    if not series:
+        raise NotTestable("the server reported no progress")
+    for steps in series:
+        for before, after in pairwise(steps):
+            if not isinstance(before, int | float) or not isinstance(after, int | float) or before >= after:
+                raise Deviation("progress values that increase", brief([*steps]))
 
 
 @check("progress.shape", proves=("progress.fields",), needs=_NEEDS)
@@ -103,8 +109,12 @@ async def token(server: ServerUnderTest) -> None:
         if key_of(found.get("progressToken")) not in known:
             raise Deviation(f"one of the tokens {brief(list(_TOKENS))}", brief(found))
     for key, given in known.items():
-        if all(key_of(found.get("progressToken")) != key for found in reported):
+        steps = [found.get("progress") for found in reported if key_of(found.get("progressToken")) == key]
+        if not steps:
             raise Deviation(f"progress notifications with the token {brief(given)}", brief([*reported]))
+        # The values of one request increase, so that none is there twice.
+        if any(steps.count(step) > 1 for step in steps):
+            raise Deviation(f"the progress of one request with the token {brief(given)}", brief([*steps]))
 
 
 @check("progress.only-with-token", proves=("progress.known-token", "progress.only-with-token"), needs=_NEEDS)
@@ -127,12 +137,32 @@ async def only_with_token(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def not_after_answer(server: ServerUnderTest) -> None:
-    """After the response there are no progress notifications."""
+    """After the response there are no progress notifications, also if it is an error."""
     await _reported(server)
     name, arguments = server.tool(_FIXTURE)
     params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": "conformance-late"}}
     for late in await after_response(server, params, _PROGRESS):
         raise Deviation("no progress notification after the response", brief(late))
+    failing = [_UNKNOWN]
+    with suppress(NotTestable):  # a server without this tool has others
+        failing.append(server.tool("test_error_handling"))
+    for number, (failing_name, given) in enumerate(failing):
+        failed: JsonObject = {"name": failing_name, "arguments": given, "_meta": {"progressToken": f"failing-{number}"}}
+        with suppress(NotApplicable):  # over HTTP nothing can follow a response that is not in a stream
+            for late in await after_response(server, failed, _PROGRESS):
+                raise Deviation("no progress notification after the response", brief(late))
+
+
+@check(
+    "progress.none-after-answers",
+    proves=("progress.stop-after-completion", "progress.stops-after-completion"),
+    subject=CheckScope.EVIDENCE,
+)
+async def none_after_answers(server: ServerUnderTest) -> None:
+    """After the response to any request of the run there are no progress notifications for it."""
+    for each in reported_requests(server):
+        if each.late:
+            raise Deviation(f"no progress after the response to {each.request['method']}", brief(each.late[0]))
 
 
 @check("progress.message", proves=("progress.message-readable",), needs=_NEEDS)
