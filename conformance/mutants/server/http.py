@@ -5,6 +5,7 @@ The endpoint is `/mcp`; the stream of HTTP+SSE is `/sse`, and its messages are p
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 from contextlib import nullcontext
@@ -230,7 +231,7 @@ class _Handler(Answering):
         session.host = self.headers.get("Host", "")
         stream = Stream(session, self.fault)
         if isinstance(message, dict):
-            id = str(message.get("id"))
+            id = json.dumps(message.get("id"))  # the requests 1 and "1" may be in progress together
             session.hung_up[id] = self.fault.disconnection(id, self.gone)
         open_here = threading.Event()
 

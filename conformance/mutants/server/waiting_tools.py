@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING, Final
 
@@ -72,7 +73,7 @@ def _wait(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
 
 def _gone(inbound: InboundRequest) -> bool:
     hung_up: Mapping[str, Callable[[], bool]] = getattr(inbound.session, "hung_up", {})
-    id = str(inbound.request["id"])
+    id = json.dumps(inbound.request["id"])
     return id in hung_up and hung_up[id]()
 
 

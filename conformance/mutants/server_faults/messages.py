@@ -56,6 +56,25 @@ _identified(
 )
 
 
+class _IdOfLatestTwin(Fault):
+    """A server that keeps the requests in progress by the text of their ids."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, JsonValue] = {}
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and "method" in message and "id" in message:
+            self._latest[str(message["id"])] = message["id"]
+        return message
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
+        return {**response, "id": self._latest.get(str(response["id"]))} if "id" in response else response
+
+
+fault("ids-kept-as-text", "jsonrpc.id-echo", "sse.own-responses", transports=("http",))(_IdOfLatestTwin)
+fault("ids-kept-as-text-over-stdio", "jsonrpc.id-echo", transports=_PIPES)(_IdOfLatestTwin)
+
+
 def _other_id(id: JsonValue) -> JsonValue:
     return id + 1000 if isinstance(id, int) else f"{id}-other"
 

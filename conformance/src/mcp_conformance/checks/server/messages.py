@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD, UNKNOWN_NOTIFICATION, unknown_methods
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
-from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import Era
 from mcp_core.types.meta import PROTOCOL_VERSION
@@ -204,6 +207,48 @@ async def id_echo(server: ServerUnderTest) -> None:
             answer = await peer.exchange(request, deviant=deviant)
             if answer.message.get("id") != id or type(answer.message.get("id")) is not type(id):
                 raise Deviation(f"the id {brief(id)}", str(answer))
+    with suppress(NotTestable):  # a server without a tool that waits has passed what can be tested
+        await _answer_similar_ids(server)
+
+
+async def _answer_similar_ids(server: ServerUnderTest) -> None:
+    """Require that the calls in progress with ids that resemble each other get their responses when each is released.
+
+    Raises:
+        NotTestable: The server lacks a fixture, or reports no progress, so that it is unknown when the calls run.
+    """
+    peer = server.peer
+    number = peer.next_id()
+    ids: tuple[JsonValue, ...] = (number, str(number), f"Twin-{number}", f"twin-{number}", f"twin-{number} ")
+    # The legs of a server over HTTP use the same process.
+    keys = [f"twins-{server.revision}-{server.transport.value}-{number}-{place}" for place in range(len(ids))]
+    answers: list[tuple[str, str]] = []
+
+    async def call(id: JsonValue, key: str) -> None:
+        name, arguments = server.tool("conformance_wait", {"key": key})
+        params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": key}}
+        answer = await peer.exchange(peer.message("tools/call", params, id=id))
+        answers.append((key_of(id), key_of(answer.message.get("id"))))
+        peer.wake()
+
+    def runs(key: str) -> bool:
+        return any(member(each, "params", "progressToken") == key for each in peer.inbox)
+
+    async with open_nursery() as nursery:
+        for id, key in zip(ids, keys, strict=True):
+            nursery.start_soon(call, id, key)
+        try:
+            await peer.until(lambda: all(map(runs, keys)), "progress of conformance_wait")
+        except Deviation as deviation:
+            raise NotTestable("the control condition failed: conformance_wait reports no progress") from deviation
+        for id, key in zip(ids, keys, strict=True):
+            answers.clear()
+            name, arguments = server.tool("conformance_release", {"key": key})
+            await peer.request("tools/call", {"name": name, "arguments": arguments})
+            expected = f"the response to the request {brief(id)}, while others are in progress"
+            await peer.until(lambda: bool(answers), expected)
+            if answers != [(key_of(id), key_of(id))]:
+                raise Deviation(expected, f"one with the id {answers[0][1]}")
 
 
 @check(
