@@ -149,6 +149,10 @@ class Fault(HttpFault):
         """Return the HTTP status for a message that is not JSON-RPC 2.0."""
         return 400
 
+    def elements(self, batch: list[JsonValue]) -> list[JsonValue]:
+        """Return the elements of a batch that the server reads."""
+        return batch
+
     def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:  # noqa: ARG002
         """Return the answer to a batch, and the HTTP status."""
         return answer, status

@@ -64,7 +64,7 @@ class RawServer:
             if not message or session.revision != "2025-03-26":
                 refused = self._error(None, RpcError(-32600, "batches are not supported"), session)
                 return self.fault.batch(message, refused, 400)
-            said = [self._one(each, session, send)[0] for each in message]
+            said = [self._one(each, session, send)[0] for each in self.fault.elements(message)]
             answers: JsonValue = [answer for answer in said if answer is not None]
             return self.fault.batch(message, answers or None, 200 if answers else 202)
         return self._one(message, session, send)

@@ -52,6 +52,11 @@ _NOTIFICATION: Final[JsonObject] = {
     "method": "notifications/message",
     "params": {"level": "emergency", "data": "a batch came"},
 }
+_UNKNOWN: Final[JsonObject] = {
+    "jsonrpc": "2.0",
+    "id": None,
+    "error": {"code": -32601, "message": "unknown notification"},
+}
 _batch("batch-of-one-unanswered", "batch.one", change=lambda batch, answer, status:
        (None, 202) if len(batch) == 1 else (answer, status))  # fmt: skip
 _batch("batch-of-both-kinds", "batch.element-kinds", change=lambda _, answer, status:
@@ -62,8 +67,18 @@ _batch("batch-empty-array", "batch.empty", transports=_PIPES, change=lambda batc
        (answer, status) if batch else ([answer], status))  # fmt: skip
 _batch("batch-empty-taken", "batch.empty", transports=("http",), change=lambda batch, answer, status:
        (answer, status) if batch else (answer, 200))  # fmt: skip
+_batch("unknown-in-batch-rejected", "batch.requests", "schema.error-id", transports=("http",), change=lambda batch, answer, status:
+       ([*answer, dict(_UNKNOWN)], status) if isinstance(answer, list) and "conformance-unknown" in str(batch) else (answer, status))  # fmt: skip
+_batch("unknown-rejected-alone", "batch.not-answered", transports=_PIPES, change=lambda batch, answer, status:
+       ([dict(_UNKNOWN)], 200) if answer is None and "conformance-unknown" in str(batch) else (answer, status))  # fmt: skip
 _batch("batch-answered-empty", "batch.http-202", "batch.not-answered", "batch.element-kinds", change=lambda _, answer, status:
        ([], 200) if answer is None else (answer, status))  # fmt: skip
+
+
+@fault("responses-in-batch-dropped", "batch.responses", revisions=_BATCHES)
+class _ResponsesDropped(Fault):
+    def elements(self, batch: list[JsonValue]) -> list[JsonValue]:
+        return [each for each in batch if not isinstance(each, dict) or "method" in each or "result" not in each]
 
 
 @fault("batches-kept", "batch.no-array", "stdio.no-batch", revisions=LEGACY[2:], transports=_PIPES)

@@ -6,7 +6,9 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.http_requests import session
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
 from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_NOTIFICATION
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
@@ -14,12 +16,14 @@ from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 # Legacy revisions restrict clients only. They do not forbid a server to accept batches, which JSON-RPC has.
@@ -27,6 +31,8 @@ _WITHOUT: Final = tuple(revision.name for revision in REVISIONS.values() if revi
 _LATER: Final = ("2025-11-25", "2025-06-18")
 """Revisions with sessions and without batches."""
 _NOTIFICATION: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+_UNKNOWN: Final[JsonObject] = {"jsonrpc": "2.0", "method": UNKNOWN_NOTIFICATION}
+_SAMPLING: Final = "sampling/createMessage"
 _REPLY: Final[JsonObject] = {"jsonrpc": "2.0", "id": "never sent", "result": {}}
 
 
@@ -64,10 +70,10 @@ def _ping(peer: SuiteConnection, id: str) -> JsonObject:
     subject=CheckScope.RECOVERING,
 )
 async def requests(server: ServerUnderTest) -> None:
-    """Each request of a batch gets one response, and a notification in it gets none."""
+    """Each request of a batch gets one response, and a notification in it gets none, even when its method is unknown."""
     peer = server.peer
     await peer.fence()
-    batch: list[JsonValue] = [_ping(peer, "first"), _NOTIFICATION, _ping(peer, "second")]
+    batch: list[JsonValue] = [_ping(peer, "first"), _NOTIFICATION, _UNKNOWN, _ping(peer, "second")]
     async with AsyncExitStack() as stack:
         if server.transport is Transport.HTTP:
             # The version of another session, which has no batches, must not matter in this one.
@@ -113,6 +119,33 @@ async def bad_member(server: ServerUnderTest) -> None:
         found = [each for each in answers if each.get("id") == id]
         if len(found) != 1 or name not in found[0]:
             raise Deviation(f"one {name} for the request {id!r} of the batch", brief(list(answers)))
+
+
+@check("batch.responses", proves=("batch.receive", "batch.http-202"), subject=CheckScope.RECOVERING)
+async def responses(server: ServerUnderTest) -> None:
+    """A response in a batch reaches the call that waits for it."""
+    peer = server.peer
+    arguments: JsonObject = {"prompt": "Say yes."}
+    control = await converse(server, "test_sampling", arguments)
+    if control.answer.is_error or not control.client_requests or control.answer.result().get("isError") is True:
+        raise NotTestable(f"the control request failed: {control.answer}")
+    name, given = server.tool("test_sampling", arguments)
+    known = len(peer.inbox)
+    peer.unanswered.add(_SAMPLING)
+    answers: list[JsonRpcResponse] = []
+
+    async def call() -> None:
+        answers.append(await peer.request("tools/call", {"name": name, "arguments": given}))
+
+    def waiting() -> list[JsonValue]:
+        return [each["id"] for each in peer.inbox[known:] if each.get("method") == _SAMPLING and "id" in each]
+
+    async with open_nursery() as nursery:
+        nursery.start_soon(call)
+        await peer.until(lambda: bool(waiting()), f"a request {_SAMPLING}")
+        await peer.post([{"jsonrpc": "2.0", "id": id, "result": REPLIES[_SAMPLING]({})} for id in waiting()])
+    if answers[0].is_error or answers[0].result().get("isError") is True:
+        raise Deviation("the result of the call, whose client request is answered in a batch", str(answers[0]))
 
 
 @check("batch.element-kinds", proves=("batch.element-kinds",), subject=CheckScope.EVIDENCE)
@@ -166,11 +199,11 @@ async def http_202(server: ServerUnderTest) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def not_answered(server: ServerUnderTest) -> None:
-    """A batch of notifications gets no response, not even an empty array."""
+    """A batch of notifications gets no response, not even an empty array, and not for a method that is unknown."""
     peer = server.peer
     await peer.fence()
     mark = len(peer.transcript.entries)
-    await peer.post([_NOTIFICATION, _NOTIFICATION])
+    await peer.post([_NOTIFICATION, _UNKNOWN])
     await peer.fence()
     arrays = _arrays_since(peer, mark)
     if arrays or peer.strays:
