@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import META, MODERN, RpcError
+from mutants.server.protocol import LEGACY, META, MODERN, RpcError
 from mutants.server_faults.lists import changed
 
 if TYPE_CHECKING:
@@ -68,6 +68,15 @@ class _OwnCursors(Fault):
     def cursor(self, cursor: JsonValue) -> JsonValue:
         """Return the cursor of the raw server; `None` for the first page."""
         return cursor
+
+
+@fault("cursor-beside-metadata-unread", "pagination.walk", revisions=LEGACY)
+class _CursorUnread(Fault):
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or "_meta" not in params:
+            return message
+        return {**message, "params": {name: each for name, each in params.items() if name != "cursor"}}
 
 
 @fault("empty-cursor-at-end", "pagination.walk", "skills.directory")

@@ -80,23 +80,28 @@ def entries(page: JsonObject, row: List) -> list[JsonObject]:
     return [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
 
 
-async def walk(peer: SuiteConnection, row: List) -> list[JsonObject]:
+async def walk(peer: SuiteConnection, row: List, *, meta: JsonObject | None = None) -> list[JsonObject]:
     """Return the results of all pages of a list.
+
+    Args:
+        peer: The connection.
+        row: The list.
+        meta: The request metadata of each request; `None`: what the revision requires.
 
     Raises:
         Deviation: A page is an error, or the pages do not end.
     """
     pages: list[JsonObject] = []
-    cursor: str | None = None
+    params: JsonObject = {} if meta is None else {"_meta": meta}
     for _ in range(_PAGES):
-        answer = await peer.request(row.method, None if cursor is None else {"cursor": cursor})
+        answer = await peer.request(row.method, params or None)
         pages.append(answer.result())
         onward = pages[-1].get("nextCursor")
         if onward is None:
             return pages
         if not isinstance(onward, str):
             raise Deviation("nextCursor to be a string", brief(onward))
-        cursor = onward
+        params["cursor"] = onward
     raise Deviation(f"the end of {row.method} within {_PAGES} pages", "a nextCursor on each of them")
 
 

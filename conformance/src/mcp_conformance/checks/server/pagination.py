@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.near_misses import near_misses
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _INVALID: Final = "conformance: not a cursor of the server"
 _MOST_PAGES: Final = 100
 """The number of pages after the first one that are requested."""
+_META: Final[JsonObject] = {"progressToken": "conformance-pages", "com.example/anything": 1}
 _RETURNS: Final = 5
 """The number of pages that are requested again."""
 _FIXTURES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -76,10 +78,12 @@ async def cursor_is_a_string(server: ServerUnderTest) -> None:
 
 @check("pagination.walk", proves=("pagination.operations", "pagination.next-page"))
 async def walked(server: ServerUnderTest) -> None:
-    """All pages together contain each entry once, and the pages end, also for several clients at once."""
+    """All pages together contain each entry once, and the pages end, also for several clients, and with more than a cursor."""
+    # Each modern request has metadata.
+    metas = (None,) if server.revision.era is Era.MODERN else (None, _META)
     rows = [row for row, _ in await _long(server)]
-    for row in rows:
-        names = _names(row, *await walk(server.peer, row))
+    for row, meta in product(rows, metas):
+        names = _names(row, *await walk(server.peer, row, meta=meta))
         if len(set(names)) != len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise Deviation(f"each entry of {row.method} on one page", f"on several pages: {brief([*twice])}")
