@@ -191,6 +191,8 @@ _NAMELESS: Final[JsonObject] = {f"{META}serverInfo": {"name": "raw"}}
 changed("info-without-version", "meta.server-info-shape", "schema.implementation", method="prompts/list", modern=True,
         change=_meta(**_NAMELESS))  # fmt: skip
 changed("info-left-out", "meta.server-info", method="prompts/list", modern=True, change=_with(_meta={}))
+changed("metadata-of-request", "meta.keys-of-requests", method="prompts/list", modern=True,
+        change=lambda inbound, result: _meta(**inbound.meta)(inbound, result))  # fmt: skip
 changed("odd-traceparent", "meta.trace-context-format", method="prompts/list", modern=True,
         change=_meta(traceparent="no trace"))  # fmt: skip
 changed("odd-baggage", "meta.baggage-format", method="prompts/list", modern=True, change=_meta(baggage="no baggage"))

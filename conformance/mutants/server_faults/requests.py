@@ -88,6 +88,17 @@ _refusing(
     when=lambda inbound: inbound.modern and f"{META}clientInfo" not in inbound.meta,
     revisions=MODERN,
 )
+_refusing(
+    "ping-with-params-refused",
+    "ping.empty-result",
+    when=lambda inbound: _method(inbound) == "ping" and "params" in inbound.request,
+    revisions=LEGACY,
+)
+_refusing(
+    "unknown-meta-refused-by-prompts",
+    "meta.unknown-keys",
+    when=lambda inbound: "com.example/anything" in inbound.meta and _method(inbound) == "prompts/get",
+)
 _refusing("unknown-meta-refused", "meta.unknown-keys", when=lambda inbound: "com.example/anything" in inbound.meta)
 _refusing(
     "unknown-capability-refused",

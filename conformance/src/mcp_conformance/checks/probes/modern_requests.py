@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["rejections", "valid_requests"]
+__all__ = ["answered_requests", "rejections", "valid_requests"]
 
 _LISTS: Final = (
     ("tools", "tools/list"),
@@ -49,7 +49,7 @@ async def rejections(
     peer = server.peer
     found = [
         await peer.exchange(change(peer.message(method, params)), deviant=deviant)
-        for method, params in _answered_requests(server)
+        for method, params in answered_requests(server)
         if not (await peer.request(method, params)).is_error
     ]
     if wanted := _filter(server):
@@ -73,7 +73,7 @@ async def _listen(
 
 def valid_requests(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
     """Yield the method and the params of requests that any client may send at any time. A subscription has no response."""
-    yield from _answered_requests(server)
+    yield from answered_requests(server)
     if server.revision.era is Era.MODERN and (wanted := _filter(server)):
         yield LISTEN, {"notifications": wanted}
 
@@ -83,7 +83,8 @@ def _filter(server: ServerUnderTest) -> JsonObject:
     return {name: True for name, capability in _CHANGES.items() if server.inventory.has(capability)}
 
 
-def _answered_requests(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
+def answered_requests(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the method and the params of requests that any client may send at any time, and that get a response at once."""
     has, lists = server.inventory.has, server.inventory.lists
     yield "ping" if server.revision.era is Era.LEGACY else "server/discover", {}
     for capability, method in _LISTS:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import answered
-from mcp_conformance.checks.probes.modern_requests import rejections
+from mcp_conformance.checks.probes.modern_requests import answered_requests, rejections
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -16,6 +16,7 @@ from mcp_core.types.meta import (
     BAGGAGE,
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
+    LOG_LEVEL,
     PROTOCOL_VERSION,
     SERVER_INFO,
     TRACEPARENT,
@@ -146,11 +147,18 @@ async def any_client_info(server: ServerUnderTest) -> None:
 
 @check("meta.unknown-keys", proves=("meta.object", "meta.unknown-keys-ignored"))
 async def unknown_keys(server: ServerUnderTest) -> None:
-    """Unknown keys of `_meta` are ignored."""
-    method = "tools/list" if server.inventory.has("tools") else None
-    if method is None:
-        raise NotTestable("the server has no tools to list")
-    (await server.peer.request(method, {"_meta": {"com.example/anything": {"deep": [1, None]}, "plain": 1}})).result()
+    """Unknown keys of `_meta` are ignored, whatever the method."""
+    unknown: JsonObject = {"com.example/anything": {"deep": [1, None]}, "plain": 1}
+    served = 0
+    for method, params in answered_requests(server):
+        if (await server.peer.request(method, params)).is_error:
+            continue
+        served += 1
+        answer = await server.peer.request(method, {**params, "_meta": unknown})
+        if answer.is_error:
+            raise Deviation(f"a result of {method} in spite of unknown keys of _meta", str(answer))
+    if not served:
+        raise NotTestable("the server serves no request")
 
 
 @check("meta.trace-context", proves=("meta.trace-context-accepted",))
@@ -166,6 +174,16 @@ async def trace_context(server: ServerUnderTest) -> None:
 
 # --- members of results
 # -------------------------------------------------------------------------------------------------
+
+
+@check("meta.keys-of-requests", proves=("meta.reserved-keys-not-redefined",), subject=CheckScope.EVIDENCE)
+async def keys_of_requests(server: ServerUnderTest) -> None:
+    """The `_meta` of a result has no key that is defined for requests only, such as the capabilities of the client."""
+    for request, response in answered(server):
+        result = response.get("result")
+        meta = _object(result.get("_meta")) if isinstance(result, dict) else {}
+        if found := sorted(meta.keys() & _OF_REQUESTS):
+            raise Deviation(f"no {found[0]} in the result of {request['method']}", brief(meta))
 
 
 @check("meta.server-info", proves=("meta.server-info-should",), subject=CheckScope.EVIDENCE)
@@ -191,6 +209,9 @@ async def server_info_shape(server: ServerUnderTest) -> None:
                 raise Deviation("serverInfo with a name and a version", brief(meta[SERVER_INFO]))
     if not count:
         raise NotTestable("no result had serverInfo")
+
+
+_OF_REQUESTS: Final = frozenset({PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL})
 
 
 def _object(value: JsonValue) -> JsonObject:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.near_misses import near_misses
