@@ -385,6 +385,21 @@ class _LastVersionForAll(Fault):
         return (answer, status) if self._last == LEGACY[1] else (None, 202)
 
 
+@fault("alternative-version-lost", "version.alternative", revisions=LEGACY)
+class _AlternativeLost(Fault):
+    """A server that forgets a session that it opened in another version than the requested one."""
+
+    def __init__(self) -> None:
+        self._lost: set[int] = set()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "initialize") and inbound.params["protocolVersion"] not in LEGACY:
+            self._lost.add(id(inbound.session))
+        elif id(inbound.session) in self._lost:
+            raise RpcError(-32600, "initialize first")
+        return result
+
+
 _agreeing("modern-version-negotiated", lambda version: version in MODERN)
 
 

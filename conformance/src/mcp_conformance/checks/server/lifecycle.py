@@ -115,6 +115,10 @@ async def version_alternative(server: ServerUnderTest) -> None:
         offered = answer.member("protocolVersion", str)
         if offered == unknown or offered in _MODERN:
             raise Deviation("a version with `initialize` that the server supports", brief(offered))
+        if (refusal := (await _opened(server, unknown))[1]) is not None:
+            raise Deviation(
+                f"a session of version {offered}, which was offered as the alternative to {unknown}", refusal
+            )
         if str(offered) in spoken:
             continue
         answer = await _answer(server, str(offered))
@@ -144,13 +148,45 @@ async def version_latest(server: ServerUnderTest) -> None:
 
 async def _answer(server: ServerUnderTest, version: str) -> JsonRpcResponse:
     """Return the response to the `initialize` of a new client, which requests a version."""
+    return (await _opened(server, version))[0]
 
-    async def initialize() -> JsonRpcResponse:
+
+async def _opened(server: ServerUnderTest, version: str) -> tuple[JsonRpcResponse, str | None]:
+    """Return the response to the `initialize` of a new client, and how the server refuses what follows; `None` if it does not."""
+
+    async def initialize() -> tuple[JsonRpcResponse, str | None]:
         async with server.open(handshake=False) as peer:
-            return await peer.request("initialize", _initialize(version))
+            answer = await peer.request("initialize", _initialize(version))
+            offered = REVISIONS.get(str(member(answer.message, "result", "protocolVersion")))
+            # Over HTTP this client can name only its own version in headers.
+            if (
+                offered is None
+                or offered.name == version
+                or (isinstance(peer, HttpConnection) and offered is not peer.revision)
+            ):
+                return answer, None
+            peer.handshake = answer
+            return answer, await _refusal(peer, answer)
         raise AssertionError("the block returns")
 
     return await server.once(f"initialize with {version}", initialize)
+
+
+async def _refusal(peer: SuiteConnection, answer: JsonRpcResponse) -> str | None:
+    """Continue after the result of `initialize`, and return how the server refuses a request that it must serve."""
+    try:
+        await peer.notify("notifications/initialized")
+        requests = ["ping"]
+        if isinstance(member(answer.message, "result", "capabilities", "tools"), dict):
+            requests.append("tools/list")
+        for method in requests:
+            served = await peer.request(method)
+            # Another check covers a server without `ping`.
+            if served.is_error and not (method == "ping" and member(served.message, "error", "code") == -32601):
+                return f"{method}: {served}"
+    except Deviation as deviation:
+        return str(deviation)
+    return None
 
 
 def _initialize(version: str) -> JsonObject:
