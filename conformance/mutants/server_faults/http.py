@@ -114,7 +114,9 @@ def _exempting(method: str, revisions: tuple[str, ...]) -> None:
 
     era = "modern" if revisions is MODERN else "legacy"
     name = f"origin-unread-of-{era}-{method.replace('/', '-')}"
-    fault(name, "http.origin-every-method", revisions=revisions, transports=_HTTP)(_Exempts)
+    # Such a server does not read the credentials of these requests either.
+    others = ("http.authentication",) if method == "initialize" else ()
+    fault(name, "http.origin-every-method", *others, revisions=revisions, transports=_HTTP)(_Exempts)
 
 
 for _method in ("subscriptions/listen", "tools/call", "resources/read", "prompts/list", "completion/complete"):
@@ -395,7 +397,12 @@ _shaping(
     revisions=_STREAMS,
 )
 _shaping("get-404", "http.get-refused", lambda m, s, h: (404 if (m, s) == ("GET", 405) else s, h), words=_ALONE)
-_shaping("delete-200", "http.delete-refused", lambda m, s, h: (200 if m == "DELETE" else s, h), words=_ALONE)
+_shaping(
+    "delete-200",
+    ("http.delete-refused", "http.origin-every-method"),
+    lambda m, s, h: (200 if m == "DELETE" else s, h),
+    words=_ALONE,
+)
 
 
 _status(

@@ -548,10 +548,12 @@ class _EraOfConnection(Fault):
         return kept.get("era", era) == era
 
 
-for _era in ("legacy", "modern"):
-    fault(f"{_era}-connections", "compat.modern-beside-legacy", revisions=MODERN, transports=("http",))(
-        partial(_EraOfConnection, _era)
-    )
+fault("legacy-connections", "compat.modern-beside-legacy", revisions=MODERN, transports=("http",))(
+    partial(_EraOfConnection, "legacy")
+)
+fault(
+    *("modern-connections", "compat.modern-beside-legacy", "jsonrpc.stateless"), revisions=MODERN, transports=("http",)
+)(partial(_EraOfConnection, "modern"))
 
 
 @fault("capability-list", "capability.missing-required", revisions=MODERN)

@@ -733,7 +733,7 @@ class _NumberedEnd(Fault):
 
 
 @fault("tells-unasked", "subscription.not-unasked", "subscription.not-on-another-connection",
-       "subscription.only-what-was-asked", "subscription.tagged", "subscription.id")  # fmt: skip
+       "subscription.only-what-was-asked", "subscription.tagged")  # fmt: skip
 class _UnrequestedNotification(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         if name_of(inbound) == "test_trigger_tool_change":

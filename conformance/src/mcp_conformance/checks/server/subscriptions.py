@@ -159,11 +159,18 @@ async def same_id(server: ServerUnderTest) -> None:
 
 
 async def _require_id(subscription: SubscriptionStream, method: str) -> None:
-    """Wait for notifications of a method, and require that one has the id of the subscription."""
-    await subscription.until(partial(_of_no_other, subscription, method), method)
-    tags = [tag_of(each) for each in _of_no_other(subscription, method)]
-    if key_of(subscription.id) not in map(key_of, tags):
-        raise Deviation(f"the subscription id {brief(subscription.id)} in {method}", brief(tags))
+    """Wait for a notification of a method with the id of the subscription.
+
+    Raises:
+        Deviation: No notification has it in time.
+    """
+    try:
+        await subscription.wait(method)
+    except Deviation as deviation:
+        tags = [tag_of(each) for each in _of_no_other(subscription, method)]
+        if not tags:
+            raise
+        raise Deviation(f"the subscription id {brief(subscription.id)} in {method}", brief(tags)) from deviation
 
 
 def _of_no_other(subscription: SubscriptionStream, method: str) -> list[JsonObject]:
