@@ -53,6 +53,7 @@ def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
     if wrong("uses-extension"):
         wire.call("tasks/get", {"taskId": "1"})
     if "resources" in capabilities:
+        _subscribe(wire, capabilities["resources"])
         for resource in _list(wire, "resources/list", "resources"):
             _complete(wire, "resources/read", {"uri": resource["uri"]})
     if "prompts" in capabilities:
@@ -62,6 +63,14 @@ def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
             needed: JsonObject = {str(each["name"]): "x" for each in listed if isinstance(each, dict)}
             _complete(wire, "prompts/get", {"name": prompt["name"], "arguments": needed})
     send_stray_messages(wire)
+
+
+def _subscribe(wire: Wire, resources: JsonValue) -> None:
+    """Subscribe to a resource of a server that has no subscriptions, if that is the fault."""
+    declared = resources if isinstance(resources, dict) else {}
+    by_presence = wrong("subscribes-by-presence") and "subscribe" in declared
+    if not declared.get("subscribe") and (by_presence or wrong("subscribes-undeclared")):
+        wire.call("resources/subscribe", {"uri": "test://static-text"})
 
 
 def _use_tools(wire: Wire, context: JsonObject) -> bool:

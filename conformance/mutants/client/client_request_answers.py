@@ -170,7 +170,8 @@ class Answers:
         given = self._context.get("content")
         if given is not None:
             return {"result": {"action": "accept", "content": given} if wrong("sends-unfit") else {"action": "cancel"}}
-        if self._is_plain_scenario and wrong("odd-action"):
+        later = self._scenario == "conformance_elicitation_complete" and wrong("odd-action-later")
+        if later or (self._is_plain_scenario and wrong("odd-action")):
             return {"result": {"action": "ok", "content": {}}}
         content = _filled_in(params.get("requestedSchema"), defaults=not wrong("no-defaults"))
         if self._is_plain_scenario and wrong("content-of-objects"):
@@ -190,10 +191,12 @@ class Answers:
         return {"result": {"action": "accept", **({"content": {}} if wrong("url-content") else {})}}
 
     def _roots(self) -> JsonObject:
+        if self._scenario == "conformance_roots_fail" and self._wrong("roots-fail-null"):
+            return {"result": None}
         if self._scenario == "conformance_roots_fail":
             return _error(-32000 if self._wrong("roots-fail-oddly") else -32603, "the roots are unavailable")
         uri = "file:///tmp/project"
-        if self._wrong("roots-http"):
+        if self._wrong("roots-http") or (self._wrong("roots-http-later") and self._looked):
             uri = "https://example.com/project"
         if self._wrong("roots-traversal"):
             uri = "file:///tmp/project/%2e%2e/other"
@@ -214,7 +217,8 @@ class Answers:
         if why:
             return _error(-32603 if wrong("unbalanced-as-internal") else -32602, why)
         if self._scenario in ("conformance_declines", "conformance_asks_tasks_declined"):
-            return _error(-32603 if wrong("rejected-as-internal") else -1, "User rejected sampling request")
+            reason: JsonValue = 7 if wrong("rejected-by-number") else "User rejected sampling request"
+            return {"error": {"code": -32603 if wrong("rejected-as-internal") else -1, "message": reason}}
         answer = _said("an answer")
         choice = params.get("toolChoice")
         mode = choice.get("mode") if isinstance(choice, dict) else "auto"
@@ -239,7 +243,8 @@ class Answers:
             if wrong("any-length"):
                 content["text"] = "word " * 400
         answer["model"] = self._model(params)
-        if self._is_plain_scenario and wrong("no-model"):
+        later = self._scenario == "conformance_progress" and wrong("no-model-later")
+        if later or (self._is_plain_scenario and wrong("no-model")):
             del answer["model"]
         return {"result": answer}
 

@@ -133,6 +133,8 @@ def _batched(value: JsonValue) -> JsonValue:
     method = value.get("method") if isinstance(value, dict) else None
     if method == "initialize" and wrong("batches-initialize"):
         return [value]
+    if method is not None and method != "initialize" and in_scenario("version-older") and wrong("batches-in-older"):
+        return [value]
     if method is None and in_scenario("server-asks") and wrong("mixes-batches"):
         return [value, {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}]
     return value
@@ -324,7 +326,10 @@ def _reply(request: JsonObject) -> JsonObject | None:
         return {"jsonrpc": "2.0", "id": 4712, "result": {}} if responds else None
     answer: JsonObject = {"jsonrpc": "2.0", "id": f"{request['id']}" if wrong("id-as-string") else request["id"]}
     if request["method"] == "ping":
-        answer["result"] = {"pong": True} if wrong("full-pong") else {"_meta": []} if wrong("meta-as-list") else {}
+        later = wrong("full-pong-later") and in_scenario("conformance_progress")
+        answer["result"] = (
+            {"pong": 1} if wrong("full-pong") or later else {"_meta": []} if wrong("meta-as-list") else {}
+        )
         if wrong("both"):
             answer["error"] = {"code": -32603, "message": "both"}
         if wrong("task-of-ping") and "task" in str(request.get("params")):

@@ -158,13 +158,16 @@ class Pipes(_Lines):
 
     def send(self, message: JsonObject) -> None:
         """Write a line."""
+        batched = wrong("batched") and message.get("method") == "tools/call"
+        self._write(dumped([message] if batched else message) + (b"\r\n" if wrong("crlf") else b"\n"))
+        if wrong("chatty") and message.get("method") == "tools/call":
+            self._write(b"calling a tool now\n")
+
+    def _write(self, data: bytes) -> None:
         stdin = self._process.stdin
         if stdin is None:
             raise ClientError("it was started without pipes")
-        batched = wrong("batched") and message.get("method") == "tools/call"
-        stdin.write(dumped([message] if batched else message) + (b"\r\n" if wrong("crlf") else b"\n"))
-        if wrong("chatty") and message.get("method") == "tools/call":
-            stdin.write(b"calling a tool now\n")
+        stdin.write(data)
         stdin.flush()
 
     def receive(self) -> JsonObject:
@@ -181,6 +184,8 @@ class Pipes(_Lines):
                 return self.receive()
             if any(isinstance(each, dict) and "method" not in each for each in value) and wrong("no-batched-response"):
                 return self.receive()
+            if not any(isinstance(each, dict) and "id" in each for each in value) and wrong("answers-noted-batch"):
+                self._write(b"[]\n")
             for each in [] if wrong("no-batches") else value[1:] if wrong("first-of-batch") else value:
                 answer = reply(each) if isinstance(each, dict) and "method" in each else None
                 if answer is not None:

@@ -32,6 +32,8 @@ CANCEL_FAULTS: Final = (
     of("dies-of-odd-cancellation", _JUNE, "stdio", "cancellation.client-invalid-ignored"),
     of("no-batches", _OLD, "stdio", "batch.client-receives-stdio", "batch.client-receives"),
     of("first-of-batch", _OLD, "stdio", "batch.client-receives"),
+    of("answers-noted-batch", _OLD, "http", "batch.client-post-body", "batch.client-kinds"),
+    of("answers-noted-batch", _OLD, "stdio", "batch.client-kinds"),
     of("no-batched-response", _OLD, "http", "batch.client-receives"),
     of("no-batched-response", _OLD, "stdio", "batch.client-receives"),
     of("odd-log-level", _MODERN, "stdio", "logging.client-level"),

@@ -30,6 +30,9 @@ CLIENT_VARIANTS: Final = (
     of("ignores-instructions", _MODERN, "stdio"),
     of("ignores-instructions", _MODERN, "http"),
     of("requires-cache-members", _MODERN, "stdio"),
+    # The version of the server has batches.
+    of("batches-in-older", _JUNE, "stdio"),
+    of("batches-in-older", _JUNE, "http"),
     *SKILL_VARIANTS,
 )
 """The variants of this module. Their rows have no checks."""

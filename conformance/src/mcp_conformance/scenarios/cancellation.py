@@ -82,7 +82,7 @@ def _server_cancels(setup: ScenarioSetup) -> None:
 
 
 def _batches(setup: ScenarioSetup) -> None:
-    """Add a tool that sends two pings and an unknown method in one batch, and then a ping beside what is no message.
+    """Add a tool that sends batches: requests and a notification, then notifications, then a ping beside what is no message.
 
     The responses of two further tools are in arrays.
     """
@@ -95,6 +95,8 @@ def _batches(setup: ScenarioSetup) -> None:
             {"jsonrpc": "2.0", "id": "ping 2", "method": "ping"},
         ]
         await request.sink.send(encoded(array))
+        # Without a request there is nothing to respond to.
+        await request.sink.send(encoded([array[1], array[1]]))
         await request.send_client_request("ping", name="behind")
         odd: list[JsonValue] = [7, {"jsonrpc": "2.0", "id": "beside", "method": "ping"}]
         await request.sink.send(encoded(odd), deviant="a member of a batch that is a number")

@@ -96,6 +96,11 @@ class Evidence:
         return next((each for each in errors if each.get("id") is None), None)
 
     @property
+    def agreed(self) -> Revision:
+        """The revision of the server, which a client that may not use any revision has to accept."""
+        return self.server.speaks[0]
+
+    @property
     def requests(self) -> list[JsonObject]:
         """The requests of the client, in order."""
         return [each for each in self.messages if isinstance(each, dict) and "method" in each and "id" in each]

@@ -84,9 +84,17 @@ _ANNOTATIONS: Final[JsonObject] = {"audience": ["user", "assistant"], "priority"
 
 
 def _rich(setup: ScenarioSetup) -> None:
-    """Use all optional members of a server, its tools, resources and prompts, of contents and progress."""
+    """Use all optional members of a server, its tools, resources and prompts, of contents and progress.
+
+    The capabilities of notifications have flags that are false.
+    """
     server, offers, revision = setup.server, setup.server.offers, setup.revision
     june, late = revision in between(R2025_06_18), revision in between(R2025_11_25)
+    server.capabilities = {
+        **server.capabilities,
+        "tools": {"listChanged": False},
+        "resources": {"subscribe": False, "listChanged": False},
+    }
     info: JsonObject = {"name": "conformance", "version": "1"}
     if june:
         info["title"] = "A server with a title"

@@ -41,7 +41,10 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["SCENARIOS", "UNKNOWN_REVISION"]
+__all__ = ["FEW_CAPABILITIES", "SCENARIOS", "UNKNOWN_REVISION"]
+
+FEW_CAPABILITIES: Final = ("odd-but-legal", "conformance_rich")
+"""Scenarios whose server declares only some of the capabilities: the second one denies those to subscribe."""
 
 UNKNOWN_REVISION: Final = "1900-01-01"
 """A revision that does not exist."""
@@ -56,10 +59,16 @@ def _no_capabilities(setup: ScenarioSetup) -> None:
 
 
 def _odd_but_legal(setup: ScenarioSetup) -> None:
-    """Add unknown members wherever the protocol permits them. Clients must tolerate them."""
+    """Add unknown members wherever the protocol permits them. Clients must tolerate them.
+
+    Only some of the capabilities are declared.
+    """
     server = setup.server
+    server.completes = False
     server.capabilities = {
-        **server.capabilities,
+        "tools": {},
+        "resources": {},
+        "prompts": {},
         "experimental": {"com.example/odd": {"level": 9000}},
         "com.example/unheard-of": {"deeply": {"nested": [1, None, "\u2028"]}},
     }

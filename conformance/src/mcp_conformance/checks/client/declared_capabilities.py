@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["answers", "capabilities", "declares", "error_code", "refuses"]
+__all__ = ["answers", "capabilities", "declares", "error_code", "other_results", "refuses"]
 
 
 def capabilities(client: ClientUnderTest, scenario: str | None = None) -> Iterator[JsonObject]:
@@ -79,6 +79,17 @@ def answers(client: ClientUnderTest, scenario: str, *names: str) -> Iterator[tup
         yield name, answer
     if not found and why is not None:
         raise why
+
+
+def other_results(client: ClientUnderTest, method: str) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the results of all client requests of a method, with the scenario. The method is not called as a task."""
+    for evidence in client.all():
+        for each in evidence.server.client_requests:
+            params = each.request.get("params")
+            is_task = isinstance(params, dict) and "task" in params
+            result = None if each.response is None else each.response.get("result")
+            if each.method == method and isinstance(result, dict) and not is_task:
+                yield evidence.scenario.name, result
 
 
 def refuses(client: ClientUnderTest, scenario: str, name: str, *, capability: str, kind: str) -> None:

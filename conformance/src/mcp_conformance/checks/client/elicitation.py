@@ -5,10 +5,16 @@ Spec: client/elicitation
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.client.declared_capabilities import answers, capabilities, declares, error_code, refuses
+from mcp_conformance.checks.client.declared_capabilities import (
+    answers,
+    capabilities,
+    declares,
+    error_code,
+    other_results,
+    refuses,
+)
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.json_schema import flaw_by_schema
@@ -80,13 +86,8 @@ async def form_without_mode(client: ClientUnderTest) -> None:
 )
 async def result(client: ClientUnderTest) -> None:
     """Every result has an action, and content of strings, numbers, booleans and lists of strings."""
-    _elicited(client, _SCENARIO, *_FORMS, "ask_url")
-    with suppress(NotApplicable, NotTestable):
-        _elicited(client, _DECLINED, "ask_form", "ask_url")
-
-
-def _elicited(client: ClientUnderTest, scenario: str, *names: str) -> None:
-    for name, answer in answers(client, scenario, *names):
+    found = [*answers(client, _SCENARIO, *_FORMS, "ask_url"), *other_results(client, "elicitation/create")]
+    for name, answer in found:
         wrong = flaw(answer, "ElicitResult", client.revision)
         if wrong is not None:
             raise Deviation(f"an ElicitResult for {name}", f"{wrong} in {brief(answer)}")

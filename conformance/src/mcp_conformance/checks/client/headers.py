@@ -88,6 +88,9 @@ async def content_type(client: ClientUnderTest) -> None:
 async def one_message(client: ClientUnderTest) -> None:
     """The body of every POST is one message."""
     for exchange in _posts(client):
+        if isinstance(exchange.value, list) and exchange.known is not None and exchange.known.revision.batching:
+            # An older version was negotiated.
+            continue
         if not isinstance(exchange.value, dict):
             raise Deviation("one message in the body", f"{exchange} with {exchange.body[:200]!r}")
 

@@ -5,22 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import check
-from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.drivers.client.scripted_request import encoded, has_capability
 from mcp_conformance.drivers.client.stdio_host import STARTED
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.robustness import EARLY, UNKNOWN
+from mcp_conformance.scenarios.table import FEW_CAPABILITIES
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.methods import methods, notifications
-from mcp_core.revisions import LEGACY, MODERN
+from mcp_core.revisions import LEGACY, MODERN, R2025_06_18, between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcp_conformance.drivers.client.scripted_request import ClientRequestRecord
-    from mcp_conformance.scenarios.evidence import ClientUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
@@ -39,11 +40,25 @@ def _objects(client: ClientUnderTest) -> Iterator[JsonObject]:
 
 @check("jsonrpc.client-version", proves=("jsonrpc.messages-conform", "jsonrpc.version-member"))
 async def version(client: ClientUnderTest) -> None:
-    """Every message of the client is an object with "jsonrpc": "2.0"."""
+    """Every message of the client is an object with "jsonrpc": "2.0", and in no array if the version has no batches."""
     for evidence in client.all():
         for message in evidence.messages:
             if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
                 raise Deviation('"jsonrpc": "2.0"', brief(message))
+    if client.revision in between(R2025_06_18):
+        # Each transport has a check of its own.
+        return
+    for evidence in client.all(instructed=True):
+        # The negotiated version counts, not the one that the client offered.
+        for array in [] if evidence.agreed.batching else _arrays(evidence):
+            # Another check covers responses in an array.
+            if any(isinstance(each, dict) and "method" in each for each in array):
+                raise Deviation(f"no array with {evidence.agreed}", brief(array))
+
+
+def _arrays(evidence: Evidence) -> list[list[JsonValue]]:
+    """Return the arrays that the client sent."""
+    return [each.value for each in evidence.transcript if not each.sent and isinstance(each.value, list)]
 
 
 @check("jsonrpc.client-utf8", proves=("jsonrpc.utf8",))
@@ -207,19 +222,23 @@ async def no_responses(client: ClientUnderTest) -> None:
 )
 async def response_shape(client: ClientUnderTest) -> None:
     """Every response of the client has a result that is an object, or an error, and not both, and is in no array."""
-    evidence = client.run("server-asks")
-    for entry in evidence.transcript:
-        if entry.sent or client.revision.batching or not isinstance(entry.value, list):
-            continue
-        # Another check covers requests in an array.
-        if any(isinstance(each, dict) and "method" not in each for each in entry.value):
-            raise Deviation("a response that is an object", brief(entry.value))
-    _server_requests(client)
-    for message in evidence.responses:
+    for evidence in client.all(instructed=True):
+        for array in [] if evidence.agreed.batching else _arrays(evidence):
+            # Another check covers requests in an array.
+            if any(isinstance(each, dict) and "method" not in each for each in array):
+                raise Deviation("a response that is an object", brief(array))
+    for message in _responses(client):
         if ("result" in message) == ("error" in message):
             raise Deviation("either a result or an error", brief(message))
         if "result" in message and not isinstance(message["result"], dict):
             raise Deviation("a result that is an object", brief(message))
+    _server_requests(client)
+
+
+def _responses(client: ClientUnderTest) -> Iterator[JsonObject]:
+    """Yield every response of the client."""
+    for evidence in client.all():
+        yield from evidence.responses
 
 
 @check(
@@ -230,14 +249,14 @@ async def response_shape(client: ClientUnderTest) -> None:
 )
 async def error_shape(client: ClientUnderTest) -> None:
     """Every error of the client has an integer code and a message."""
-    _server_requests(client)
-    for message in client.run("server-asks").responses:
+    for message in _responses(client):
         error = message.get("error", {"code": 0, "message": ""})
         code = error.get("code") if isinstance(error, dict) else None
         if not isinstance(error, dict) or not isinstance(error.get("message"), str):
             raise Deviation("an error object with a message", brief(message))
         if not isinstance(code, int) or isinstance(code, bool):
             raise Deviation("an error whose code is an integer", brief(message))
+    _server_requests(client)
 
 
 def _server_requests(client: ClientUnderTest) -> list[ClientRequestRecord]:
@@ -350,10 +369,18 @@ async def ping(client: ClientUnderTest) -> None:
     """A ping of the server gets an empty result."""
     for request in _server_requests(client):
         if request.method == "ping":
-            response = _response(client, request)
-            result = (response or {}).get("result")
-            if not isinstance(result, dict) or set(result) - {"_meta"}:
-                raise Deviation("an empty result", brief(response))
+            _is_empty(_response(client, request))
+    for evidence in client.all():
+        for request in evidence.server.client_requests:
+            # The client may not respond because it ended, and another check covers a ping as a task.
+            if request.method == "ping" and request.response is not None and "params" not in request.request:
+                _is_empty(request.response)
+
+
+def _is_empty(response: JsonObject | None) -> None:
+    result = (response or {}).get("result")
+    if not isinstance(result, dict) or set(result) - {"_meta"}:
+        raise Deviation("an empty result", brief(response))
 
 
 @check(
@@ -451,13 +478,17 @@ async def accepts_no_capabilities(client: ClientUnderTest) -> None:
         "capability.only-negotiated-should",
         "prompts.respect-capability",
     ),
-    needs=("scenario:no-capabilities",),
+    needs=("scenario:no-capabilities", *(f"scenario:{name}" for name in FEW_CAPABILITIES)),
 )
 async def only_declared(client: ClientUnderTest) -> None:
-    """A server without capabilities gets no request that needs one."""
-    for message in client.run("no-capabilities").requests:
-        row = methods(client.revision).get(str(message["method"]))
-        if row is not None and row.server_capability is not None and client.revision in row.capability_revisions:
-            raise Deviation(
-                f"no {message['method']}: {'.'.join(row.server_capability)} is not declared", brief(message)
-            )
+    """A server gets no request that needs a capability which it does not declare."""
+    client.run("no-capabilities")
+    for evidence in client.all(instructed=True):
+        declared = evidence.server.declared(evidence.agreed)
+        for message in evidence.requests:
+            row = methods(evidence.agreed).get(str(message["method"]))
+            path = None if row is None else row.server_capability
+            if row is None or path is None or evidence.agreed not in row.capability_revisions:
+                continue
+            if not has_capability(declared, ".".join(path)):
+                raise Deviation(f"no {message['method']}: {'.'.join(path)} is not declared", brief(message))

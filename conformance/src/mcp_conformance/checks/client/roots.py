@@ -9,7 +9,13 @@ import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from mcp_conformance.checks.client.declared_capabilities import capabilities, declares, error_code, refuses
+from mcp_conformance.checks.client.declared_capabilities import (
+    capabilities,
+    declares,
+    error_code,
+    other_results,
+    refuses,
+)
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
@@ -46,15 +52,21 @@ async def undeclared(client: ClientUnderTest) -> None:
 @check("roots.client-result", proves=("schema.list-roots-result", "roots.result-shape"), needs=_NEEDS)
 async def result(client: ClientUnderTest) -> None:
     """The roots are an array of objects with a URI, and optionally a name."""
-    answer = result_of(client, _SCENARIO, "ask_roots")
-    wrong = flaw(answer, "ListRootsResult", client.revision)
-    if wrong is not None:
-        raise Deviation("a ListRootsResult", f"{wrong} in {brief(answer)}")
+    for answer in _results(client):
+        wrong = flaw(answer, "ListRootsResult", client.revision)
+        if wrong is not None:
+            raise Deviation("a ListRootsResult", f"{wrong} in {brief(answer)}")
+
+
+def _results(client: ClientUnderTest) -> list[JsonObject]:
+    """Return all results of `roots/list`, first that of the basic scenario, without which the check is not testable."""
+    first = result_of(client, _SCENARIO, "ask_roots")
+    return [first, *(each for _, each in other_results(client, "roots/list"))]
 
 
 def _uris(client: ClientUnderTest) -> list[str]:
-    listed = result_of(client, _SCENARIO, "ask_roots").get("roots")
-    found = [each.get("uri") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    listed = [part for each in _results(client) if isinstance(part := each.get("roots"), list)]
+    found = [each.get("uri") for roots in listed for each in roots if isinstance(each, dict)]
     uris = [each for each in found if isinstance(each, str)]
     if not uris:
         raise NotTestable("the client has no roots")
@@ -86,7 +98,7 @@ async def internal_error(client: ClientUnderTest) -> None:
     """An internal error while listing roots is answered with -32603."""
     result_of(client, _SCENARIO, "ask_roots")
     response = response_of(client, "conformance_roots_fail", "ask_roots")
-    if response is not None and "result" in response:
+    if response is not None and isinstance(response.get("result"), dict):
         raise NotTestable("the client listed its roots")
     if error_code(response) != -32603:
         raise Deviation("error -32603", brief(response))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.client.declared_capabilities import answers, declares, error_code, refuses
+from mcp_conformance.checks.client.declared_capabilities import answers, declares, error_code, other_results, refuses
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -74,7 +74,8 @@ async def undeclared(client: ClientUnderTest) -> None:
 )
 async def result(client: ClientUnderTest) -> None:
     """Every result has a role, a model, and content of the types of its revision."""
-    for name, answer in answers(client, _SCENARIO, *_SAMPLES):
+    found = [*answers(client, _SCENARIO, *_SAMPLES), *other_results(client, "sampling/createMessage")]
+    for name, answer in found:
         wrong = flaw(answer, "CreateMessageResult", client.revision)
         if wrong is not None:
             raise Deviation(f"a CreateMessageResult for {name}", f"{wrong} in {brief(answer)}")

@@ -74,6 +74,8 @@ class FakeServer:
             "logging": {},
         }
         """The declared capabilities. `completions` is added where the revision has it, unless the object is empty."""
+        self.completes = True
+        """Whether `completions` is added."""
         self.handlers: Final[dict[str, Callable[[ScriptedRequest], Awaitable[JsonObject]]]] = {
             "initialize": self.initialize,
             "ping": _empty,
@@ -260,7 +262,8 @@ class FakeServer:
     def declared(self, revision: Revision) -> JsonObject:
         """Return the capabilities that are declared in a revision."""
         completes = revision in methods(revision)["completion/complete"].capability_revisions
-        return {**self.capabilities, "completions": {}} if completes and self.capabilities else self.capabilities
+        added = completes and self.completes and self.capabilities
+        return {**self.capabilities, "completions": {}} if added else self.capabilities
 
     async def initialize(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `initialize`."""

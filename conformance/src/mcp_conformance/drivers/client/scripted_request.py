@@ -27,6 +27,7 @@ __all__ = [
     "ScriptedRequest",
     "Session",
     "encoded",
+    "has_capability",
     "notification",
 ]
 
@@ -94,6 +95,16 @@ class NoReply(Exception):
     """An exception that ends the handling of a request without a response. The only argument is the reason."""
 
 
+def has_capability(capabilities: JsonObject, path: str) -> bool:
+    """Return whether capabilities contain the one at a path, for example `sampling.tools`."""
+    here: JsonValue = capabilities
+    for name in path.split("."):
+        if not isinstance(here, dict) or name not in here or here[name] in (None, False):
+            return False
+        here = here[name]
+    return True
+
+
 @attrs.define(kw_only=True, eq=False)
 class Session:
     """The state of a legacy connection, or the metadata of a modern request."""
@@ -121,12 +132,7 @@ class Session:
 
     def has(self, path: str) -> bool:
         """Return whether the client declared a capability, for example `elicitation` or `sampling.tools`."""
-        here: JsonValue = self.capabilities
-        for name in path.split("."):
-            if not isinstance(here, dict) or name not in here or here[name] in (None, False):
-                return False
-            here = here[name]
-        return True
+        return has_capability(self.capabilities, path)
 
 
 @attrs.frozen(kw_only=True)
