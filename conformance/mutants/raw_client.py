@@ -128,6 +128,8 @@ def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
         again = answers().again(params, result)
         if again is None:
             return {}
+        if wrong("state-of-tools-only") and method != "tools/call":
+            again.pop("requestState", None)
         result = wire.call(method, again)
     return result
 

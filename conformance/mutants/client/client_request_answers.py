@@ -119,6 +119,7 @@ class Answers:
         if "requestState" in result and (result["requestState"] or not wrong("no-empty-state")):
             state = str(result["requestState"])
             self.last_state = state
+            state = _serialized_again(state) if wrong("state-parsed") else state
             again["requestState"] = state.strip() if wrong("trims-state") else state
             first = self._first_states.setdefault(str(params.get("name")), state)
             if wrong("first-state"):
@@ -278,6 +279,14 @@ def _related(answer: JsonObject, params: JsonObject) -> JsonObject:
 
 def _error(code: int, message: str) -> JsonObject:
     return {"error": {"code": code, "message": message}}
+
+
+def _serialized_again(state: str) -> str:
+    """Return a state that was parsed as JSON and serialized again; unchanged if it is not JSON."""
+    try:
+        return json.dumps(json.loads(state))
+    except ValueError:
+        return state
 
 
 def _said(text: str) -> JsonObject:

@@ -153,6 +153,7 @@ class MessageFactory:
     def request(self, method: str, params: JsonObject) -> JsonObject:
         """Return a request."""
         retried = wrong("same-id-again") and "inputResponses" in params
+        retried = retried or (wrong("same-id-of-prompt") and method == "prompts/get" and "inputResponses" in params)
         if not retried and (not wrong("same-id") or self._id < 2):
             self._id += 1
         id: JsonValue = {"null-id": None, "float-id": self._id + 0.5}.get(_fault(), self._id)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ARGUMENTS", "EMPTY_STATE", "MRTR_SCENARIOS", "STATES", "STATE_ONCE"]
+__all__ = ["ARGUMENTS", "EMPTY_STATE", "MRTR_SCENARIOS", "OTHER_STATES", "STATES", "STATE_ONCE", "UNRELATED"]
 
 _CONFIRM: Final[JsonObject] = {
     "method": "elicitation/create",
@@ -36,14 +36,18 @@ _SAMPLE: Final[JsonObject] = {
     },
 }
 _ROOTS: Final[JsonObject] = {"method": "roots/list"}
-STATES: Final = (f"first {STATE}", "second/0000000000000000001")
-"""The states of two successive round trips."""
+STATES: Final = (f"first {STATE}", '{"second": 1.0,  "a": ["\\u00fc\\/", 1e2], "a": null}')
+"""The states of two successive round trips. The second one is JSON, and differs when it is parsed and serialized."""
+OTHER_STATES: Final = {"prompts/get": '[ 1.50,"\\u00fc" ]', "resources/read": "17.50"}
+"""The states of other methods than tool calls: JSON too, the second one a number."""
 ARGUMENTS: Final[JsonObject] = {"text": "as it is \u00fc", "count": 7}
 """The arguments for the tool with several round trips; its schema has them as defaults, with header annotations."""
 EMPTY_STATE: Final = "ask_with_empty_state"
 """The tool whose `requestState` is the empty string."""
 STATE_ONCE: Final = "ask_with_state_once"
 """The tool whose first result has a `requestState`, and whose second one has none."""
+UNRELATED: Final = {"prompts/get": "prompt_without_input", "resources/read": "test://without-input"}
+"""The last prompt and the last resource, which require no input."""
 _WITH_DEFAULTS: Final[JsonObject] = {
     "type": "object",
     "properties": {
@@ -101,9 +105,10 @@ async def _all_kinds(request: ScriptedRequest) -> JsonObject:
 async def _two_round_trips(request: ScriptedRequest) -> JsonObject:
     """Return an input request first, then only a state, then the final result."""
     state = request.params.get("requestState")
-    if not _can(request) or state == STATES[1]:
-        return text_result("done")
-    return _input_required(STATES[1]) if state == STATES[0] else _input_required(STATES[0], confirm=_CONFIRM)
+    if _can(request) and state is None and "inputResponses" not in request.params:
+        return _input_required(STATES[0], confirm=_CONFIRM)
+    # A state that the client changed gets no further round trip.
+    return _input_required(STATES[1]) if state == STATES[0] else text_result("done")
 
 
 async def _empty_state(request: ScriptedRequest) -> JsonObject:
@@ -140,15 +145,20 @@ def _several(setup: ScenarioSetup) -> None:
     server.offers.add_tool(EMPTY_STATE, "Requests a confirmation, with an empty state", _empty_state)
     server.offers.add_tool(STATE_ONCE, "Requests two confirmations, the second one without a state", _state_once)
     server.offers.add_tool("ask_nothing", "Requests nothing", _unrelated)
-    for method in ("prompts/get", "resources/read"):
+    server.offers.prompts.append({"name": UNRELATED["prompts/get"]})
+    server.offers.messages[UNRELATED["prompts/get"]] = server.offers.messages["test_simple_prompt"]
+    server.offers.resources.append({"uri": UNRELATED["resources/read"], "name": "unrelated"})
+    server.offers.texts[UNRELATED["resources/read"]] = "a text"
+    for method, state in OTHER_STATES.items():
         right = server.handlers[method]
 
-        async def first(request: ScriptedRequest, right: Handler = right) -> JsonObject:
-            return (
-                await right(request)
-                if not _can(request) or "inputResponses" in request.params
-                else _input_required(STATE, c=_CONFIRM)
-            )
+        async def first(
+            request: ScriptedRequest, right: Handler = right, method: str = method, state: str = state
+        ) -> JsonObject:
+            unrelated = UNRELATED[method] in (request.params.get("name"), request.params.get("uri"))
+            if not _can(request) or unrelated or "inputResponses" in request.params:
+                return await right(request)
+            return _input_required(state, c=_CONFIRM)
 
         server.handlers[method] = first
 

@@ -14,7 +14,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_request_tools import STATE, response_of
-from mcp_conformance.scenarios.mrtr import EMPTY_STATE, STATE_ONCE, STATES
+from mcp_conformance.scenarios.mrtr import EMPTY_STATE, OTHER_STATES, STATE_ONCE, STATES, UNRELATED
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ async def answers(client: ClientUnderTest) -> None:
         given = _params(found[1]).get("inputResponses") if len(found) > 1 else None
         if not isinstance(given, dict) or set(given) != expected:
             raise Deviation(f"inputResponses with {', '.join(sorted(expected))} for {tool}", brief(given))
+    for _, again in _other_retries(client):
+        given = _params(again).get("inputResponses")
+        if not isinstance(given, dict) or set(given) != {"c"}:
+            raise Deviation(f"inputResponses with c for {again['method']}", brief(given))
 
 
 @check("mrtr.client-response-shape", proves=("mrtr.client-response-shape",), needs=(f"scenario:{_ROUND_TRIPS}",))
@@ -115,13 +119,18 @@ def _further_calls(client: ClientUnderTest, tool: str) -> list[JsonObject]:
 
 @check("mrtr.client-state", proves=("mrtr.state-echo", "mrtr.state-opaque"), needs=_BOTH)
 async def state(client: ClientUnderTest) -> None:
-    """The retry has the requestState unchanged, also the empty string."""
-    given = _params(_retry(client, _STATE, "test_mrtr_echo_state")).get("requestState")
-    if given != STATE:
-        raise Deviation(f"requestState {brief(STATE)}", brief(given))
-    for message in _further_calls(client, EMPTY_STATE)[1:]:
-        if _params(message).get("requestState") != "":
-            raise Deviation('requestState ""', brief(message))
+    """The retry has the requestState unchanged, also the empty string, and also JSON."""
+    expected = [(_retry(client, _STATE, "test_mrtr_echo_state"), STATE)]
+    expected += [(message, "") for message in _further_calls(client, EMPTY_STATE)[1:]]
+    expected += [(again, OTHER_STATES[str(again["method"])]) for _, again in _other_retries(client)]
+    for message, right in zip(_further_calls(client, "ask_in_rounds")[1:], STATES, strict=False):
+        # Another check covers the state of an earlier result.
+        if _params(message).get("requestState") not in (None, *STATES):
+            expected.append((message, right))
+    for message, right in expected:
+        given = _params(message).get("requestState")
+        if given != right:
+            raise Deviation(f"requestState {brief(right)} in {message['method']}", brief(given))
 
 
 @check("mrtr.client-no-state", proves=("mrtr.state-not-invented",), needs=_BOTH)
@@ -143,8 +152,11 @@ async def latest_state(client: ClientUnderTest) -> None:
         raise NotTestable(f"the client called ask_in_rounds {len(found)} times instead of three")
     if (first := _params(found[1]).get("requestState")) not in (STATE, *STATES):
         raise NotTestable(f"the first retry does not have the requestState unchanged: {brief(first)}")
-    if _params(found[2]).get("requestState") != STATES[1]:
-        raise Deviation(f"requestState {brief(STATES[1])}", brief(_params(found[2]).get("requestState")))
+    second = _params(found[2]).get("requestState")
+    if second not in (None, STATE, *STATES):
+        raise NotTestable(f"the second retry does not have the requestState unchanged: {brief(second)}")
+    if second != STATES[1]:
+        raise Deviation(f"requestState {brief(STATES[1])}", brief(second))
 
 
 @check("mrtr.client-new-id", proves=("mrtr.retry-new-id", "tools.retry-new-id"), needs=_BOTH)
@@ -156,6 +168,9 @@ async def new_id(client: ClientUnderTest) -> None:
         ids = [encoded(each["id"]) for each in found]
         if len(set(ids)) != len(ids):
             raise Deviation(f"a new id for each request of {tool}", brief([each["id"] for each in found]))
+    for first, again in _other_retries(client):
+        if encoded(first["id"]) == encoded(again["id"]):
+            raise Deviation(f"a new id for the retry of {first['method']}", brief(again["id"]))
 
 
 def _retries(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
@@ -164,11 +179,16 @@ def _retries(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]
         first, *others = _calls(client, _ROUND_TRIPS, name)
         _retry(client, _ROUND_TRIPS, name)
         yield from ((first, other) for other in others)
+    yield from _other_retries(client)
+
+
+def _other_retries(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
+    """Yield pairs of a first request and its retry, of other methods than tool calls."""
     for method, member in (("prompts/get", "name"), ("resources/read", "uri")):
         firsts: dict[JsonValue, JsonObject] = {}
         for message in client.run(_ROUND_TRIPS).sent(method):
             key = encoded(_params(message).get(member)).decode()
-            if "inputResponses" in _params(message) and key in firsts:
+            if set(_params(message)) & set(_RETRY_MEMBERS) and key in firsts:
                 yield firsts[key], message
             firsts.setdefault(key, message)
 
@@ -203,6 +223,11 @@ async def no_cross_use(client: ClientUnderTest) -> None:
         for message in _calls(client, scenario, tool):
             if set(_params(message)) & set(_RETRY_MEMBERS):
                 raise Deviation(f"neither inputResponses nor requestState for {tool}", brief(message))
+    for method, name in UNRELATED.items():
+        for message in client.run(_ROUND_TRIPS).sent(method):
+            params = _params(message)
+            if name in (params.get("name"), params.get("uri")) and set(params) & set(_RETRY_MEMBERS):
+                raise Deviation(f"neither inputResponses nor requestState for {name}", brief(message))
 
 
 @check("mrtr.client-initial", proves=("mrtr.client-no-initial-fields",))
