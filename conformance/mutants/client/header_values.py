@@ -31,6 +31,8 @@ def as_value(value: JsonValue) -> str | None:
         return None
     if value == "" or (_PLAIN.fullmatch(value) and not (value.startswith("=?base64?") and value.endswith("?="))):
         return value
+    if wrong("latin-1-if-possible") and all(ord(each) < 256 for each in value):
+        return f"=?base64?{base64.b64encode(value.encode('latin-1')).decode()}?="
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 

@@ -420,7 +420,9 @@ class ModernHttp(_Http):
         properties = schema.get("properties") if isinstance(schema, dict) else None
         for name, part in properties.items() if isinstance(properties, dict) else ():
             value = arguments.get(name) if isinstance(arguments, dict) else None
-            if isinstance(part, dict) and not (wrong("top-level-only") and "properties" in part):
+            deep = "properties" in part if isinstance(part, dict) else False
+            deeper = deep and wrong("one-level-only") and name == "map"
+            if isinstance(part, dict) and not (wrong("top-level-only") and deep) and not deeper:
                 self._repeat(headers, part, value)
                 header = part.get("x-mcp-header")
                 if header is None and wrong("repeats-all") and isinstance(value, str):

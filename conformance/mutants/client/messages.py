@@ -354,7 +354,19 @@ def result_of(response: JsonObject) -> JsonObject:
 
 def usable(tools: Iterable[JsonObject]) -> list[JsonObject]:
     """Return the tools with valid header annotations. Spec: basic/transports/streamable-http (2026-07-28)"""
-    return [tool for tool in tools if not any(not wrong(f"takes-{flaw}") for flaw in _flaws(tool.get("inputSchema")))]
+    return [
+        tool
+        for tool in tools
+        if not any(not wrong(f"takes-{flaw}") for flaw in _flaws(tool.get("inputSchema")))
+        or (wrong("takes-nested") and not {"x-mcp-header"} & _top_level(tool.get("inputSchema")))
+    ]
+
+
+def _top_level(schema: JsonValue) -> set[str]:
+    """Return the keywords of the top-level properties."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    parts = properties.values() if isinstance(properties, dict) else ()
+    return {keyword for part in parts if isinstance(part, dict) for keyword in part}
 
 
 def _flaws(schema: JsonValue) -> Iterator[str]:
@@ -369,10 +381,18 @@ def _flaws(schema: JsonValue) -> Iterator[str]:
             yield "bad-token" if header else "empty"
         elif kind not in ("string", "integer", "boolean"):
             yield "number" if kind == "number" else "non-primitive"
-        elif header.lower() in seen:
+        elif header.lower() in seen and not (wrong("duplicates-by-level") and _is_unique_by_level(schema)):
             yield "duplicate"
         else:
             seen.add(header.lower())
+
+
+def _is_unique_by_level(schema: JsonValue) -> bool:
+    """Return whether no two properties of the same object have the same annotation."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    parts = [each for each in properties.values() if isinstance(each, dict)] if isinstance(properties, dict) else []
+    names = [str(each["x-mcp-header"]).lower() for each in parts if "x-mcp-header" in each]
+    return len(names) == len(set(names)) and all(map(_is_unique_by_level, parts))
 
 
 def _annotations(value: JsonValue, *, reachable: bool, annotated: bool) -> Iterator[tuple[JsonValue, JsonValue]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ANNOTATED", "HEADER_SCENARIOS", "INVALID", "URIS"]
+__all__ = ["ANNOTATED", "HEADER_SCENARIOS", "INVALID", "NESTED", "URIS"]
 
 URIS: Final = (
     "file:///path/to/file%20name.txt",
@@ -53,7 +53,10 @@ ANNOTATED: Final[JsonObject] = {
         "float_val": {"type": "number"},
         "place": {
             "type": "object",
-            "properties": {"city": {"type": "string", "x-mcp-header": "Place_City.x"}},
+            "properties": {
+                "city": {"type": "string", "x-mcp-header": "Place_City.x"},
+                "map": {"type": "object", "properties": {"square": {"type": "string", "x-mcp-header": "Square"}}},
+            },
         },
     },
 }
@@ -65,6 +68,8 @@ _CALLS: Final[tuple[JsonObject, ...]] = (
     {"region": "", "verbose": None},
     {"region": "\u6771\u4eac", "place": {"city": "Zürich"}},
     {"region": " padded ", "place": {"city": "Ghent"}},
+    # Latin-1 has the characters too, with other bytes than UTF-8.
+    {"region": "Zürich", "place": {"city": "\u6771\u4eac", "map": {"square": "B2"}}},
     {"region": "line\r\nInjected: yes"},
     {"region": "\ttab"},
     {"region": "a\ttab inside"},
@@ -90,7 +95,9 @@ def _with(schema: JsonObject, header: JsonValue) -> JsonObject:
 
 _STRING: Final[JsonObject] = {"type": "string"}
 
-INVALID: Final[Mapping[str, JsonObject]] = {
+_ANNOTATED: Final[JsonObject] = {"a": {"type": "string", "x-mcp-header": "A"}}
+
+_INVALID: Final[Mapping[str, JsonObject]] = {
     "empty": _with(_STRING, ""),
     "space": _with(_STRING, "My Region"),
     "colon": _with(_STRING, "Region:Primary"),
@@ -109,21 +116,32 @@ INVALID: Final[Mapping[str, JsonObject]] = {
             "b": {"type": "string", "x-mcp-header": "REGION"},
         },
     },
-    "in_items": {
+    "duplicate_below": {
         "type": "object",
         "properties": {
-            "list": {
-                "type": "array",
-                "items": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
-            }
+            "a": {"type": "string", "x-mcp-header": "Region"},
+            "b": {"type": "object", "properties": {"c": {"type": "string", "x-mcp-header": "region"}}},
         },
     },
-    "in_any_of": {
+    "duplicate_apart": {"type": "object", "properties": {"a": _with(_STRING, "Region"), "b": _with(_STRING, "REGION")}},
+    "in_items": {
         "type": "object",
-        "anyOf": [{"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}, {"required": []}],
+        "properties": {"list": {"type": "array", "items": {"type": "object", "properties": _ANNOTATED}}},
     },
+    "in_any_of": {"type": "object", "anyOf": [{"properties": _ANNOTATED}, {"required": []}]},
+    "in_one_of": {"type": "object", "oneOf": [{"properties": _ANNOTATED}]},
+    "in_all_of": {"type": "object", "allOf": [{"properties": _ANNOTATED}]},
+    "in_then": {"type": "object", "if": {"required": ["a"]}, "then": {"properties": _ANNOTATED}},
+    "in_property_any_of": {"type": "object", "properties": {"b": {"anyOf": [{"properties": _ANNOTATED}]}}},
 }
 """Input schemas with an invalid header annotation, by kind of defect. The tool is named `invalid_` and the kind."""
+NESTED: Final = "nested_"
+"""The beginning of the kinds of defects that are within an object."""
+INVALID: Final[Mapping[str, JsonObject]] = {
+    **_INVALID,
+    **{f"{NESTED}{kind}": {"type": "object", "properties": {"b": schema}} for kind, schema in _INVALID.items()},
+}
+"""The same input schemas, and each as a property of another one."""
 
 
 def _invalid(setup: ScenarioSetup) -> None:

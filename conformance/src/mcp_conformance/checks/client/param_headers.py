@@ -12,6 +12,7 @@ from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.headers import NESTED
 from mcp_conformance.scenarios.pagination import LAST_ARGUMENT, LAST_HEADER, LAST_TOOL
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "Priority": ("priority",),
     "Verbose": ("verbose",),
     "Place_City.x": ("place", "city"),
+    "Square": ("place", "map", "square"),
 }
 """The path of the argument, by header, in agreement with `header_scenarios.ANNOTATED`."""
 _ANNOTATED_ELSEWHERE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
@@ -37,7 +39,7 @@ _ANNOTATED_ELSEWHERE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
 }
 """The arguments of other annotated tools, by scenario and tool, and by header."""
 _PLAIN: Final = ("Region", "Priority", "Verbose")
-_NESTED: Final = ("Place_City.x",)
+_NESTED: Final = ("Place_City.x", "Square")
 
 
 def _arguments(exchange: HttpExchange) -> JsonObject:
@@ -225,7 +227,7 @@ def _add_rejected(id: str, requirement: str, title: str, kinds: tuple[str, ...])
     """Add a check that a tool with an invalid annotation is not used."""
 
     async def rejected(client: ClientUnderTest) -> None:
-        wrong = sorted(_used(client) & {f"invalid_{kind}" for kind in kinds})
+        wrong = sorted(_used(client) & {f"invalid_{prefix}{kind}" for kind in kinds for prefix in ("", NESTED)})
         if wrong:
             raise Deviation("a client that excludes the tool", f"a call of {', '.join(wrong)}")
 
@@ -247,7 +249,12 @@ _REJECTED: Final = (
         "A tool whose annotation is not a header name is not used.",
         ("space", "colon", "non_ascii", "control", "slash"),
     ),
-    ("duplicate", "duplicate", "A tool with a duplicate annotation is not used, regardless of case.", ("duplicate",)),
+    (
+        "duplicate",
+        "duplicate",
+        "A tool with a duplicate annotation is not used, regardless of case and of nesting.",
+        ("duplicate", "duplicate_below", "duplicate_apart"),
+    ),
     (
         "non-primitive",
         "non-primitive",
@@ -259,7 +266,7 @@ _REJECTED: Final = (
         "unreachable",
         "unreachable",
         "A tool with an annotation at a place other than nested properties is not used.",
-        ("in_items", "in_any_of"),
+        ("in_items", "in_any_of", "in_one_of", "in_all_of", "in_then", "in_property_any_of"),
     ),
     ("non-string", "non-string", "A tool whose annotation is not a string is not used.", ("not_a_string",)),
 )
