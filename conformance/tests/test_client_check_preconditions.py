@@ -10,6 +10,7 @@ import pytest
 from mcp_conformance.checks import CLIENT_CHECKS
 from mcp_conformance.drivers.client.fake_server import FakeServer
 from mcp_conformance.drivers.client.scripted_request import ClientRequestRecord, ScriptedRequest, Session, encoded
+from mcp_conformance.drivers.client.stdio_host import STARTED
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -58,19 +59,27 @@ def _initialize(capabilities: JsonObject) -> JsonObject:
     return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"capabilities": capabilities}}
 
 
+@attrs.frozen
+class _Launch:
+    """The parts of a start of the server that the checks read."""
+
+    values: list[JsonValue]
+
+
 def _evidence(scenario: str, revision: Revision, *messages: JsonObject, status: int | None = 0) -> Evidence:
     transcript = Transcript()
     server = FakeServer((revision,), _SETTINGS.timeout)
     for message in messages:
         transcript.message(encoded(message), sent=False)
         server.received.append(message)
+    launch = _Launch([*messages])
     return Evidence(
         scenario=SCENARIOS[scenario],
         revision=revision,
         transport=Transport.STDIO,
         transcript=transcript,
         server=server,
-        launches=(cast("Launch", None),),  # only the number of launches is read
+        launches=(cast("Launch", launch),),
         status=status,
         log="",
     )
@@ -131,6 +140,35 @@ async def test_cancellation_of_client_with_other_open_requests_may_cross_respons
     await _judge(_IN_PROGRESS, _exchanges("?1", "?2", "!1", "?3", "!3", "?4", "!4", "?5", "!5", "x1", "!2"))
 
 
+async def test_cancellation_in_another_session_deviates() -> None:
+    call, other = _request("tools/call", name=WAITING), _request("tools/list")
+    cancellation: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+    evidence = _evidence("conformance_cancel", LATEST_LEGACY, call, cancellation)
+    await _judge("cancellation.client-own", evidence)
+
+    starts = [_Launch([call, cancellation]), _Launch([{**other, "id": 8}])]
+    await _judge("cancellation.client-own", attrs.evolve(evidence, launches=[cast("Launch", each) for each in starts]))
+    starts = [_Launch([call]), _Launch([{**other, "id": 8}, cancellation])]
+    with pytest.raises(Deviation, match="in the session"):
+        await _judge(
+            "cancellation.client-own", attrs.evolve(evidence, launches=[cast("Launch", each) for each in starts])
+        )
+
+
+async def test_progress_token_of_request_to_exited_server_may_be_used_again() -> None:
+    def calling(note: str) -> Evidence:
+        evidence = _evidence("conformance_crash", LATEST)
+        for id in (1, 2):
+            call = {**_request("tools/call", _meta={"progressToken": "one"}), "id": id}
+            evidence.transcript.message(encoded(call), sent=False)
+            evidence.transcript.note(note)
+        return evidence
+
+    await _judge("progress.client-unique", calling(f"{STARTED}, start 2"))
+    with pytest.raises(Deviation, match="no other active request"):
+        await _judge("progress.client-unique", calling("the server process: exited"))
+
+
 # --- roots that change ----------------------------------------------------------------------------------------------
 
 
@@ -181,6 +219,15 @@ async def test_client_stopping_after_second_page_fails_only_lengths_check() -> N
         await _judge("pagination.client-lengths", _paging(first))
     with pytest.raises(NotTestable, match="before the end"):
         await _judge("pagination.client-whole", _paging(first), plain)
+
+
+async def test_client_whose_further_pages_are_rejected_does_not_fail_cursor_check() -> None:
+    evidence = _evidence("conformance_pages", LATEST, _request("tools/list"), _request("tools/list", cursor=""))
+    evidence.server.received.pop()
+    with pytest.raises(NotTestable, match="was rejected"):
+        await _judge("pagination.client-empty-cursor", evidence)
+    with pytest.raises(Deviation, match='with the cursor ""'):
+        await _judge("pagination.client-empty-cursor", _evidence("conformance_pages", LATEST, _request("tools/list")))
 
 
 # --- private results of two users -------------------------------------------------------------------------------------

@@ -114,6 +114,11 @@ class _Http:
         """Cancel the last request by a notification."""
         self.post(self.messages.cancellation_of_last()).read()
 
+    def cancel_last_of_session(self, request: JsonObject) -> None:
+        """Cancel a request of a lost session in the new one."""
+        named: JsonObject = {"requestId": request["id"]}
+        self.post({**self.messages.notification("notifications/cancelled"), "params": named}).read()
+
     def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Return the tools that may be called."""
         return tools
@@ -243,6 +248,8 @@ class SessionHttp(_Http):
             self._session = old if wrong("old-session-id") else None
             self._agreed = None
             self.open()
+            if wrong("cancels-in-new-session"):
+                self.cancel_last_of_session(request)
             if "cursor" in params and not wrong("cursor-of-lost-session"):
                 raise SessionLost("the cursor is not valid in another session")
             request = self.messages.request(method, params)

@@ -169,6 +169,8 @@ class MessageFactory:
             message["params"] = [params]
         if self.version == MODERN:
             meta = self.meta()
+            if "cursor" in params and wrong("pages-without-capabilities"):
+                del meta[f"{_PREFIX}clientCapabilities"]
             if method in ("prompts/get", "resources/read") and wrong("declares-for-tools"):
                 meta[f"{_PREFIX}clientCapabilities"] = {}
             message["params"] = {**params, "_meta": meta}

@@ -24,6 +24,7 @@ CANCEL_FAULTS: Final = (
     of("cancels-without-id", _LATE, "stdio", "cancellation.client-params"),
     of("cancels-others", _FIRST, "stdio", "cancellation.client-own"),
     of("cancels-others", _MODERN, "stdio", "cancellation.client-own"),
+    of("cancels-in-new-session", _LATE, "http", "cancellation.client-own"),
     of("cancels-initialize", _OLD, "stdio", "cancellation.client-not-initialize"),
     of("declines-and-cancels", _JUNE, "stdio", "cancellation.client-own"),
     of("dies-of-late-cancellation", _LATE, "stdio", "cancellation.client-bears-late"),

@@ -57,6 +57,7 @@ MRTR_FAULTS: Final = (
         "pagination.client-lengths",
     ),
     of("cursors-without-padding", _MODERN, "http", "pagination.client-cursor", "pagination.client-lengths"),
+    of("pages-without-capabilities", _MODERN, "http", "meta.client-capabilities"),
     # The first cursor is the empty string: a client that takes it for the end reads only the first page.
     of("empty-cursor-ends", _MODERN, "stdio", "pagination.client-empty-cursor", "pagination.client-whole"),
     of("empty-page-ends", _OLD, "stdio", "pagination.client-lengths"),

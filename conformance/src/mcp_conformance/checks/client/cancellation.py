@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.subscription_stream import LISTEN
 from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.http_exchange import CUT_OFF
 from mcp_conformance.drivers.client.scripted_request import encoded
+from mcp_conformance.drivers.client.stdio_host import STARTED
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.cancellation import BATCHED, BATCHED_RESPONSES, CANCELLED, WAITING
+from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types.meta import PROGRESS_TOKEN
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_conformance.wire.transcript import Entry
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _CANCEL: Final = "conformance_cancel"
@@ -29,11 +35,18 @@ _NEEDS: Final = (f"scenario:{_CANCEL}",)
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 _CANCELLED: Final = "notifications/cancelled"
+_REJECTED: Final = 400
+"""The lowest HTTP status of a rejection."""
 
 
 def _params(message: JsonObject) -> JsonObject:
     params = message.get("params")
     return params if isinstance(params, dict) else {}
+
+
+def _starts(entry: Entry) -> bool:
+    """Return whether the client starts a server process, or the server breaks a connection: requests before are over."""
+    return entry.kind is Kind.NOTE and entry.text.startswith((STARTED, CUT_OFF))
 
 
 def _key(value: JsonValue) -> bytes:
@@ -159,21 +172,38 @@ async def own_requests(client: ClientUnderTest) -> None:
     """The client cancels only requests of its own, not those of the server."""
     found = 0
     for evidence in client.all():
-        own = {
-            _key(each["id"])
-            for each in evidence.transcript.messages(sent=False)
-            if isinstance(each, dict) and "method" in each and "id" in each
-        }
-        for message in evidence.sent(_CANCELLED):
-            # A separate check requires the requestId.
-            if "requestId" not in _params(message):
-                continue
-            found += 1
-            if _key(_params(message)["requestId"]) not in own:
-                raise Deviation("the requestId of a request of the client", brief(message))
+        for messages in _connections(evidence):
+            own = {_key(each["id"]) for each in messages if "method" in each and "id" in each}
+            for message in messages:
+                # A separate check requires the requestId.
+                if message.get("method") != _CANCELLED or "requestId" not in _params(message):
+                    continue
+                found += 1
+                if _key(_params(message)["requestId"]) not in own:
+                    raise Deviation("the requestId of a request of the client in the session", brief(message))
     if not found:
         _cancellations(client)
         raise NotTestable("no notifications/cancelled has a requestId")
+
+
+def _connections(evidence: Evidence) -> list[list[JsonObject]]:
+    """Return the messages by connection: by session over Streamable HTTP, by start over stdio.
+
+    Probes count too, and so do the requests of a client that loses its session id, which another check covers.
+    """
+    if evidence.launches:
+        return [[each for each in _flat(launch.values) if isinstance(each, dict)] for launch in evidence.launches]
+    found: dict[int, list[JsonObject]] = {}
+    newest = -1
+    for exchange in evidence.exchanges:
+        newest = newest if exchange.known is None else exchange.known.number
+        found.setdefault(newest, []).extend(each for each in _flat([exchange.value]) if isinstance(each, dict))
+    return [*found.values()]
+
+
+def _flat(values: Sequence[JsonValue]) -> Iterator[JsonValue]:
+    for value in values:
+        yield from value if isinstance(value, list) else [value]
 
 
 @check(
@@ -205,8 +235,13 @@ def _not_answered(evidence: Evidence) -> None:
     """The position of the response to the newest request with an id."""
     newest = [-1] * _LATER_REQUESTS
     """The positions of the newest such requests with a response, increasing: the responses before all of them are known."""
+    rejected = [each.value for each in evidence.exchanges if each.status >= _REJECTED]
     for position, entry in enumerate(evidence.transcript):
         message = entry.value
+        if _starts(entry):
+            waiting.clear()
+            alone.clear()
+            responses.clear()
         if not isinstance(message, dict):
             continue
         key = _key(message.get("id"))
@@ -217,8 +252,8 @@ def _not_answered(evidence: Evidence) -> None:
         elif not entry.sent and "method" in message and "id" in message:
             if not waiting:
                 alone[key] = position
-            # A subscription stays open.
-            if message["method"] != LISTEN:
+            # A subscription stays open. A request that is rejected by its HTTP status alone may have no other response.
+            if message["method"] != LISTEN and not any(each is message for each in rejected):
                 waiting.add(key)
             # A reused id, which another check covers, refers to the new request.
             responses.pop(key, None)
@@ -333,9 +368,12 @@ async def token_unique(client: ClientUnderTest) -> None:
     tokens = 0
     for evidence in client.all():
         active: dict[bytes, bytes] = {}
+        rejected = [each.value for each in evidence.exchanges if each.status >= _REJECTED]
         for entry in evidence.transcript:
             message = entry.value
-            if not isinstance(message, dict) or "id" not in message:
+            if _starts(entry):
+                active.clear()
+            if not isinstance(message, dict) or "id" not in message or any(each is message for each in rejected):
                 continue
             if entry.sent and "method" not in message:
                 active.pop(_key(message["id"]), None)
@@ -362,6 +400,8 @@ async def known_token(client: ClientUnderTest) -> None:
         given: set[bytes] = set()
         for entry in evidence.transcript:
             message = entry.value
+            if entry.kind is Kind.NOTE and entry.text.startswith(STARTED):
+                given.clear()
             if not isinstance(message, dict):
                 continue
             params = _params(message)

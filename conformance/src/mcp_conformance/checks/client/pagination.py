@@ -37,6 +37,14 @@ def _requested_cursors(client: ClientUnderTest, method: str) -> list[JsonValue]:
     return found[: again[0]] if again else found
 
 
+def _check_taken(client: ClientUnderTest, method: str) -> None:
+    """Raise `NotTestable` if a request for a further page was rejected for another reason than its cursor."""
+    taken = client.run(_PAGES).taken(method)
+    for message in client.run(_PAGES).sent(method):
+        if _cursor(message) is not None and message not in taken:
+            raise NotTestable(f"a request with a cursor was rejected: {brief(message)}")
+
+
 def _lists(client: ClientUnderTest) -> dict[str, list[JsonValue]]:
     """Return the cursors by method, for the methods that the client uses.
 
@@ -77,6 +85,7 @@ async def empty_cursor(client: ClientUnderTest) -> None:
     """The empty cursor is valid: the client requests the next page."""
     for method, requested in _lists(client).items():
         if "" not in requested:
+            _check_taken(client, method)
             raise Deviation(f'{method} with the cursor ""', brief(requested))
 
 
@@ -118,10 +127,13 @@ async def whole(client: ClientUnderTest) -> None:
     client.control()
     evidence = client.run(_PAGES)
     if evidence.status != 0:
+        for method in LISTS:
+            _check_taken(client, method)
         raise Deviation("the client to behave as with lists of one page", evidence.ending)
     names = [params.get("name") for each in evidence.sent("tools/call") if isinstance(params := each["params"], dict)]
     if "add_numbers" in names and "tool_6" not in names:
         requested = _requested_cursors(client, "tools/list")
+        _check_taken(client, "tools/list")
         if len(requested) > 1 and cursors("tools/list", client.revision.era)[-1] not in requested:
             # Other checks cover the reason: a cursor, or the length of a page.
             raise NotTestable(f"the client follows cursors, and stopped before the end: {brief(requested)}")

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["STREAM", "HttpExchange"]
+__all__ = ["CUT_OFF", "STREAM", "HttpExchange"]
 
 STREAM: Final = (("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no"))
 """The headers of an event stream."""
+CUT_OFF: Final = "the suite cut off the response to"
+"""The beginning of the transcript note about a broken connection."""
 
 
 class HttpExchange:
@@ -170,7 +172,7 @@ class HttpExchange:
 
     async def cut(self) -> None:
         """Close the connection in the middle of the response."""
-        self._transcript.note(f"the suite cut off the response to {self}")
+        self._transcript.note(f"{CUT_OFF} {self}")
         await self._incoming.cut()
 
     def _head(self, status: int, headers: Sequence[tuple[str, str]], deviant: str) -> None:
