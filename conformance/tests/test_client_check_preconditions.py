@@ -370,6 +370,32 @@ async def test_completed_task_without_result_deviates() -> None:
         await _judge("tasks.client-result", _task_of_a_form("completed", refused))
 
 
+async def test_list_of_tasks_may_be_older_than_response_after_its_request() -> None:
+    initialize = _initialize({"tasks": {"requests": {"elicitation": {"create": {}}}}})
+    working: JsonObject = {"taskId": "1", "status": "working"}
+    completed: JsonObject = {"taskId": "1", "status": "completed"}
+    requests: dict[str, JsonObject] = {
+        method: {"jsonrpc": "2.0", "id": id, "method": method} for id, method in enumerate(("tasks/get", "tasks/list"))
+    }
+
+    def listing(*order: str) -> Evidence:
+        evidence = _evidence("conformance_asks_tasks", LATEST_LEGACY, initialize)
+        for method, request in requests.items():
+            record = ClientRequestRecord(method=method, request=request, response=None)
+            evidence.server.client_requests.append(record)
+        results: dict[str, JsonObject] = {"tasks/get": completed, "tasks/list": {"tasks": [working]}}
+        for word in order:
+            method = word.removeprefix("!")
+            response: JsonObject = {"jsonrpc": "2.0", "id": requests[method]["id"], "result": results[method]}
+            sent = word == method
+            evidence.transcript.message(encoded(requests[method] if sent else response), sent=sent)
+        return evidence
+
+    await _judge("tasks.client-transitions", listing("tasks/get", "tasks/list", "!tasks/get", "!tasks/list"))
+    with pytest.raises(Deviation, match="the status completed in tasks/list"):
+        await _judge("tasks.client-transitions", listing("tasks/get", "!tasks/get", "tasks/list", "!tasks/list"))
+
+
 # --- rejected requests ------------------------------------------------------------------------------------------------
 
 

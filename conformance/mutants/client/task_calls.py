@@ -177,6 +177,8 @@ def _answer(wire: Wire, id: str, requests: JsonValue, answered: set[str]) -> Non
         given: JsonObject = {key: response if wrong("task-update-wrapped") else response.get("result")}
         if wrong("task-update-more") and len(answered) == 1:
             given["three"] = response.get("result")
+        if wrong("task-update-repeats"):
+            given |= dict.fromkeys(answered, response.get("result"))
         wire.call("tasks/update", {"taskId": id, "inputResponses": given})
 
 

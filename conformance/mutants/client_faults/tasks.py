@@ -53,6 +53,7 @@ _EXTENSION: Final = (
     of("task-ignores-inputs", _MODERN, "stdio", "tasks.client-inputs"),
     of("task-update-wrapped", _MODERN, "stdio", "tasks.client-update", "schema.client-messages"),
     of("task-update-more", _MODERN, "stdio", "tasks.client-update-keys"),
+    of("task-update-repeats", _MODERN, "stdio", "tasks.client-update-keys", "tasks.client-answers-once"),
     of("task-leaves-answered", _MODERN, "stdio", "tasks.client-observes-on"),
     of("task-answers-twice", _MODERN, "stdio", "tasks.client-answers-once"),
 )
@@ -77,6 +78,8 @@ _ANSWERING: Final = (
     of("task-no-update-time", _LATE, "stdio", "tasks.client-timestamps"),
     of("task-running", _LATE, "stdio", "tasks.client-status"),
     of("task-flips", _LATE, "stdio", "tasks.client-transitions"),
+    of("task-list-stale", _LATE, "http", "tasks.client-transitions"),
+    of("task-progress-unrelated", _LATE, "stdio", "tasks.client-related-progress"),
     of("task-related-get", _LATE, "stdio", "tasks.client-answers-unrelated"),
     of("task-told-other", _LATE, "stdio", "tasks.client-told-known"),
     of("task-told-related", _LATE, "stdio", "tasks.client-told-unrelated"),

@@ -18,6 +18,7 @@ from mcp_conformance.checks.client.tasks.client_task_records import (
     task_run,
 )
 from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
@@ -249,6 +250,34 @@ async def transitions(client: ClientUnderTest) -> None:
         if new not in _FROM.get(old, (old,)):
             raise Deviation(f"no transition from {old} to {new}", brief(task))
         last[id] = new
+    _listed_as_ended(client)
+
+
+def _listed_as_ended(client: ClientUnderTest) -> None:
+    """Check that `tasks/list` shows each task that had ended before the request with the status of its end."""
+    ended: dict[str, str] = {}
+    methods: dict[bytes, str] = {}
+    known: dict[bytes, dict[str, str]] = {}
+    for entry in task_run(client).transcript:
+        message = entry.value
+        if not isinstance(message, dict):
+            continue
+        id = encoded(message.get("id"))
+        if entry.sent and "method" in message:
+            methods[id] = str(message["method"])
+            # A client that handles requests concurrently may end other tasks while it makes the list.
+            known[id] = dict(ended)
+        elif not entry.sent and methods.get(id) in _FLAT:
+            status = member(message, "result", "status")
+            if status in ENDED:
+                ended[str(member(message, "result", "taskId"))] = str(status)
+        elif not entry.sent and methods.get(id) == "tasks/list":
+            listed = member(message, "result", "tasks")
+            for task in listed if isinstance(listed, list) else []:
+                expected = known[id].get(str(member(task, "taskId")))
+                # Another check covers an unknown status.
+                if expected is not None and member(task, "status") in set(_STATUSES) - {expected}:
+                    raise Deviation(f"the status {expected} in tasks/list, as before", brief(task))
 
 
 @check("tasks.client-answers-unrelated", proves=("tasks.no-related-meta-in-answers",), needs=_NEEDS)
@@ -330,6 +359,29 @@ def _progress(client: ClientUnderTest) -> list[JsonObject]:
     if not found:
         raise NotApplicable("the client reports no progress")
     return found
+
+
+@check("tasks.client-related-progress", proves=("tasks.related-task-meta", "schema.related-task"), needs=_NEEDS)
+async def related_progress(client: ClientUnderTest) -> None:
+    """Progress of a task names the task in `_meta`."""
+    _progress(client)
+    evidence = task_run(client)
+    tasks = {
+        encoded(token): id
+        for each in evidence.server.client_requests
+        if (id := task_id(each.response)) is not None
+        and (token := member(each.request, "params", "_meta", PROGRESS_TOKEN)) is not None
+    }
+    created: set[str] = set()
+    for message in evidence.messages:
+        id = task_id(message) if isinstance(message, dict) else None
+        if id is not None:
+            created.add(id)
+        token = member(message, "params", "progressToken")
+        # Before the response that creates the task, the server cannot know its id. Another check covers unknown tokens.
+        expected = None if token is None else tasks.get(encoded(token))
+        if expected in created and member(message, "params", "_meta", RELATED_TASK) != {"taskId": expected}:
+            raise Deviation(f"_meta with {RELATED_TASK}: taskId {expected}", brief(message))
 
 
 @check("progress.client-task-same", proves=("progress.task-same-token",), needs=_NEEDS)
