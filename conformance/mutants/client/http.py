@@ -157,6 +157,8 @@ def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
             event = {}
         elif not text.startswith(":"):
             name, _, value = text.partition(":")
+            if name == "data" and value[:1] != " " and wrong("needs-data-space"):
+                continue
             value = value.removeprefix(" ")
             if wrong("one-line-of-data"):
                 event.pop("data", None)

@@ -26,6 +26,8 @@ def report_each(call: Call, tools: list[JsonObject], resources: list[JsonObject]
             _report(call, str(tool["name"]), _made_of(result, tool.get("outputSchema")))
     for resource in resources:
         result = call("resources/read", {"uri": resource["uri"]})
+        if "resultType" in result and wrong("any-type-of-resource"):
+            result["resultType"] = "complete"
         _report(call, str(resource["uri"]), _made_of(result, None))
 
 

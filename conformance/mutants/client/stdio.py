@@ -88,6 +88,8 @@ class _Lines(ABC):
 
     def call(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request and return the result."""
+        if method.endswith("/list") and in_scenario("meets-legacy") and wrong("probes-again"):
+            self._response(self.messages.request("server/discover", {}))
         return result_of(self._response(self.messages.request(method, params)))
 
     def abandon(self, method: str, params: JsonObject) -> None:

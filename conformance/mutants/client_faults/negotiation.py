@@ -17,6 +17,7 @@ ERA_FAULTS: Final = (
     of("newer-methods-anyway", _LATE, "stdio", "version.client-keeps-to-it"),
     of("other-version-later", _MODERN, "stdio", "version.client-picks-supported"),
     of("gives-up-in-silence", _MODERN, "stdio", "stdio.client-probe-silence"),
+    of("probes-again", _MODERN, "stdio", "compat.client-falls-back"),
     of("one-code-only", _MODERN, "stdio", "stdio.client-fallback-codes"),
     of("gets-first", _LATE, "http", "http-sse.client-posts-first"),
     of("looks-elsewhere", _LATE, "http", "http-sse.client-falls-back"),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGE",
+    "ODD_RESOURCE",
     "RESULTS",
     "RESULT_SCENARIOS",
     "STREAMED",
@@ -49,6 +50,8 @@ STREAMED: Final = "gestr\u00f6mt \U0001f9ea"
 """The text of the result in an event stream."""
 UNDECLARED_TASK: Final = "gives_task"
 """The tool that returns a task, and the note that it was called by a client that declares no tasks."""
+ODD_RESOURCE: Final = "test://odd-type"
+"""The resource whose contents have an unknown `resultType`."""
 STRUCTURED: Final[Mapping[str, JsonValue]] = {
     "gives_array": [1, "two", None],
     "gives_text": "just text",
@@ -170,7 +173,7 @@ async def _stream_of_all_kinds(request: ScriptedRequest) -> JsonObject:
         b"retry: 5\r\n",
         b"data: " + whole[:first],
         b"\rdata:" + whole[first:second] + b"\r",
-        b"\ndata: " + whole[second:within],
+        b"\ndata:" + whole[second:within],
         whole[within:] + b"\r",
         b"\r: the end\n",
     ):
@@ -248,6 +251,7 @@ def _results(setup: ScenarioSetup) -> None:
     if revision.era is Era.MODERN:
         rows += [*_MODERN, (UNDECLARED_TASK, _undeclared_task(setup))]
         setup.server.handlers["resources/read"] = _no_longer
+        offers.resources.append({"uri": ODD_RESOURCE, "name": "odd-type"})
         listed = setup.server.handlers["resources/list"]
 
         async def untyped(request: ScriptedRequest) -> JsonObject:
@@ -275,6 +279,11 @@ def add_report(offers: Offers) -> None:
 
 
 async def _no_longer(request: ScriptedRequest) -> JsonObject:
+    if request.params.get("uri") == ODD_RESOURCE:
+        contents: list[JsonValue] = [{"uri": ODD_RESOURCE, "mimeType": "text/plain", "text": "odd"}]
+        cached: JsonObject = {"ttlMs": 0, "cacheScope": "private", "_meta": {}}
+        odd: JsonObject = {"resultType": "com.example/unheard-of", "contents": contents, **cached}
+        raise RawReply(encoded(_message(request, odd)), "an unknown resultType")
     error: JsonObject = {"code": -32002, "message": "Resource not found", "data": {"uri": request.params.get("uri")}}
     whole: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "error": error}
     raise RawReply(encoded(whole), "the error code of earlier revisions for an unknown resource")

@@ -10,7 +10,9 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.negotiation import ERA_SCENARIOS
 from mcp_conformance.scenarios.table import UNKNOWN_REVISION
+from mcp_core.methods import methods
 from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 
@@ -60,10 +62,10 @@ async def initialized(client: ClientUnderTest) -> None:
     for name in ("initialize", "tools_call"):
         if not any(session.opened for session in client.run(name).server.sessions):
             raise NotTestable(f"initialize got no response in the scenario {name}")
-        methods = [str(each.get("method")) for each in _messages(client.run(name)) if each.get("method") != "ping"]
-        if "initialize" in methods:
+        names = [str(each.get("method")) for each in _messages(client.run(name)) if each.get("method") != "ping"]
+        if "initialize" in names:
             # The last one: earlier ones may have been sent to a server that does not respond.
-            following = methods[len(methods) - methods[::-1].index("initialize") :]
+            following = names[len(names) - names[::-1].index("initialize") :]
             if following[:1] != ["notifications/initialized"]:
                 raise Deviation("notifications/initialized after initialize", ", ".join(following[:3]) or "no message")
     if _LOST in client.runs:
@@ -75,9 +77,9 @@ async def initialized(client: ClientUnderTest) -> None:
 def _initialized_again(evidence: Evidence) -> None:
     """Check that each session that replaces a lost one is initialized like the first."""
     for messages in evidence.conversations:
-        methods = [str(each["method"]) for each in messages if each.get("method", "ping") != "ping"]
-        if methods[:1] == ["initialize"] and len(methods) > 1 and methods[1] != "notifications/initialized":
-            raise Deviation("notifications/initialized after initialize, also in a new session", ", ".join(methods[:3]))
+        names = [str(each["method"]) for each in messages if each.get("method", "ping") != "ping"]
+        if names[:1] == ["initialize"] and len(names) > 1 and names[1] != "notifications/initialized":
+            raise Deviation("notifications/initialized after initialize, also in a new session", ", ".join(names[:3]))
 
 
 def _not_before_result(evidence: Evidence) -> None:
@@ -138,9 +140,9 @@ async def goes_on(client: ClientUnderTest) -> None:
     used = client.run("tools_call")
     if not used.taken("initialize"):
         raise NotTestable(f"in the scenario tools_call, the server got no initialize request: {used.ending}")
-    methods = {str(each.get("method")) for each in used.messages if isinstance(each, dict)}
+    names = {str(each.get("method")) for each in used.messages if isinstance(each, dict)}
     # Another check covers a request without an id.
-    if used.status != 0 and methods <= {"initialize", "notifications/initialized"}:
+    if used.status != 0 and names <= {"initialize", "notifications/initialized"}:
         raise Deviation(f"a request in {client.revision}, which the client offered", used.ending)
 
 
@@ -330,18 +332,31 @@ async def stays_modern(client: ClientUnderTest) -> None:
         "compat.client-cache-era",
         "compat.client-http-inspect-400",
     ),
-    needs=("scenario:meets-legacy",),
+    needs=(
+        "scenario:meets-legacy",
+        *(f"scenario:{each.name}" for each in ERA_SCENARIOS if MODERN[-1] in each.revisions),
+    ),
 )
 async def falls_back(client: ClientUnderTest) -> None:
     """A client of both eras that connects to a legacy server uses `initialize`, and no modern requests after it."""
     evidence = _dual(client)
-    messages = [each for each in evidence.messages if isinstance(each, dict)]
-    methods = [each.get("method") for each in messages]
-    following = messages[methods.index("initialize") :]
-    if "notifications/initialized" not in methods or evidence.status != 0:
-        raise Deviation("the client to continue after initialize", f"{brief(methods)}, then {evidence.ending}")
-    for message in following:
-        if PROTOCOL_VERSION in _meta(message):
+    names = [each.get("method") for each in _messages(evidence)]
+    if "notifications/initialized" not in names or evidence.status != 0:
+        raise Deviation("the client to continue after initialize", f"{brief(names)}, then {evidence.ending}")
+    for each in client.all():
+        # Another scenario may also be one of a modern server.
+        if each.scenario.free and not each.server.modern:
+            _stays_legacy(each)
+
+
+def _stays_legacy(evidence: Evidence) -> None:
+    """Check that no modern request follows `initialize`: none with modern metadata, and none of a modern method."""
+    messages = _messages(evidence)
+    opened = next((index for index, each in enumerate(messages) if each.get("method") == "initialize"), len(messages))
+    for message in messages[opened:]:
+        method = str(message.get("method"))
+        is_modern = method in methods(evidence.revision) and method not in methods(evidence.agreed)
+        if is_modern or PROTOCOL_VERSION in _meta(message):
             raise Deviation("no modern request to a legacy server", brief(message))
 
 

@@ -10,7 +10,15 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
-from mcp_conformance.scenarios.results import LARGE, RESULTS, STREAMED, STRUCTURED, UNDECLARED_TASK, UNICODE
+from mcp_conformance.scenarios.results import (
+    LARGE,
+    ODD_RESOURCE,
+    RESULTS,
+    STREAMED,
+    STRUCTURED,
+    UNDECLARED_TASK,
+    UNICODE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -87,8 +95,12 @@ _add(
 )
 async def unknown_result_type(client: ClientUnderTest) -> None:
     """A result with an unknown resultType is invalid, and so is that of an extension that the client does not declare."""
-    undeclared = client.run(RESULTS).notes.get(UNDECLARED_TASK) is True
-    for name in ("gives_odd_type", *([UNDECLARED_TASK] if undeclared else [])):
+    evidence = client.run(RESULTS)
+    undeclared = evidence.notes.get(UNDECLARED_TASK) is True
+    read = [params.get("uri") for each in evidence.sent("resources/read") if isinstance(params := each["params"], dict)]
+    # A client that stops after a result of another kind, or reads no resource, is judged by its calls.
+    others = {UNDECLARED_TASK: undeclared, ODD_RESOURCE: ODD_RESOURCE in read}
+    for name in ("gives_odd_type", *(name for name, used in others.items() if used)):
         reported = _report(client, name)
         if reported.get("outcome") not in ("invalid", "error"):
             raise Deviation(f"{name} to be interpreted as: invalid or error", brief(reported))
@@ -190,7 +202,7 @@ _add(
 )
 _add(
     "http.client-parses-streams",
-    ("http.sse-client-ignores-comments", "http.sse-parse-standard"),
+    ("http.sse-client-ignores-comments", "http.sse-parse-standard", "http.client-both-response-types"),
     "Event streams are parsed by the standard: comments, unknown fields, all line ends, data in pieces.",
     "gives_stream",
     ("result",),
