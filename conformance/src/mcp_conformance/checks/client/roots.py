@@ -123,7 +123,8 @@ async def list_changed(client: ClientUnderTest) -> None:
 @check("roots.client-no-list-changed", proves=("roots.no-list-changed",))
 async def no_list_changed(client: ClientUnderTest) -> None:
     """A modern client does not send notifications/roots/list_changed."""
-    # Declaring it is allowed: capabilities are open, and unknown ones are ignored.
+    # The capability has no defined members, and its schema is open: a client of both eras may declare listChanged to all
+    # servers, and modern ones ignore it.
     for evidence in client.all(instructed=True):
         for message in evidence.sent(_CHANGED):
             raise Deviation("no notifications/roots/list_changed", brief(message))
