@@ -135,6 +135,8 @@ async def undeclared_not_requested(server: ServerUnderTest) -> None:
         server.tool("test_sampling", {"prompt": "Say yes."}),
         server.tool("test_elicitation", {"message": "Who are you?"}),
     ]
+    if server.inventory.find("tools", server.manifest.find("tools", _ROOTS).name) is not None:
+        calls.append(server.tool(_ROOTS))
     # A client with one capability does not have the others.
     for declared in _OTHER_CAPABILITIES:
         async with server.share(capabilities=declared) as peer:
@@ -147,8 +149,9 @@ async def undeclared_not_requested(server: ServerUnderTest) -> None:
                         raise Deviation("no request for an undeclared capability of the client", brief(request))
 
 
-_OTHER_CAPABILITIES: Final[tuple[JsonObject, ...]] = ({}, {"roots": {}})
-"""The capabilities of clients to which the fixtures have nothing to send."""
+_ROOTS: Final = "test_input_required_result_list_roots"
+_OTHER_CAPABILITIES: Final[tuple[JsonObject, ...]] = ({}, {"roots": {}}, {"sampling": {}})
+"""The capabilities of clients that lack one that a fixture needs."""
 
 
 @check(
