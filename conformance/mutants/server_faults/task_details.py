@@ -6,6 +6,7 @@ import json
 import math
 import time
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -150,6 +151,40 @@ class _CancelForgotten(Fault):
         if _is(inbound, "tasks/get") and result["taskId"] in self._waiting:
             return {**result, "status": "input_required"}
         return result
+
+
+@fault("task-completed-by-late-response", "tasks.input-status", "tasks.transitions", revisions=_CORE)
+class _CompletedByLateResponse(Fault):
+    """A task that waits for input is cancelled, until the response of the client arrives."""
+
+    def __init__(self) -> None:
+        self._waiting: set[JsonValue] = set()
+        self._cancelled: Counter[str] = Counter()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        task = str(result.get("taskId"))
+        if result.get("status") == "input_required":
+            self._waiting.add(task)
+        if not _is(inbound, "tasks/get") or task not in self._waiting or result["status"] != "cancelled":
+            return result
+        self._cancelled[task] += 1
+        return {**result, "status": "completed"} if self._cancelled[task] > 1 else result
+
+
+@fault("cancelled-task-completed", "tasks.cancelled", "tasks.transitions")
+class _CancelledCompleted(Fault):
+    """A cancelled task is completed when its time has passed."""
+
+    def __init__(self) -> None:
+        self._until: dict[JsonValue, float] = {}
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        created = result.get("task", result)
+        if name_of(inbound) == "slow_compute" and isinstance(created, dict) and "taskId" in created:
+            self._until[created["taskId"]] = time.monotonic() + 0.2
+        over = self._until.get(result.get("taskId"), math.inf) < time.monotonic()
+        is_late = _is(inbound, "tasks/get") and over and result["status"] == "cancelled"
+        return {**result, "status": "completed"} if is_late else result
 
 
 @fault("task-cancel-undone", "tasks.progress-ends", "tasks.transitions", revisions=_CORE)

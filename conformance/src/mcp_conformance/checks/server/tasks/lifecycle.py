@@ -353,16 +353,29 @@ async def stable(server: ServerUnderTest) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def cancelled(server: ServerUnderTest) -> None:
-    """A cancelled task has the status cancelled: in the response (legacy form), and in `tasks/get`."""
+    """A cancelled task has the status cancelled, for good: in the response (legacy form), and in `tasks/get`."""
     task = id_of(server, await begin(server, "slow_compute", _LONG))
     answer = await ask(server, "tasks/cancel", {"taskId": task})
     if server.revision.era is Era.LEGACY:
         if answer.member("status", str) != "cancelled":
             raise Deviation("the status cancelled", str(answer))
         await require_status(server, task, "cancelled")
-        return
-    _acknowledged(answer.result())
-    await until(server, task, "cancelled")
+    else:
+        _acknowledged(answer.result())
+        await until(server, task, "cancelled")
+    await _stays_cancelled(server)
+
+
+async def _stays_cancelled(server: ServerUnderTest) -> None:
+    """Require that a task is still cancelled when it would have been completed."""
+    task = id_of(server, await begin(server, "slow_compute", _SOON))
+    await ask(server, "tasks/cancel", {"taskId": task})
+    status = (await ask(server, "tasks/get", {"taskId": task})).message
+    later = id_of(server, await begin(server, "slow_compute", _SOON))
+    await until(server, later, "completed")
+    # It may have been completed before the cancellation.
+    if member(status, "result", "status") == "cancelled":
+        await require_status(server, task, "cancelled")
 
 
 def _acknowledged(result: JsonObject) -> None:

@@ -123,6 +123,7 @@ async def progress_ends(server: ServerUnderTest) -> None:
         await require_status(server, task, "cancelled")
 
 
+_ELICITS: Final = "elicitation/create"
 _CANCELLED: Final = "conformance-cancelled"
 """The progress token of the task that is cancelled."""
 _ENOUGH: Final = 3
@@ -139,11 +140,17 @@ async def input_status(server: ServerUnderTest) -> None:
     """A task that waits for a response of the client has the status input_required, is listed, and can be cancelled."""
     server.tool("confirm_delete")
     # A response would continue the task.
-    server.peer.unanswered.add("elicitation/create")
+    server.peer.unanswered.add(_ELICITS)
     task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
     await until(server, task, "input_required")
     if server.inventory.has("tasks.list") and await unlisted(server, [task]):
         raise Deviation(f"the task {task} in tasks/list", "it is absent, but tasks/get returns it")
     if cancellable(server):
         (await ask(server, "tasks/cancel", {"taskId": task})).result()
+        await require_status(server, task, "cancelled")
+        # The response of the client may cross the cancellation.
+        for request in [each for each in server.peer.inbox if each.get("method") == _ELICITS]:
+            response: JsonObject = {"action": "accept", "content": {"confirm": True}}
+            await server.peer.post({"jsonrpc": "2.0", "id": request["id"], "result": response})
+        await server.peer.fence()
         await require_status(server, task, "cancelled")
