@@ -207,7 +207,8 @@ async def test_suite_error_raises_in_borrower_only() -> None:
     ("ids", "processes", "outcomes"),
     [
         (["jsonrpc.no-json-cut", "jsonrpc.no-json-nan", "jsonrpc.no-json-deep"], 1, {Outcome.PASSED}),
-        (["tools.unknown-name", "version.echo"], 2, {Outcome.PASSED}),
+        (["tools.unknown-name", "version.echo"], 1, {Outcome.PASSED}),
+        (["tools.unknown-name", "stdio.exit"], 2, {Outcome.PASSED}),
         (["elicitation.url-params", "elicitation.url-valid"], 0, {Outcome.NOT_TESTABLE}),
     ],
 )

@@ -353,7 +353,7 @@ async def stable(server: ServerUnderTest) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def cancelled(server: ServerUnderTest) -> None:
-    """A cancelled task has the status cancelled, for good: in the response (legacy form), and in `tasks/get`."""
+    """A cancelled task has the status cancelled, permanently: in the response (legacy form), and in `tasks/get`."""
     task = id_of(server, await begin(server, "slow_compute", _LONG))
     answer = await ask(server, "tasks/cancel", {"taskId": task})
     if server.revision.era is Era.LEGACY:
