@@ -242,7 +242,7 @@ notification_fault("token-as-text", "progress.token", method=_PROGRESS,
       change=lambda params: {**params, "progressToken": str(params["progressToken"])})  # fmt: skip
 
 
-@fault("progress-unasked", "progress.only-with-token")
+@fault("progress-unasked", "progress.only-with-token", "progress.none-after-answers")
 class _ProgressUnasked(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         if name_of(inbound) == "test_tool_with_progress" and "progressToken" not in inbound.meta:
@@ -263,25 +263,27 @@ class _LatestToken(Fault):
     """A server that reports the progress of all calls with the token of the latest."""
 
     def __init__(self) -> None:
-        self._latest: JsonValue = None
+        self._tokens: list[JsonValue] = []
 
     def reads(self, message: JsonValue) -> JsonValue:
         params = _params(message) if isinstance(message, dict) else {}
         meta = params.get("_meta")
         if isinstance(meta, dict) and "progressToken" in meta and params.get("name") == _FIXTURE:
-            self._latest = meta["progressToken"]
+            self._tokens.append(meta["progressToken"])
         return message
 
     def before(self, message: JsonValue) -> JsonValue:
-        if not isinstance(message, dict) or message.get("method") != _PROGRESS or self._latest is None:
+        if not isinstance(message, dict) or message.get("method") != _PROGRESS:
             return message
-        # The first notification of each call is right.
         params = _params(message)
-        return {**message, "params": {**params, "progressToken": self._latest}} if params["progress"] else message
+        # The first notification of each call is right, and so are those of other tools.
+        if not params["progress"] or params["progressToken"] not in self._tokens:
+            return message
+        return {**message, "params": {**params, "progressToken": self._tokens[-1]}}
 
 
 fault("progress-of-latest-call", "progress.token", "progress.increasing", transports=("stdio",))(_LatestToken)
-fault("progress-of-latest-call-over-http", "progress.token", transports=("http",))(_LatestToken)
+fault("progress-of-latest-call-over-http", "progress.token", "sse.related", transports=("http",))(_LatestToken)
 
 
 @fault("progress-behind-errors", "progress.not-after-answer", "progress.none-after-answers", transports=("stdio",))

@@ -31,7 +31,7 @@ class ReportedRequest:
     exchange: int | None
     """The HTTP exchange of the request; `None` over a transport with one stream."""
     values: list[JsonValue] = attrs.field(factory=list)
-    """The progress values in the order of their stream."""
+    """The progress values before the response, in the order of their stream."""
     ended: int | None = None
     """The number of the entry with the response; `None` without one, and for a task, whose progress goes on."""
     late: list[JsonObject] = attrs.field(factory=list)
@@ -66,10 +66,10 @@ def _reported(transcript: Transcript, *, apart: bool) -> Iterator[ReportedReques
                 of_token = [one for one in found if key_of(_token(one.request)) == key]
                 # A token may be used again after the response, and by concurrent requests that have streams of their own.
                 own = [one for one in of_token if one.exchange == place]
-                if own:
-                    own[-1].values.append(member(each, "params", "progress"))
                 for one in (own or of_token)[-1:]:
-                    if one.ended is not None and (own or began.get(place, 0) > one.ended):
+                    if one.ended is None and own:
+                        one.values.append(member(each, "params", "progress"))
+                    elif one.ended is not None and (own or began.get(place, 0) > one.ended):
                         one.late.append(each)
             elif not entry.sent and "method" not in each:
                 for one in found:

@@ -95,7 +95,7 @@ async def shape(server: ServerUnderTest) -> None:
 @check("progress.token", proves=("progress.known-token", "progress.token-echo"), needs=_NEEDS)
 async def token(server: ServerUnderTest) -> None:
     """A progress notification has the token of the request, with the same type."""
-    await _reported(server)
+    _, alone = await _reported(server)
     name, arguments = server.tool(_FIXTURE)
     since = len(server.peer.inbox)
     async with open_nursery() as nursery:
@@ -112,9 +112,13 @@ async def token(server: ServerUnderTest) -> None:
         steps = [found.get("progress") for found in reported if key_of(found.get("progressToken")) == key]
         if not steps:
             raise Deviation(f"progress notifications with the token {brief(given)}", brief([*reported]))
-        # The values of one request increase, so that none is there twice.
-        if any(steps.count(step) > 1 for step in steps):
+        if _repeats(steps) and not _repeats([found.get("progress") for found in alone]):
             raise Deviation(f"the progress of one request with the token {brief(given)}", brief([*steps]))
+
+
+def _repeats(steps: list[JsonValue]) -> bool:
+    """Return whether a progress value is there twice. Those of one request increase."""
+    return any(steps.count(step) > 1 for step in steps)
 
 
 @check("progress.only-with-token", proves=("progress.known-token", "progress.only-with-token"), needs=_NEEDS)
@@ -200,8 +204,7 @@ async def on_own_stream(server: ServerUnderTest) -> None:
     for each in answers:
         found = [_params(one) for one in each.before if one.get("method") == _PROGRESS]
         steps = [params.get("progress") for params in found]
-        # The values of one request increase, so that none is there twice.
-        if any(steps.count(step) > 1 for step in steps):
+        if _repeats(steps) and not _repeats([params.get("progress") for params in reported]):
             raise Deviation("only the progress of the request on its stream", brief([*steps]))
 
 
