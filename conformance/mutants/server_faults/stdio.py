@@ -175,19 +175,37 @@ class _CancelledGoesOn(Fault):
         return result
 
 
-def _answered_in_the_end(name: str, tool: str, *checks: str, seconds: float) -> None:
-    """Add a server whose cancelled call of a tool reports no progress, but works on and has a response."""
+def _answered_in_the_end(name: str, tool: str, *checks: str, requests: int) -> None:
+    """Add a server whose cancelled call of a tool reports no progress, but works on and has a response.
+
+    Args:
+        name: The name of the fault.
+        tool: The tool.
+        checks: The checks that must detect it.
+        requests: The number of requests that the server reads until the response.
+    """
 
     class _AnsweredInTheEnd(Fault):
         def __init__(self) -> None:
             self._done: set[str | None] = set()
+            self._requests = 0
+            self._more = threading.Condition()
+
+        def reads(self, message: JsonValue) -> JsonValue:
+            if isinstance(message, dict) and "method" in message and "id" in message:
+                with self._more:
+                    self._requests += 1
+                    self._more.notify_all()
+            return message
 
         def cancels(self, id: JsonValue) -> bool:
             return _key(id) not in self._done
 
         def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
             if name_of(inbound) == tool and inbound.cancelled:
-                time.sleep(seconds)
+                with self._more:
+                    enough = self._requests + requests
+                    self._more.wait_for(lambda: self._requests >= enough)
                 self._done.add(_key(inbound.request["id"]))
                 return {"content": []}
             return result
@@ -195,9 +213,9 @@ def _answered_in_the_end(name: str, tool: str, *checks: str, seconds: float) -> 
     fault(name, *checks, revisions=MODERN, transports=_PIPES)(_AnsweredInTheEnd)
 
 
-_answered_in_the_end("cancelled-answered-when-released", "conformance_wait", "stdio.cancelled-silent", seconds=0)
-# So late that no check waits for it, although one connection is open until then.
-_answered_in_the_end("cancelled-answered-much-later", "conformance_slow", "cancellation.silent-to-the-end", seconds=1.5)
+_answered_in_the_end("cancelled-answered-when-released", "conformance_wait", "stdio.cancelled-silent", requests=0)
+# So late that the check which cancels the call has ended.
+_answered_in_the_end("cancelled-answered-much-later", "conformance_slow", "cancellation.silent-to-the-end", requests=6)
 
 
 class _Cancelling(Fault):
