@@ -70,7 +70,7 @@ def _again(login: Login, response: http.client.HTTPResponse) -> bool:
         return False
     response.read()
     headers = {name.lower(): value for name, value in response.getheaders()}
-    lines = response.headers.get_all("WWW-Authenticate") or [""]
+    lines = [value for name, value in response.getheaders() if name.lower() == "www-authenticate"] or [""]
     lines = lines[-1:] if wrong("last-header-only") else lines[:1] if wrong("first-header-only") else lines
     headers["www-authenticate"] = ", ".join(lines)
     if not login.answer(response.status, headers):
