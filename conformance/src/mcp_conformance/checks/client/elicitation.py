@@ -82,7 +82,7 @@ async def form_without_mode(client: ClientUnderTest) -> None:
         "schema.elicit-result",
         "schema.elicit-result-arrays",
     ),
-    needs=(*_NEEDS, f"scenario:{_DECLINED}"),
+    needs=(*_NEEDS, f"scenario:{_DECLINED}", "scenario:conformance_elicitation_complete"),
 )
 async def result(client: ClientUnderTest) -> None:
     """Every result has an action, and content of strings, numbers, booleans and lists of strings."""

@@ -245,7 +245,7 @@ def _responses(client: ClientUnderTest) -> Iterator[JsonObject]:
     "jsonrpc.client-error-shape",
     proves=("jsonrpc.error-code-message", "jsonrpc.error-code-integer", "schema.error-object"),
     revisions=_LEGACY,
-    needs=("scenario:server-asks",),
+    needs=("scenario:server-asks", "scenario:conformance_declines"),
 )
 async def error_shape(client: ClientUnderTest) -> None:
     """Every error of the client has an integer code and a message."""
