@@ -169,7 +169,7 @@ class _ErrorsOnSubscriptions(Fault):
 
 
 @fault("logs-late", "logging.before-answer", revisions=MODERN, transports=("stdio",))
-@fault("logs-late-over-http", "logging.before-answer", "logging.on-own-stream", revisions=MODERN, transports=("http",))
+@fault("logs-late-over-http", "logging.before-answer", revisions=MODERN, transports=("http",))
 class _LogsLate(Fault):
     def __init__(self) -> None:
         self.late = False

@@ -363,7 +363,7 @@ def _is_unknown(method: str, response: JsonObject | None) -> None:
         "schema.empty-result",
     ),
     revisions=_LEGACY,
-    needs=("scenario:server-asks",),
+    needs=("scenario:server-asks", "scenario:conformance_progress"),
 )
 async def ping(client: ClientUnderTest) -> None:
     """A ping of the server gets an empty result."""

@@ -73,7 +73,11 @@ def _uris(client: ClientUnderTest) -> list[str]:
     return uris
 
 
-@check("roots.client-file", proves=("roots.uri-file-scheme", "roots.file-uri"), needs=_NEEDS)
+@check(
+    "roots.client-file",
+    proves=("roots.uri-file-scheme", "roots.file-uri"),
+    needs=(*_NEEDS, "scenario:conformance_roots_change"),
+)
 async def file_scheme(client: ClientUnderTest) -> None:
     """Every root is a file: URI."""
     for uri in _uris(client):

@@ -70,7 +70,7 @@ async def undeclared(client: ClientUnderTest) -> None:
         "schema.text-content",
         "schema.role",
     ),
-    needs=_NEEDS,
+    needs=(*_NEEDS, "scenario:conformance_progress"),
 )
 async def result(client: ClientUnderTest) -> None:
     """Every result has a role, a model, and content of the types of its revision."""
