@@ -150,17 +150,6 @@ class _ErrorsUnasked(Fault):
         return wanted or "error"
 
 
-@fault("errors-late", "logging.before-answer", revisions=MODERN, transports=("stdio",))
-class _ErrorsLate(Fault):
-    def following(self, request: JsonObject) -> list[JsonValue]:
-        params = _params(request)
-        meta = params.get("_meta")
-        if params.get("name") != "conformance_logging" or not isinstance(meta, dict) or f"{META}logLevel" not in meta:
-            return []
-        late: JsonObject = {"level": "emergency", "data": "late"}
-        return [{"jsonrpc": "2.0", "method": "notifications/message", "params": late}]
-
-
 @fault("errors-on-subscriptions", "logging.on-own-stream", "http.listen-apart", revisions=MODERN, transports=("http",))
 class _ErrorsOnSubscriptions(Fault):
     def overheard(self, value: JsonValue, *, gone: bool) -> bool:  # noqa: ARG002
@@ -182,19 +171,22 @@ class _LogsLate(Fault):
 
 
 @fault("logs-behind-answer", "logging.before-answer", revisions=MODERN, transports=("stdio",))
-@fault(
-    *("logs-behind-answer-over-http", "logging.before-answer", "logging.on-own-stream"),
-    revisions=MODERN,
-    transports=("http",),
-)
+@fault("logs-behind-answer-over-http", "logging.before-answer", revisions=MODERN, transports=("http",))
 class _LogsBehind(Fault):
+    tool = "test_logging_tool"
+
     def following(self, request: JsonObject) -> list[JsonValue]:
         params = _params(request)
         meta = params.get("_meta")
-        if params.get("name") != "test_logging_tool" or not isinstance(meta, dict) or f"{META}logLevel" not in meta:
+        if params.get("name") != self.tool or not isinstance(meta, dict) or f"{META}logLevel" not in meta:
             return []
         late: JsonObject = {"level": "emergency", "data": "late"}
         return [{"jsonrpc": "2.0", "method": "notifications/message", "params": late}]
+
+
+@fault("errors-late", "logging.before-answer", revisions=MODERN, transports=("stdio",))
+class _ErrorsBehind(_LogsBehind):
+    tool = "conformance_logging"
 
 
 @fault("logs-on-subscriptions", "logging.on-own-stream", "http.listen-apart", revisions=MODERN, transports=("http",))
