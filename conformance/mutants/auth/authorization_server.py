@@ -93,8 +93,8 @@ ISSUER_FAULTS: Final = (
     _of("iss-left-out", "auth.as-iss"),
     _of("iss-of-another", "auth.as-iss"),
     _of("error-without-iss", "auth.as-iss"),
-    _of("iss-untold", "auth.as-iss-told"),
-    _of("iss-untold-with-errors", "auth.as-iss-told", "auth.as-iss"),
+    _of("iss-not-advertised", "auth.as-iss-told"),
+    _of("iss-not-advertised-with-errors", "auth.as-iss-told", "auth.as-iss"),
     _of("iss-not-advertised-in-openid", "auth.as-iss-told"),
     _of("challenge-optional", "auth.as-pkce-required"),
     _of("challenge-optional", "auth.as-pkce-required", revision=_OWN),
@@ -121,8 +121,8 @@ ISSUER_FAULTS: Final = (
     _of("refresh-again", "auth.as-refresh-rotates", revision=_JUNE),
     _of("rotates-once", "auth.as-refresh-rotates", revision=_LATE),
     _of("always-bearer", "dpop.as-binds"),
-    _of("key-untold", "dpop.as-binds"),
-    _of("key-untold-after-refresh", "dpop.as-binds"),
+    _of("key-not-confirmed", "dpop.as-binds"),
+    _of("key-not-confirmed-after-refresh", "dpop.as-binds"),
     _of("binding-optional", "dpop.as-bound-refused"),
     _of("binding-in-documents-ignored", "dpop.as-bound-refused"),
     _of("any-proof", "dpop.as-bound-refused"),
@@ -255,8 +255,8 @@ class _Raw:
             "documents-untold": "client_id_metadata_document_supported",
             "documents-unsupported": "client_id_metadata_document_supported",
             "algorithms-untold": "token_endpoint_auth_signing_alg_values_supported",
-            "iss-untold": "authorization_response_iss_parameter_supported",
-            "iss-untold-with-errors": "authorization_response_iss_parameter_supported",
+            "iss-not-advertised": "authorization_response_iss_parameter_supported",
+            "iss-not-advertised-with-errors": "authorization_response_iss_parameter_supported",
         }
         if path == _OPENID:
             left_out |= {
@@ -377,7 +377,7 @@ class _Raw:
         if (
             fault == "iss-left-out"
             or (fault == "error-without-iss" and "error" in back)
-            or (fault == "iss-untold-with-errors" and "error" not in back)
+            or (fault == "iss-not-advertised-with-errors" and "error" not in back)
         ):
             del back["iss"]
         lost = fault == "state-lost" or (fault == "state-lost-with-errors" and "error" in back)

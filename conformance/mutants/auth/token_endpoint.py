@@ -185,7 +185,9 @@ class RawTokens:
         return grant
 
     def _tokens(self, grant: _Grant, key: str | None, refresh: str | None) -> JsonObject:
-        unconfirmed = self._fault == "key-untold" or (self._fault == "key-untold-after-refresh" and grant.rotated)
+        unconfirmed = self._fault == "key-not-confirmed" or (
+            self._fault == "key-not-confirmed-after-refresh" and grant.rotated
+        )
         confirmed: JsonObject = {} if key is None or unconfirmed else {"cnf": {"jkt": key}}
         parts: tuple[JsonObject, ...] = ({"alg": "none"}, {"sub": "ada", **confirmed}, {})
         shown = ".".join(urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in parts)
