@@ -159,42 +159,49 @@ async def cancelled_silent(server: ServerUnderTest) -> None:
 async def _late_message(server: ServerUnderTest, peer: StdioConnection, name: str, arguments: JsonObject) -> str | None:
     """Cancel concurrent calls with ids of all kinds, and return a message for one of them that follows."""
 
-    def call(id: JsonValue, token: str) -> JsonObject:
-        params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": token}}
+    def call(id: JsonValue, tool: str = name, given: JsonObject = arguments) -> JsonObject:
+        params: JsonObject = {"name": tool, "arguments": given, "_meta": {"progressToken": token_of(id)}}
         return peer.message("tools/call", params, id=id)
 
+    def token_of(id: JsonValue) -> str:
+        return f"to be cancelled, {brief(id)}"
+
     def progress(id: JsonValue) -> list[JsonObject]:
-        return [each for each in peer.inbox if member(each, "params", "progressToken") == tokens[key_of(id)]]
+        return [each for each in peer.inbox if member(each, "params", "progressToken") == token_of(id)]
 
     def messages(id: JsonValue) -> list[JsonObject]:
         return progress(id) + [each for each in peer.strays if key_of(each.get("id")) == key_of(id)]
 
-    ids: tuple[JsonValue, ...] = ("to be cancelled", 0, peer.next_id(), "")
-    waits = "to be cancelled and released"
-    tokens = {key_of(id): f"to be cancelled, {brief(id)}" for id in (*ids, waits)}
+    ids: tuple[JsonValue, ...] = ("to be cancelled", peer.next_id())
+    falsy: tuple[JsonValue, ...] = (0, "")
+    waiting: dict[JsonValue, tuple[str, JsonObject]] = {}
+    released: list[tuple[str, JsonObject]] = []
+    with suppress(NotTestable):  # a server without these tools has others to cancel
+        for id in falsy:
+            key: JsonObject = {"key": f"silent-{server.revision}-{peer.next_id()}"}
+            waiting[id] = server.tool("conformance_wait", key)
+            released.append(server.tool("conformance_release", key))
+    if not released:
+        ids = (*ids, *falsy)
+        waiting.clear()
     for id in ids:
-        await peer.post(call(id, tokens[key_of(id)]))
+        await peer.post(call(id))
     await peer.until(lambda: all(map(messages, ids)), f"progress of {_PROGRESS_TOOL}")
     if not any(map(progress, ids)):
         # A server may send no progress; then it is unknown when the calls run.
         raise NotTestable(f"the control condition failed: {_PROGRESS_TOOL} reports no progress")
-    release: tuple[str, JsonObject] | None = None
-    with suppress(NotTestable):  # a server without these tools has others to cancel
-        key = f"silent-{server.revision}-{peer.next_id()}"
-        waiting, of_key = server.tool("conformance_wait", {"key": key})
-        release = server.tool("conformance_release", {"key": key})
-        params: JsonObject = {"name": waiting, "arguments": of_key, "_meta": {"progressToken": tokens[key_of(waits)]}}
-        await peer.post(peer.message("tools/call", params, id=waits))
-        ids = (*ids, waits)
+    for id, (tool, given) in waiting.items():
+        await peer.post(call(id, tool, given))
+    ids = (*ids, *waiting)
     for id in ids:
         await peer.notify("notifications/cancelled", {"requestId": id})
     await peer.fence()  # the server has read the cancellations before this
     # A response was sent before that if its call ended earlier than the cancellation arrived.
     known = [each for id in ids for each in messages(id)]
-    if release is not None:
+    for tool, given in released:
         # A call that works on after its cancellation ends now.
-        await peer.request("tools/call", {"name": release[0], "arguments": release[1]})
+        await peer.request("tools/call", {"name": tool, "arguments": given})
     # This call takes longer than the remainder of the cancelled ones.
-    await peer.exchange(call("to the end", "to the end"))
+    await peer.exchange(call("to the end"))
     late = [each for id in ids for each in messages(id) if all(each is not old for old in known)]
     return brief(late[0]) if late else None
