@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.wire.transcript import Kind
@@ -22,7 +23,10 @@ _STREAM: Final = re.compile(r"(?im)^content-type:\s*text/event-stream\b")
 
 def key_of(id: JsonValue) -> str:
     """Return a key for an id, under which 1, "1" and 1.0 differ."""
-    return json.dumps(id)
+    # Strings and integers are the usual ones, and there are many: this is what `json.dumps` does for them.
+    if type(id) is str:
+        return encode_basestring_ascii(id)
+    return repr(id) if type(id) is int else json.dumps(id)
 
 
 def objects(entry: Entry) -> Iterator[JsonObject]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 import attrs
 
-from mcp_conformance.drivers.server.suite_connection import encoded
-from mcp_conformance.wire.transcript import Kind
+from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_core.types.meta import SERVER_INFO
 
 if TYPE_CHECKING:
@@ -67,6 +68,36 @@ class Exchange:
         return "result" in self.response and kind in (None, "complete") and not task
 
 
+class _Reading:
+    """The messages of one connection, as far as it was read. Each of many checks reads all connections."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._entries: Final = transcript.entries
+        self._read = 0
+        # Over HTTP the response is in the exchange of its request, or in another one if the stream was resumed.
+        self._pending: Final[dict[str, list[tuple[int | None, JsonObject]]]] = {}
+        self.exchanges: Final[list[Exchange]] = []
+        """The requests with a response."""
+        self.spoken: Final[list[JsonObject]] = []
+        """Requests and notifications of the server."""
+
+    def go_on(self) -> None:
+        """Read the entries that were added."""
+        for entry in itertools.islice(self._entries, self._read, None):
+            self._read += 1
+            for each in objects(entry):
+                if entry.sent and "method" in each and "id" in each:
+                    self._pending.setdefault(key_of(each["id"]), []).append((entry.exchange, each))
+                elif not entry.sent and "method" in each:
+                    self.spoken.append(each)
+                elif not entry.sent and (requests := self._pending.get(key_of(each.get("id")))):
+                    place = next((n for n, (exchange, _) in enumerate(requests) if exchange == entry.exchange), 0)
+                    self.exchanges.append(Exchange(request=requests.pop(place)[1], response=each))
+
+
+_readings: Final[WeakKeyDictionary[Transcript, _Reading]] = WeakKeyDictionary()
+
+
 class RecordedMessages:
     """The messages that the server sent.
 
@@ -80,24 +111,12 @@ class RecordedMessages:
         self.spoken: Final[list[JsonObject]] = []
         """Requests and notifications of the server."""
         for transcript in evidence:
-            self._read(transcript)
-
-    def _read(self, transcript: Transcript) -> None:
-        # Over HTTP the response is in the exchange of its request, or in another one if the stream was resumed.
-        pending: dict[bytes, list[tuple[int | None, JsonObject]]] = {}
-        for entry in transcript:
-            if entry.kind is not Kind.MESSAGE:
-                continue
-            for each in entry.value if isinstance(entry.value, list) else [entry.value]:
-                if not isinstance(each, dict):
-                    continue
-                if entry.sent and "method" in each and "id" in each:
-                    pending.setdefault(encoded(each["id"]), []).append((entry.exchange, each))
-                elif not entry.sent and "method" in each:
-                    self.spoken.append(each)
-                elif not entry.sent and (requests := pending.get(encoded(each.get("id")))):
-                    place = next((n for n, (exchange, _) in enumerate(requests) if exchange == entry.exchange), 0)
-                    self.exchanges.append(Exchange(request=requests.pop(place)[1], response=each))
+            reading = _readings.get(transcript)
+            if reading is None:
+                reading = _readings[transcript] = _Reading(transcript)
+            reading.go_on()
+            self.exchanges.extend(reading.exchanges)
+            self.spoken.extend(reading.spoken)
 
     def results(self, *methods: str) -> Iterator[JsonValue]:
         """Yield the final results of methods."""
