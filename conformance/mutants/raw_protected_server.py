@@ -365,9 +365,22 @@ class _Handler(BaseHTTPRequestHandler):
             place = _PRM if wrong("no-servers-at-path") or wrong("metadata-of-another-at-path") else place
             place = "/metadata?of=mcp" if wrong("metadata-with-query") else place
             parts.append(f'resource_metadata="{origin}{place}"')
+        if wrong("description-quotes"):
+            parts.append(r'error_description="the token \"no-such-token\" is invalid"')
+        if wrong("realm-twice"):
+            parts += ['realm="mcp"', 'realm="mcp"']
         scheme = "Basic" if wrong("basic-challenge") else refused.scheme
-        silent = wrong("no-challenge") or (wrong("methods-unchallenged") and self.command != "POST")
-        headers = {} if silent else {"WWW-Authenticate": f"{scheme} {', '.join(parts)}"}
+        opens = message.get("method") in ("initialize", "server/discover")
+        silent = (
+            wrong("no-challenge")
+            or (wrong("methods-unchallenged") and self.command != "POST")
+            or (wrong("opening-challenged-only") and self.command == "POST" and refused.status == 401 and not opens)
+        )
+        separator = " " if wrong("challenge-without-commas") else ", "
+        value = f"{scheme} {separator.join(parts)}"
+        if wrong("challenge-unquoted"):
+            value = value.replace('"', "")
+        headers = {} if silent else {"WWW-Authenticate": value}
         if wrong("nonce-required"):
             headers["DPoP-Nonce"] = _NONCE
         body: JsonObject = {"error": "no"}

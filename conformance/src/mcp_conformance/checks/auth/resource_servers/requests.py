@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADMIN_TOOL",
+    "OPENING",
     "UNANSWERED",
     "Headers",
     "bearer",
@@ -33,6 +34,7 @@ __all__ = [
     "challenge",
     "exchanged",
     "fetched",
+    "flaw_of_challenges",
     "has_result",
     "http_peer",
     "issuer_of",
@@ -48,6 +50,14 @@ Headers = tuple[tuple[str, str], ...]
 
 _PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _SCHEME: Final = re.compile(r"(?i)(?:^|,\s*)(Bearer|DPoP)(?=\s|,|$)")
+_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_QUOTED: Final = r'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
+_MEMBER: Final = rf"(?P<name>{_TOKEN})[ \t]*=[ \t]*(?P<value>{_TOKEN}|{_QUOTED})"
+_ELEMENT: Final = re.compile(rf"(?:(?P<scheme>{_TOKEN})(?: +(?:{_MEMBER}|[A-Za-z0-9._~+/-]+=*))?)")
+_PARAMETER_ELEMENT: Final = re.compile(_MEMBER)
+_PLAIN: Final = re.compile(r"[ !#-\[\]-~]*")
+_PLAIN_NAMES: Final = ("scope", "error", "error_description")
+"""Values of `scope`, `error` and `error_description` (RFC 6750, section 3), without their quotation marks."""
 _OF_SESSION: Final = ("mcp-session-id", "mcp-protocol-version")
 _WELL: Final = "/.well-known/oauth-protected-resource"
 UNANSWERED: Final[Mapping[str, JsonObject]] = {
@@ -58,6 +68,8 @@ UNANSWERED: Final[Mapping[str, JsonObject]] = {
 """Messages that get no JSON-RPC response. Revision 2026-07-28 has no responses of clients."""
 ADMIN_TOOL: Final = "test_admin"
 """The fixture tool that requires the scope `ADMIN`."""
+OPENING: Final = "an opening request"
+"""What `send_each` calls the request that a client sends first."""
 
 
 def issuer_of(server: ServerUnderTest) -> Issuer:
@@ -167,7 +179,7 @@ async def send_each(
     call: JsonObject = {"name": ADMIN_TOOL, "arguments": {}}
 
     async def open_another() -> None:
-        found.append(("an opening request", await probe(peer, headers(), deviant=deviant)))
+        found.append((OPENING, await probe(peer, headers(), deviant=deviant)))
 
     async def request(method: str, params: JsonObject) -> None:
         found.append((method, await sent(peer, method, params, headers(), deviant=deviant)))
@@ -269,6 +281,34 @@ def challenge(answer: HttpResponse, scheme: str | None = None) -> dict[str, str]
             after = _SCHEME.search(blank, marks[0].end())
             text = value[marks[0].end() : None if after is None else after.start()]
             return {found[1].lower(): found[2] or found[3] or "" for found in _PARAMETER.finditer(text)}
+    return None
+
+
+def flaw_of_challenges(answer: HttpResponse) -> str | None:
+    """Return what is wrong with the syntax of the challenges of a response; `None` if they are valid.
+
+    The parameters of a challenge are separated by commas, and a value with other characters than those of a token, such as
+    a URL, is quoted (RFC 9110, sections 11.3 and 11.6.1).
+    """
+    for value in (value for name, value in answer.headers if name == "www-authenticate"):
+        scheme, seen = "", set[str]()
+        # A quotation mark without its end belongs to no element, and makes the one before it invalid.
+        for element in re.findall(r'(?:"(?:[^"\\]|\\.)*"|[^,])+', value):
+            text = element.strip(" \t")
+            found = _PARAMETER_ELEMENT.fullmatch(text) if scheme else None
+            if found is None:
+                found = _ELEMENT.fullmatch(text)
+                scheme, seen = ("" if found is None else found["scheme"].lower()), set()
+            if found is None and text:
+                return f"{text!a} is neither a parameter nor a scheme with one"
+            name = None if found is None else found["name"]
+            if found is None or name is None:
+                continue
+            if name.lower() in seen:
+                return f"{name} occurs twice"
+            seen.add(name.lower())
+            if name.lower() in _PLAIN_NAMES and not _PLAIN.fullmatch(found["value"].strip('"')):
+                return f"{name} has characters that it must not have: {found['value']!a}"
     return None
 
 

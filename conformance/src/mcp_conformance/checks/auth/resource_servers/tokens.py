@@ -11,15 +11,18 @@ import trio
 from mcp_conformance.checks.auth.resource_servers.bound_tokens import BoundToken, known_bound_token, send_invalid
 from mcp_conformance.checks.auth.resource_servers.requests import (
     ADMIN_TOOL,
+    OPENING,
     bearer,
     called,
     challenge,
     exchanged,
+    flaw_of_challenges,
     has_result,
     http_peer,
     issuer_of,
     metadata_of,
     probe,
+    send_each,
     sent,
     without_token,
 )
@@ -67,7 +70,7 @@ async def _documents(peer: HttpConnection) -> tuple[JsonObject, ...]:
         raise NotTestable(f"the server has no metadata: {deviation.observed}") from deviation
 
 
-_OPAQUE: Final = "a request with an opaque token"
+_OPAQUE: Final = "with an opaque token"
 _PAST: Final = 20 * 60
 """Twenty minutes, in seconds, which exceed any leeway: it is usually a few minutes at most (RFC 7519, section 4.1.4)."""
 
@@ -94,22 +97,24 @@ def _never_valid() -> tuple[Changes, ...]:
 
 
 async def _rejections(server: ServerUnderTest, peer: HttpConnection) -> list[tuple[str, HttpResponse]]:
-    """Return the rejections of requests without a valid token, with what was sent."""
+    """Return the rejections of messages without a valid token, with what was sent."""
     issuer = issuer_of(server)
+    found: list[tuple[str, HttpResponse]] = []
+    for what, headers in (("without a token", ()), (_OPAQUE, bearer("no-such-token"))):
+        answers = await send_each(peer, lambda: headers, deviant=what)  # noqa: B023  called in the loop
+        found += [(f"{message} {what}", answer) for message, answer in answers]
     requests = {
-        "a request without a token": (),
-        _OPAQUE: bearer("no-such-token"),
         "a request with an expired token": bearer(issuer.token(changes=_expired())),
         "a request with a token of another key": bearer(issuer.token(foreign_key=True)),
         "a request with a token for another resource": bearer(issuer.token(changes={"aud": _ANOTHER})),
     }
-    found = [(what, await probe(peer, headers, deviant=what)) for what, headers in requests.items()]
+    found += [(what, await probe(peer, headers, deviant=what)) for what, headers in requests.items()]
     if peer.revision.era is Era.LEGACY:
         lines = [each for each in without_token(peer, {}) if each[0].lower() != "content-type"]
         for method in ("GET", "DELETE"):
-            found.append((f"{method} without a token", await peer.look(method, headers=lines)))  # noqa: PERF401  in order
+            found.append((f"{method} without a token", await peer.look(method, headers=lines)))
     # Other checks cover the status of those that a server may wrongly accept.
-    return [*found[:2], *((what, answer) for what, answer in found[2:] if answer.status == 401)]
+    return [(what, answer) for what, answer in found if answer.status == 401 or what.startswith(OPENING)]
 
 
 # --- challenges and metadata
@@ -135,15 +140,17 @@ async def token_missing(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def challenges(server: ServerUnderTest) -> None:
-    """A 401 response has a Bearer challenge, with an `error` if the token is invalid."""
+    """A 401 response has a Bearer challenge with valid syntax, and with an `error` if the token is invalid."""
     async with http_peer(server) as peer:
         for what, answer in await _rejections(server, peer):
             parameters = challenge(answer, "bearer")
             if parameters is None:
                 raise Deviation(f"a Bearer challenge in the 401 response to {what}", "no challenge")
+            if (flaw := flaw_of_challenges(answer)) is not None:
+                raise Deviation(f"challenges with valid syntax in the 401 response to {what}", flaw)
             error = parameters.get("error")
             # A request without a token should get no error (RFC 6750, section 3.1).
-            if error != "invalid_token" and (what == _OPAQUE or (error is not None and "without" not in what)):
+            if error != "invalid_token" and (_OPAQUE in what or (error is not None and "without" not in what)):
                 raise Deviation(f'error="invalid_token" in the 401 response to {what}', str(parameters))
 
 
@@ -496,6 +503,8 @@ async def scope(server: ServerUnderTest) -> None:
         parameters = _challenged(answer, "a token with insufficient scope")
         if parameters.get("error") != "insufficient_scope":
             raise Deviation('error="insufficient_scope"', str(parameters))
+        if (flaw := flaw_of_challenges(answer)) is not None:
+            raise Deviation("challenges with valid syntax in the 403 response", flaw)
         name, _ = server.tool(ADMIN_TOOL)
         accepted = await known_bound_token(server, peer)
         if accepted is not None:
