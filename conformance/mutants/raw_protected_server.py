@@ -231,12 +231,20 @@ class _Handler(BaseHTTPRequestHandler):
                 "authorization_servers": [self.server.issuer],
                 "scopes_supported": ["mcp", "mcp:admin", *(["offline_access"] if wrong("offline") else [])],
             }
+            if wrong("metadata-null"):
+                document["jwks_uri"] = None
+            if wrong("metadata-scopes-as-text"):
+                document["scopes_supported"] = "mcp mcp:admin"
+            if wrong("metadata-of-another-issuer"):
+                document["authorization_servers"] = ["https://elsewhere.example"]
+            if wrong("metadata-issuer-slash"):
+                document["authorization_servers"] = [f"{self.server.issuer}/"]
             at_path = self.path == _PRM + path
             if wrong("no-servers") or (wrong("no-servers-at-path") and at_path):
                 document["authorization_servers"] = []
             if wrong("metadata-of-another") or (wrong("metadata-of-another-at-path") and at_path):
                 document["resource"] = "https://elsewhere.example/mcp"
-            self._send(200, document)
+            self._send(200, document, {"Content-Type": "text/plain"} if wrong("metadata-as-text") else None)
         elif urlsplit(self.path).path != path:
             self._send(404, None)
         elif wrong("streams-for-anyone") or self._admit({}) is not None:
@@ -364,7 +372,7 @@ class _Handler(BaseHTTPRequestHandler):
             place = f"{_PRM}{urlsplit(self.server.resource).path}"
             place = _PRM if wrong("no-servers-at-path") or wrong("metadata-of-another-at-path") else place
             place = "/metadata?of=mcp" if wrong("metadata-with-query") else place
-            parts.append(f'resource_metadata="{origin}{place}"')
+            parts.append(f'resource_metadata="{"" if wrong("relative-metadata-url") else origin}{place}"')
         if wrong("description-quotes"):
             parts.append(r'error_description="the token \"no-such-token\" is invalid"')
         if wrong("realm-twice"):

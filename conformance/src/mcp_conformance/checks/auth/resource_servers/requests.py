@@ -319,16 +319,21 @@ async def metadata_of(peer: HttpConnection) -> tuple[JsonObject, ...]:
     the one of the host, which may otherwise describe another resource of the host.
 
     Raises:
-        Deviation: The metadata are missing.
+        Deviation: The metadata are missing, of another media type, or at a relative URL.
     """
     answers = []
 
     async def document(place: str) -> JsonObject | None:
         answer = await fetched(peer, place)
         answers.append(f"GET {place}: HTTP {answer.status}, {answer.body[:80]!r}")
-        return json_object(answer.body) if answer.status == 200 else None
+        found = json_object(answer.body) if answer.status == 200 else None
+        if found is not None and answer.media_type != "application/json":
+            raise Deviation(f"application/json at {place} (RFC 9728, section 3.2)", answer.media_type or "no type")
+        return found
 
     url = (challenge(await probe(peer)) or {}).get("resource_metadata")
+    if url and urlsplit(url).scheme not in ("http", "https"):
+        raise Deviation("an absolute URL in resource_metadata (RFC 9728, section 5.1)", url)
     path = peer.endpoint.target.partition("?")[0].rstrip("/")
     named = await document(url) if url else None
     if not url or named is not None:

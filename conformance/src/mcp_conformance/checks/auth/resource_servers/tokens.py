@@ -32,6 +32,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.oauth_testbed.http_messages import json_object
+from mcp_conformance.oauth_testbed.metadata_types import flaw_of_metadata
 from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE, ROOT
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import Era
@@ -176,9 +177,11 @@ async def metadata_named(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def metadata(server: ServerUnderTest) -> None:
-    """The protected resource metadata are at the URL in the challenge, or at the well-known URI."""
+    """The protected resource metadata are at the URL in the challenge, or at the well-known URI, and have valid members."""
     async with http_peer(server) as peer:
-        await metadata_of(peer)
+        for document in await metadata_of(peer):
+            if (flaw := flaw_of_metadata(document)) is not None:
+                raise Deviation("members with the types of RFC 9728", flaw)
 
 
 @check(
@@ -188,12 +191,17 @@ async def metadata(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def metadata_servers(server: ServerUnderTest) -> None:
-    """The metadata name at least one authorization server."""
+    """The metadata list the issuer of the authorization server whose tokens the server accepts."""
+    issuer = issuer_of(server).url
     async with http_peer(server) as peer:
+        is_legacy = peer.revision.era is Era.LEGACY
         for document in await _documents(peer):
             listed = document.get("authorization_servers")
             if not isinstance(listed, list) or not listed or not all(isinstance(each, str) and each for each in listed):
                 raise Deviation("authorization_servers with at least one issuer in each document", brief(listed))
+            # From 2026-07-28 on, clients compare the issuer exactly with the one in its own metadata.
+            if issuer not in listed and not (is_legacy and f"{issuer}/" in listed):
+                raise Deviation(f"the issuer {issuer} in authorization_servers of each document", brief(listed))
 
 
 @check(
