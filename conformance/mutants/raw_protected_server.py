@@ -17,7 +17,7 @@ import urllib.error
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from joserfc import jws
 from joserfc.errors import JoseError
@@ -260,7 +260,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
         messages = message if isinstance(message, list) else [message]
-        if urlsplit(self.path).path != urlsplit(self.server.resource).path:
+        path = urlsplit(self.path).path
+        path = unquote(path) if wrong("encoded-paths-are-free") else path
+        if path != urlsplit(self.server.resource).path:
             self._send(404, None)
             return
         subject = ""
@@ -294,6 +296,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Return the user of a request whose token a fault does not validate; `None` without such a fault."""
         free = (
             (wrong("lists-are-free") and method == "tools/list")
+            or (wrong("calls-are-free") and method == "tools/call" and not token)
+            or (wrong("completions-are-free") and method == "completion/complete")
+            or (wrong("subscriptions-are-free") and method == "subscriptions/listen")
+            or (wrong("encoded-paths-are-free") and "%" in self.path)
             or (wrong("queries-are-free") and "?" in self.path)
             or (wrong("connection-is-enough") and self.admitted and not token)
         )

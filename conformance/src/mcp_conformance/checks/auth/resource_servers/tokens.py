@@ -35,10 +35,11 @@ from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.oauth_testbed.metadata_types import flaw_of_metadata
 from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE, ROOT
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from mcp_conformance.checks.auth.resource_servers.requests import Headers
     from mcp_conformance.drivers.server.http_connection import HttpConnection
@@ -394,6 +395,44 @@ async def before_processing(server: ServerUnderTest) -> None:
                 raise Deviation("no data for a request without a valid token", f"{answer.body[:120]!r}")
 
 
+_REQUESTS: Final[tuple[tuple[str, JsonObject], ...]] = (
+    ("tools/list", {}),
+    ("tools/call", {"name": ADMIN_TOOL, "arguments": {}}),
+    ("resources/list", {}),
+    ("resources/templates/list", {}),
+    ("resources/read", {"uri": "test://conformance/private"}),
+    ("prompts/list", {}),
+    ("prompts/get", {"name": "conformance_private_prompt", "arguments": {"word": "a"}}),
+    (
+        "completion/complete",
+        {
+            "ref": {"type": "ref/prompt", "name": "conformance_private_prompt"},
+            "argument": {"name": "word", "value": ""},
+        },
+    ),
+)
+"""Requests of each revision. A server may have a list of the methods that need a token, or of those that need none."""
+_LEGACY_REQUESTS: Final[tuple[tuple[str, JsonObject], ...]] = (
+    ("ping", {}),
+    ("logging/setLevel", {"level": "error"}),
+    ("resources/subscribe", {"uri": "test://conformance/private"}),
+)
+_MODERN_REQUESTS: Final[tuple[tuple[str, JsonObject], ...]] = (
+    ("server/discover", {}),
+    ("subscriptions/listen", {"notifications": {"toolsListChanged": True}}),
+)
+
+
+def _equivalent_paths(path: str) -> Iterator[str]:
+    """Yield other forms of a path, which a server may route as this path but not protect."""
+    last = path.rpartition("/")[2]
+    if last:
+        yield f"{path.removesuffix(last)}%{ord(last[0]):x}{last[1:]}"
+    yield f"{path};x=1"
+    yield f"/conformance/..{path}"
+    yield f"/.{path}"
+
+
 @check(
     "auth.server-every-request",
     proves=("auth.missing-token-401", "auth.every-request-authenticated", "security.verify-all-requests"),
@@ -401,13 +440,18 @@ async def before_processing(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def every_request(server: ServerUnderTest) -> None:
-    """Each request needs the token, regardless of earlier requests and of the form of its URL."""
+    """Each request needs the token, regardless of its method, of earlier requests and of the form of its URL."""
     async with http_peer(server) as peer:
         modern = peer.revision.era is Era.MODERN
-        for method in ("server/discover" if modern else "ping", "tools/list", "resources/list"):
-            _expect(await sent(peer, method, {}, ()), 401, f"{method} without a token")
+
+        async def send(method: str, params: JsonObject) -> None:
+            _expect(await sent(peer, method, params, ()), 401, f"{method} without a token")
+
+        async with open_nursery() as nursery:
+            for method, params in (*(_MODERN_REQUESTS if modern else _LEGACY_REQUESTS), *_REQUESTS):
+                nursery.start_soon(send, method, params)
         path, _, query = peer.endpoint.target.partition("?")
-        for target in (f"{path}?{query}&x=1", f"{path}/", f"/{path}", path.upper()):
+        for target in (f"{path}?{query}&x=1", f"{path}/", f"/{path}", path.upper(), *_equivalent_paths(path)):
             answer = await sent(peer, "tools/list", {}, (), target=target, deviant="no token")
             # A server may reject such a URL in another way, or have a page there.
             if has_result(answer):
