@@ -88,6 +88,8 @@ class ProtectedServer(ThreadingHTTPServer):
 def _is_same(audience: JsonValue, resource: str) -> bool:
     """Return whether an audience is the resource. Scheme and host are case-insensitive."""
     if isinstance(audience, list):
+        if wrong("audience-list-rejected"):
+            return False
         return wrong("audience-list-unchecked") or any(_is_same(each, resource) for each in audience)
     if wrong("exact-audience"):
         return audience == resource
@@ -102,6 +104,14 @@ def _unverified(token: str) -> JsonObject:
     head = token.split(".")[1]
     found = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
     return found if isinstance(found, dict) else {}
+
+
+def _is_readable(token: str) -> bool:
+    """Return whether the first two parts of a token are JSON objects."""
+    try:
+        return all(_unverified(f".{part}") for part in token.split(".")[:2])
+    except ValueError:
+        return False
 
 
 def _verified(server: ProtectedServer, token: str) -> JsonObject:
@@ -128,7 +138,10 @@ def _claims(server: ProtectedServer, token: str, method: str, session: str) -> J
         unverified = wrong("takes-any-key") or (wrong("takes-any-key-if-bound") and "cnf" in _unverified(token))
         found = _unverified(token) if unverified or unsigned or not validates else _verified(server, token)
     except (JoseError, ValueError, IndexError):
-        raise _AccessDenied(401, "invalid_token") from None
+        unreadable = wrong("malformed-by-400") and token.count(".") != 2
+        unreadable = unreadable or (wrong("malformed-by-500") and not _is_readable(token))
+        status = 400 if wrong("malformed-by-400") else 500
+        raise _AccessDenied(status if unreadable else 401, "invalid_token") from None
     if not validates:
         return found
     audience, bound = found.get("aud"), "cnf" in found
@@ -319,7 +332,9 @@ class _Handler(BaseHTTPRequestHandler):
         user = self._user_without_validation(method, session, token)
         if user is not None:
             return user
-        if not token or (scheme.lower() not in ("bearer", "dpop") and not wrong("takes-any-scheme")):
+        other_case = wrong("scheme-exact") and scheme not in ("Bearer", "DPoP")
+        unknown = other_case or scheme.lower() not in ("bearer", "dpop")
+        if not token or (unknown and not wrong("takes-any-scheme")):
             raise _AccessDenied(403 if wrong("missing-by-403") else 401)
         claims = _claims(self.server, token, method, session)
         bound = claims.get("cnf")
@@ -359,6 +374,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.refused.add(str(claims.get("sub")))
             scopes = set() if str(claims.get("sub")) in self.server.refused else scopes
         any_scope = wrong("any-scope") or (wrong("any-scope-if-bound") and "cnf" in claims)
+        any_scope = any_scope or (wrong("scope-optional") and not claims.get("scope"))
         if method == "tools/call" and name == "test_admin" and "mcp:admin" not in scopes and not any_scope:
             raise _AccessDenied(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
 

@@ -38,6 +38,7 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS, Era
@@ -150,6 +151,53 @@ async def unsigned(server: ServerUnderTest) -> None:
             _require_refusals([(f"{message} with {what}", answer) for message, answer in answers])
 
 
+@check("auth.server-token-malformed", proves=_VALIDATES, transports=_HTTP, subject=CheckScope.PROCESS)
+async def malformed(server: ServerUnderTest) -> None:
+    """A token that is no JWT, or only a part of one, is rejected with 401."""
+    async with http_peer(server) as peer:
+        valid = issuer_of(server).token()
+        head, _, signature = valid.split(".")
+        what = "a malformed token"
+        # The parts of a token are decoded before its signature is verified.
+        for token in (
+            *("no-such-token", "a.b.c", "..", "0", f"{head}.{signature}", f"{head}..{signature}"),
+            *(f"{head}.bm90LWpzb24.{signature}", f"bnVsbA.bnVsbA.{signature}", valid[:-9], f"{valid}.{signature}"),
+        ):
+            for message, answer in await send_each(peer, lambda: bearer(token), deviant=what):  # noqa: B023  called in the loop
+                if answer.status != 401:
+                    raise Deviation(f"HTTP 401 for {message} with the token {token[:40]}", f"HTTP {answer.status}")
+        answer = await probe(peer, (("Authorization", "Bearer"),), deviant=what)
+        # Without its token, the header itself is malformed (RFC 6750, section 3.1).
+        if answer.status not in (400, 401):
+            raise Deviation("HTTP 401 for the scheme Bearer without a token", f"HTTP {answer.status}")
+
+
+@check(
+    "auth.server-token-forms",
+    proves=("auth.http-conform", "auth.http-should-conform"),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def token_forms(server: ServerUnderTest) -> None:
+    """A valid token is accepted with the scheme in another case, and with its audience as a list."""
+    issuer = issuer_of(server)
+    async with http_peer(server) as peer:
+        listed = issuer.token(changes={"aud": [issuer.resource]})
+        for what, lines in (
+            # RFC 9110, section 11.1.
+            *((f"the scheme {scheme}", _with_scheme(scheme, issuer.token())) for scheme in ("bearer", "BEARER")),
+            # RFC 7519, section 4.1.3.
+            ("a list as the audience", bearer(listed)),
+        ):
+            answer = await probe(peer, lines)
+            if answer.status != 200:
+                raise Deviation(f"HTTP 200 for a valid token with {what}", f"HTTP {answer.status}")
+
+
+def _with_scheme(scheme: str, token: str) -> Headers:
+    return (("Authorization", f"{scheme} {token}"),)
+
+
 @check(
     "auth.server-token-elsewhere",
     proves=("auth.missing-token-401", "auth.server-401-invalid", "auth.every-request-authenticated"),
@@ -182,16 +230,20 @@ async def elsewhere(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def scope_near(server: ServerUnderTest) -> None:
-    """A scope that only resembles the required one is not sufficient."""
+    """A scope that only resembles the required one is not sufficient, nor is the absence of a scope."""
     issuer = issuer_of(server)
     name, _ = server.tool(ADMIN_TOOL)
     async with http_peer(server) as peer:
-        for scope, is_enough in ((ADMIN, True), (f"{ADMIN}-other", False), (ADMIN[:-1], False), (ADMIN.upper(), False)):
-            answer = await called(peer, name, bearer(issuer.token(changes={"scope": f"{BASE} {scope}"})))
-            if is_enough and answer.status != 200:
-                raise NotTestable(f"the control request failed: {name} with {ADMIN} gets HTTP {answer.status}")
-            if not is_enough and answer.status not in _REFUSED:
-                raise Deviation(f"HTTP 403 for a call that needs {ADMIN} with {scope}", f"HTTP {answer.status}")
+        good = await called(peer, name, bearer(issuer.token(changes={"scope": f"{BASE} {ADMIN}"})))
+        if good.status != 200:
+            raise NotTestable(f"the control request failed: {name} with {ADMIN} gets HTTP {good.status}")
+        near: list[JsonValue] = [f"{BASE} {scope}" for scope in (f"{ADMIN}-other", ADMIN[:-1], ADMIN.upper())]
+        for scope in (*near, "", None, OMITTED):
+            answer = await called(peer, name, bearer(issuer.token(changes={"scope": scope})))
+            if answer.status not in _REFUSED:
+                raise Deviation(
+                    f"HTTP 403 for a call that needs {ADMIN} with the scope {scope}", f"HTTP {answer.status}"
+                )
 
 
 @check(
