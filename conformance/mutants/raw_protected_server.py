@@ -192,7 +192,7 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
         if "d" in header["jwk"] and not wrong("proof-private-key"):
             raise bad
         key = import_key(dict(header["jwk"]))
-        if wrong("proof-unverified"):
+        if wrong("proof-unverified") or (wrong("proof-unsigned") and given[0].endswith(".")):
             found = json.loads(jws.extract_compact(given[0].encode()).payload)
         else:
             algorithms = ["ES256", "HS256"] if wrong("takes-symmetric") else ["RS256" if wrong("no-es256") else "ES256"]
@@ -203,7 +203,7 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
     late = time.time() - issued if isinstance(issued, int | float) else 0.0
     good = {
         "proof-any-type": header.get("typ") == "dpop+jwt" or (wrong("proof-type-optional") and "typ" not in header),
-        "proof-any-method": found.get("htm") == handler.command
+        "proof-any-method": found.get("htm") == ("POST" if wrong("proof-for-post") else handler.command)
         or (wrong("proof-method-optional") and found.get("htm") is None),
         "proof-any-url": found.get("htu") == handler.server.resource
         or (wrong("url-by-beginning") and str(found.get("htu")).startswith(handler.server.resource))
@@ -220,7 +220,9 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
     }
     if not all(right or wrong(fault) for fault, right in good.items()):
         raise bad
-    if wrong("nonce-required") and found.get("nonce") != _NONCE:
+    nonce = found.get("nonce")
+    other_nonce = nonce is None if wrong("nonce-any") else nonce != _NONCE
+    if other_nonce and (wrong("nonce-required") or wrong("nonce-any") or (wrong("nonce-empty") and nonce != "")):
         raise _AccessDenied(401, "use_dpop_nonce", "DPoP")
 
 
@@ -266,6 +268,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200 if streams else 405, None, {"Content-Type": "text/event-stream"} if streams else None)
 
     def do_DELETE(self) -> None:
+        if wrong("ends-before-validation"):
+            self.server.sessions.pop(self.headers.get("Mcp-Session-Id") or "", None)
         if wrong("ends-for-anyone") or self._admit({}) is not None:
             self.server.sessions.pop(self.headers.get("Mcp-Session-Id") or "", None)
             self._send(204, None)
@@ -284,6 +288,10 @@ class _Handler(BaseHTTPRequestHandler):
             if admitted is None:
                 return
             subject = admitted
+        session = self.headers.get("Mcp-Session-Id")
+        if session is not None and session not in self.server.sessions:
+            self._send(404, None)
+            return
         if messages == [message]:
             self._answer(message, subject)
             return
@@ -349,7 +357,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._check_scope(claims, message)
         subject = str(claims.get("sub"))
         self.admitted = True
-        if self.server.sessions.get(session, subject) != subject and not wrong("any-session"):
+        other_user = self.server.sessions.get(session, subject) != subject
+        ignored = wrong("any-session-for-delete") and self.command == "DELETE"
+        ignored = ignored or (wrong("any-session-for-get") and self.command == "GET")
+        if other_user and not wrong("any-session") and not ignored:
             raise _AccessDenied(403, "invalid_token")
         return subject
 
@@ -411,7 +422,7 @@ class _Handler(BaseHTTPRequestHandler):
         if wrong("challenge-unquoted"):
             value = value.replace('"', "")
         headers = {} if silent else {"WWW-Authenticate": value}
-        if wrong("nonce-required"):
+        if wrong("nonce-required") or wrong("nonce-any") or wrong("nonce-empty"):
             headers["DPoP-Nonce"] = _NONCE
         body: JsonObject = {"error": "no"}
         if wrong("answers-all-the-same"):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["ADMIN", "BASE", "ROOT", "Issuer", "ProofKey", "open_issuer"]
+__all__ = ["ADMIN", "BASE", "ROOT", "Issuer", "ProofKey", "open_issuer", "unsigned"]
 
 BASE: Final = "mcp"
 """The scope that every request requires."""
@@ -125,6 +125,13 @@ class Issuer:
 
 def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def unsigned(token: str) -> str:
+    """Return a JWT that declares itself as unsigned, and has no signature."""
+    head, claims, _ = token.split(".")
+    members: JsonObject = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
+    return f"{_base64url(json.dumps({**members, 'alg': 'none'}).encode())}.{claims}."
 
 
 @asynccontextmanager

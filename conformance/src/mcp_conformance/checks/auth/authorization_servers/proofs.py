@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +12,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from mcp_conformance.oauth_testbed.changed_members import OMITTED
-from mcp_conformance.oauth_testbed.token_issuer import ProofKey
+from mcp_conformance.oauth_testbed.token_issuer import ProofKey, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,10 +86,7 @@ def _foreign_signature(url: str, demanded: JsonObject) -> tuple[str, ...]:
 
 
 def _unsigned(url: str, demanded: JsonObject) -> tuple[str, ...]:
-    head, claims, _ = _made(url, demanded).split(".")
-    members = json.loads(urlsafe_b64decode(head + "=" * (-len(head) % 4)))
-    written = urlsafe_b64encode(json.dumps({**members, "alg": "none"}).encode()).rstrip(b"=").decode()
-    return (f"{written}.{claims}.",)
+    return (unsigned(_made(url, demanded)),)
 
 
 def _with_private_key(url: str, demanded: JsonObject) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.oauth_testbed.changed_members import OMITTED
-from mcp_conformance.oauth_testbed.token_issuer import ProofKey
+from mcp_conformance.oauth_testbed.token_issuer import ProofKey, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,6 +62,10 @@ def _other_key(bound: BoundToken) -> tuple[str, ...]:
     return (bound.proof(key=ProofKey()),)
 
 
+def _unsigned(bound: BoundToken) -> tuple[str, ...]:
+    return (unsigned(bound.proof()),)
+
+
 def _broken(bound: BoundToken) -> tuple[str, ...]:
     head, claims, _ = bound.proof().split(".")
     return (f"{head}.{claims}.{bound.proof().split('.')[2]}",)
@@ -71,7 +75,7 @@ _FLAWS: Final[Mapping[str, tuple[str, tuple[Proofs, ...], tuple[str, ...]]]] = {
     "missing": ("A bound token without a proof is rejected.", (_none,), _REFUSES),
     "twice": ("Two proofs in one request are rejected, in two header lines or in one.", (_two, _joined), _REFUSES),
     "malformed": ("A proof that is not a JWT is rejected.", (lambda _: ("x.y.z",), lambda _: ("",)), _REFUSES),
-    "signature": ("A proof with an invalid signature is rejected.", (_broken,), _REFUSES),
+    "signature": ("A proof with an invalid signature, or without one, is rejected.", (_broken, _unsigned), _REFUSES),
     "type": ("A proof of another type is rejected.", (_headed(typ="jwt"), _headed(typ=OMITTED)), _REFUSES),
     "method": (
         "A proof for another method is rejected.",
@@ -158,6 +162,23 @@ def _add_flaw(name: str) -> None:
 
 for _name in _FLAWS:
     _add_flaw(_name)
+
+
+@check(
+    "dpop.server-proof-nonce",
+    proves=("dpop.server-validates-proof",),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def nonce(server: ServerUnderTest) -> None:
+    """A proof with another nonce than that of the server is rejected, if the server requires one."""
+    async with http_peer(server) as peer:
+        bound, first = await bound_token(server, peer), BoundToken(server, peer)
+        required = challenge(await first.send(first.proof()), "dpop") or {}
+        if required.get("error") != "use_dpop_nonce":
+            raise NotApplicable("the server requires no nonce in a proof")
+        for other in ("no-such-nonce", f"{bound.nonce}x", "", None):
+            await bound.require_refusal(_proof(nonce=other), f"a proof with the nonce {other}")
 
 
 @check(

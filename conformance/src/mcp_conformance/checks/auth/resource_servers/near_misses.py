@@ -350,7 +350,7 @@ async def same_connection(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def every_method(server: ServerUnderTest) -> None:
-    """GET and DELETE need a valid token too."""
+    """GET and DELETE need a valid token too, and a DELETE without one ends no session."""
     issuer = issuer_of(server)
     async with http_peer(server) as peer:
         lines = [each for each in without_token(peer, {}) if each[0].lower() not in ("accept", "content-type")]
@@ -360,18 +360,21 @@ async def every_method(server: ServerUnderTest) -> None:
             ("with an expired token", bearer(issuer.token(changes={"exp": 1}))),
             ("with a token of another key", bearer(issuer.token(foreign_key=True))),
             ("with a bound token without a proof", BoundToken(server, peer).headers()),
-            ("with a bound token as a bearer token", bearer(BoundToken(server, peer).token)),
         )
-        if await known_bound_token(server, peer) is None:
-            # A server that does not know this claim takes the token for a bearer token.
-            credentials = credentials[:-1]
+        accepted = await known_bound_token(server, peer)
+        if accepted is not None:
+            # A server that does not know the claim takes the token for a bearer token.
+            credentials += (("with a bound token as a bearer token", bearer(accepted.token)),)
         for method in ("GET", "DELETE"):
             accept = [("Accept", "text/event-stream")] if method == "GET" else []
-            for what, token in credentials:
+            proven = () if accepted is None else accepted.headers(accepted.proof())
+            for what, token in (*credentials, ("with a bound token and a proof for POST", proven)):
                 answer = await peer.look(method, headers=[*lines, *accept, *token], deviant=what)
                 # A server may reject the method itself.
                 if answer.status < _OK:
                     raise Deviation(f"HTTP 401 for {method} {what}", f"HTTP {answer.status}")
+        if peer.session_id is not None and (await probe(peer, bearer(issuer.token()), in_session=True)).status != 200:
+            raise Deviation("a session that requests without a valid token cannot end", "the session has ended")
 
 
 @check(

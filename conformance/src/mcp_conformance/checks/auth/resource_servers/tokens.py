@@ -482,13 +482,25 @@ async def session_is_no_token(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def session_of_another(server: ServerUnderTest) -> None:
-    """A user has no access to the session of another user."""
+    """A user has no access to the session of another user, with any message and method, and cannot end it."""
     async with http_peer(server) as peer:
         _require_session(peer)
-        _expect_control(await probe(peer, bearer(issuer_of(server).token()), in_session=True))
-        answer = await probe(peer, bearer(issuer_of(server).token(changes={"sub": "eve"})), in_session=True)
-        if answer.status not in (400, 401, 403, 404):
-            raise Deviation("a rejection of eve in the session of ada", f"HTTP {answer.status}")
+        own, eve = (bearer(issuer_of(server).token(changes={"sub": sub})) for sub in ("ada", "eve"))
+        _expect_control(await probe(peer, own, in_session=True))
+        what = "the session of another user"
+        answers = [("ping", await probe(peer, eve, in_session=True, deviant=what))]
+        answers += [(each, await sent(peer, each, {}, eve, deviant=what)) for each in ("tools/list", "resources/list")]
+        lines = [each for each in without_token(peer, {}) if each[0].lower() not in ("accept", "content-type")]
+        for method, accept in (("GET", [("Accept", "text/event-stream")]), ("DELETE", [])):
+            answer = await peer.look(method, headers=[*lines, *accept, *eve], deviant=what)
+            # A server may reject the method itself.
+            if answer.status != 405:
+                answers.append((method, answer))
+        for message, answer in answers:
+            if answer.status not in (400, 401, 403, 404):
+                raise Deviation(f"a rejection of {message} of eve in the session of ada", f"HTTP {answer.status}")
+        if (await probe(peer, own, in_session=True)).status != 200:
+            raise Deviation("a session of ada that eve cannot end", "the session has ended")
 
 
 def _expect_control(answer: HttpResponse) -> None:
