@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.settings import Settings
+from mcp_conformance.oauth_testbed.changed_members import OMITTED, changed
 from mcp_conformance.oauth_testbed.user_login import Login, RedirectMissing
 from mcp_conformance.runners.authorization_server import run_authorization_server
 from mcp_conformance.scoring.attribution import attributed
@@ -22,9 +23,10 @@ from mutants.runs.verdict import TIMEOUT, FaultResult, failed_checks
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Collection
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from mcp_conformance.model.verdict import Run
+    from mcp_conformance.oauth_testbed.changed_members import Changes
     from mcp_conformance.oauth_testbed.trusted_party import PartyOptions
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
@@ -37,6 +39,7 @@ _LATE: Final = "2025-11-25"
 _MODERN: Final = "2026-07-28"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
+_JSON: Final = (("Content-Type", "application/json"),)
 
 
 class IssuerFault(NamedTuple):
@@ -61,6 +64,14 @@ ISSUER_FAULTS: Final = (
     _of("nothing-there", "auth.as-default-endpoints", "auth.as-metadata-at-root", revision=_OWN),
     _of("other-issuer", "auth.as-metadata", revision=_LATE),
     _of("no-token-endpoint", "auth.as-metadata"),
+    _of("no-token-endpoint", "auth.as-metadata-at-root", revision=_OWN),
+    _of("no-authorization-endpoint", "auth.as-metadata"),
+    _of("response-types-untold", "auth.as-metadata", revision=_LATE),
+    _of("response-types-untold", "auth.as-metadata-oauth", revision=_JUNE),
+    _of("metadata-null", "auth.as-metadata"),
+    _of("metadata-empty-list", "auth.as-metadata", revision=_LATE),
+    _of("metadata-untyped", "auth.as-metadata"),
+    _of("oauth-without-pkce", "auth.as-pkce-told"),
     _of("openid-without-pkce", "auth.as-openid-pkce"),
     _of("plain-endpoint", "auth.as-endpoints-https"),
     _of("plain-endpoint-in-openid", "auth.as-endpoints-https"),
@@ -68,7 +79,7 @@ ISSUER_FAULTS: Final = (
     _of("registration-broken", "auth.as-registers", revision=_JUNE),
     _of("documents-untold", "auth.as-documents", "auth.as-documents-supported"),
     _of("documents-untold-in-openid", "auth.as-documents"),
-    _of("documents-advertised-as-text", "auth.as-documents", "auth.as-documents-supported"),
+    _of("documents-advertised-as-text", "auth.as-metadata", "auth.as-documents", "auth.as-documents-supported"),
     _of("documents-unsupported", "auth.as-documents-supported"),
     _of("redirects-anywhere", "auth.as-redirect-exact", revision=_OWN),
     _of("redirects-by-prefix", "auth.as-redirect-exact"),
@@ -83,10 +94,13 @@ ISSUER_FAULTS: Final = (
     _of("redirects-to-last-after-a-page", "auth.as-redirect-exact", revision=_JUNE),
     _of("redirects-by-post", "auth.as-redirect-exact", "auth.as-document-redirect"),
     _of("redirects-to-any-port", "auth.as-redirect-exact"),
-    _of("proof-algorithms-as-text", "dpop.as-algorithms"),
+    _of("proof-algorithms-as-text", "auth.as-metadata", "dpop.as-algorithms"),
     _of("takes-none", "dpop.as-asymmetric"),
     _of("takes-none-in-openid", "dpop.as-asymmetric"),
     _of("only-secrets-in-the-body", "client-credentials.as-methods"),
+    _of("only-secrets-in-the-body-in-openid", "client-credentials.as-methods"),
+    _of("algorithms-untold-in-openid", "client-credentials.as-algorithms"),
+    _of("assertions-unsigned", "client-credentials.as-algorithms"),
     _of("algorithms-untold", "client-credentials.as-algorithms"),
     _of("state-lost", "auth.as-state"),
     _of("state-lost-with-errors", "auth.as-state"),
@@ -144,6 +158,7 @@ ISSUER_FAULTS: Final = (
     _of("refresh-any-key", "dpop.as-bound-refused"),
     _of("no-jwt-bearer", "wif.as-grant"),
     _of("jwt-bearer-untold", "wif.as-metadata"),
+    _of("jwt-bearer-untold-in-openid", "wif.as-metadata"),
     _of("any-signature", "wif.as-jwt"),
     _of("any-jwt-audience", "wif.as-jwt"),
     _of("jwt-audience-optional", "wif.as-jwt"),
@@ -211,6 +226,39 @@ _LAST: Final = ("redirects-to-last", "redirects-to-last-after-a-page")
 """Faults that look at the first one of repeated redirect URIs, and redirect to the last one."""
 
 
+_WITHOUT_JWT_BEARER: Final[Changes] = {"grant_types_supported": ["authorization_code", "client_credentials"]}
+_CHANGED_METADATA: Final[Mapping[str, tuple[str | None, Changes]]] = {
+    "no-token-endpoint": (None, {"token_endpoint": OMITTED}),
+    "no-authorization-endpoint": (None, {"authorization_endpoint": OMITTED}),
+    "response-types-untold": (None, {"response_types_supported": OMITTED}),
+    "metadata-null": (None, {"scopes_supported": None}),
+    "metadata-empty-list": (None, {"scopes_supported": []}),
+    "oauth-without-pkce": (_OAUTH, {"code_challenge_methods_supported": OMITTED}),
+    "openid-without-pkce": (_OPENID, {"code_challenge_methods_supported": OMITTED}),
+    "plain-endpoint": (None, {"token_endpoint": "http://as.example/token"}),
+    "plain-endpoint-in-openid": (_OPENID, {"token_endpoint": "http://as.example/token"}),
+    "nobody-registers": (None, {"registration_endpoint": OMITTED}),
+    "documents-untold": (None, {"client_id_metadata_document_supported": OMITTED}),
+    "documents-untold-in-openid": (_OPENID, {"client_id_metadata_document_supported": OMITTED}),
+    "documents-unsupported": (None, {"client_id_metadata_document_supported": OMITTED}),
+    "documents-advertised-as-text": (None, {"client_id_metadata_document_supported": "true"}),
+    "proof-algorithms-as-text": (None, {"dpop_signing_alg_values_supported": "ES256"}),
+    "takes-none": (None, {"dpop_signing_alg_values_supported": ["ES256", "none"]}),
+    "takes-none-in-openid": (_OPENID, {"dpop_signing_alg_values_supported": ["ES256", "none"]}),
+    "only-secrets-in-the-body": (None, {"token_endpoint_auth_methods_supported": ["client_secret_post"]}),
+    "only-secrets-in-the-body-in-openid": (_OPENID, {"token_endpoint_auth_methods_supported": ["client_secret_post"]}),
+    "algorithms-untold": (None, {"token_endpoint_auth_signing_alg_values_supported": OMITTED}),
+    "algorithms-untold-in-openid": (_OPENID, {"token_endpoint_auth_signing_alg_values_supported": OMITTED}),
+    "assertions-unsigned": (None, {"token_endpoint_auth_signing_alg_values_supported": ["ES256", "none"]}),
+    "iss-not-advertised": (None, {"authorization_response_iss_parameter_supported": OMITTED}),
+    "iss-not-advertised-with-errors": (None, {"authorization_response_iss_parameter_supported": OMITTED}),
+    "iss-not-advertised-in-openid": (_OPENID, {"authorization_response_iss_parameter_supported": OMITTED}),
+    "jwt-bearer-untold": (None, _WITHOUT_JWT_BEARER),
+    "jwt-bearer-untold-in-openid": (_OPENID, _WITHOUT_JWT_BEARER),
+}
+"""Changed members of the metadata, by fault, and the path of the only document with them; `None`: each document."""
+
+
 class _Raw:
     """The authorization server."""
 
@@ -235,38 +283,10 @@ class _Raw:
             "token_endpoint_auth_signing_alg_values_supported": ["ES256"],
             "authorization_response_iss_parameter_supported": True,
             "client_id_metadata_document_supported": True,
-            "dpop_signing_alg_values_supported": ["ES256", "none"] if fault == "takes-none" else ["ES256"],
+            "dpop_signing_alg_values_supported": ["ES256"],
         }
-        if fault == "proof-algorithms-as-text":
-            found["dpop_signing_alg_values_supported"] = "ES256"
-        if fault == "jwt-bearer-untold":
-            found["grant_types_supported"] = ["authorization_code", "client_credentials"]
-        if fault == "only-secrets-in-the-body":
-            found["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
-        if fault == "plain-endpoint" or (fault == "plain-endpoint-in-openid" and path == _OPENID):
-            found["token_endpoint"] = "http://as.example/token"
-        if fault == "takes-none-in-openid" and path == _OPENID:
-            found["dpop_signing_alg_values_supported"] = ["ES256", "none"]
-        if fault == "documents-advertised-as-text":
-            found["client_id_metadata_document_supported"] = "true"
-        left_out = {
-            "no-token-endpoint": "token_endpoint",
-            "nobody-registers": "registration_endpoint",
-            "documents-untold": "client_id_metadata_document_supported",
-            "documents-unsupported": "client_id_metadata_document_supported",
-            "algorithms-untold": "token_endpoint_auth_signing_alg_values_supported",
-            "iss-not-advertised": "authorization_response_iss_parameter_supported",
-            "iss-not-advertised-with-errors": "authorization_response_iss_parameter_supported",
-        }
-        if path == _OPENID:
-            left_out |= {
-                "openid-without-pkce": "code_challenge_methods_supported",
-                "documents-untold-in-openid": "client_id_metadata_document_supported",
-                "iss-not-advertised-in-openid": "authorization_response_iss_parameter_supported",
-            }
-        if fault in left_out:
-            del found[left_out[fault]]
-        return found
+        place, changes = _CHANGED_METADATA.get(fault or "", (None, {}))
+        return changed(found, changes) if place in (None, path) else found
 
     async def handle(self, incoming: ServerExchange) -> None:
         """Answer a request."""
@@ -275,7 +295,8 @@ class _Raw:
         if fault == "nothing-there":
             await incoming.respond(404)
         elif path in (_OAUTH, _OPENID) and not hidden:
-            await incoming.respond(200, (), json.dumps(self._metadata(path)).encode())
+            kind = () if fault == "metadata-untyped" else _JSON
+            await incoming.respond(200, kind, json.dumps(self._metadata(path)).encode())
         elif path == "/register" and fault != "registration-broken":
             document = json.loads(incoming.body or b"{}")
             client = f"client-{len(self._uris)}"

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from mcp_conformance.checks.auth.authorization_servers.client_documents import party_of
-from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, ask, issuer_of, known_metadata
+from mcp_conformance.checks.auth.authorization_servers.endpoints import (
+    NEED,
+    ask,
+    issuer_of,
+    known_documents,
+    known_metadata,
+)
 from mcp_conformance.checks.auth.authorization_servers.jwts import claims_of
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import require_refusal, shown, tokens_of
 from mcp_conformance.checks.registry.server import check
@@ -122,9 +128,10 @@ async def workload_grant(server: ServerUnderTest) -> None:
 async def workload_metadata(server: ServerUnderTest) -> None:
     """An authorization server for workload identities has the grant type in its metadata."""
     await _require_workload(server)
-    listed = (await known_metadata(server)).get("grant_types_supported")
-    if not isinstance(listed, list) or _JWT_BEARER not in listed:
-        raise Deviation(f"{_JWT_BEARER} in grant_types_supported", brief(listed))
+    for document in await known_documents(server):
+        listed = document.get("grant_types_supported")
+        if not isinstance(listed, list) or _JWT_BEARER not in listed:
+            raise Deviation(f"{_JWT_BEARER} in grant_types_supported of each document", brief(listed))
 
 
 @check("wif.as-jwt", proves=("wif.as-validates-jwt",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)

@@ -10,6 +10,7 @@ from mcp_conformance.drivers.server.suite_connection import within
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object, origin_of
+from mcp_conformance.oauth_testbed.metadata_types import flaw_of_metadata
 from mcp_conformance.oauth_testbed.quirks import Well
 from mcp_conformance.oauth_testbed.registered_clients import is_loopback
 from mcp_conformance.protocol.response import brief
@@ -56,16 +57,20 @@ def issuer_of(server: ServerUnderTest) -> str:
     return issuer
 
 
-async def _documents(server: ServerUnderTest) -> dict[Well, JsonObject]:
-    """Return the metadata documents by location."""
+async def _fetched(server: ServerUnderTest) -> dict[Well, HttpResponse]:
+    """Return the responses with a metadata document by location."""
     issuer = issuer_of(server)
-    found: dict[Well, JsonObject] = {}
+    found: dict[Well, HttpResponse] = {}
     for well in (Well.OAUTH, *_OPENID):
         answer = await ask(server, "GET", well.url(issuer), (("Accept", "application/json"),))
-        document = json_object(answer.body) if answer.status == 200 else None
-        if document is not None:
-            found[well] = document
+        if answer.status == 200 and json_object(answer.body) is not None:
+            found[well] = answer
     return found
+
+
+async def _documents(server: ServerUnderTest) -> dict[Well, JsonObject]:
+    """Return the metadata documents by location."""
+    return {well: json_object(answer.body) or {} for well, answer in (await _fetched(server)).items()}
 
 
 async def known_documents(server: ServerUnderTest) -> tuple[JsonObject, ...]:
@@ -81,34 +86,49 @@ async def known_metadata(server: ServerUnderTest) -> JsonObject:
     return (await known_documents(server))[0]
 
 
-def _right(document: JsonObject, issuer: str, what: str) -> None:
+def _right(answer: HttpResponse, issuer: str, what: str) -> None:
+    document = json_object(answer.body) or {}
     if document.get("issuer") != issuer:
         raise Deviation(f"issuer {issuer!a} in the {what}", brief(document.get("issuer")))
-    if not isinstance(document.get("token_endpoint"), str):
-        raise Deviation(f"a token_endpoint in the {what}", brief(document.get("token_endpoint")))
+    _require_endpoints(document, what)
+    # RFC 8414, sections 2 and 3.2.
+    if not _listed(document, "response_types_supported"):
+        raise Deviation(f"response_types_supported in the {what}", brief(document.get("response_types_supported")))
+    if (flaw := flaw_of_metadata(document)) is not None:
+        raise Deviation(f"members with the types of RFC 8414 in the {what}", flaw)
+    if answer.media_type != "application/json":
+        raise Deviation(f"application/json for the {what}", answer.media_type or "no type")
+
+
+def _require_endpoints(document: JsonObject, what: str) -> None:
+    """Require the endpoints that each server with authorization codes has."""
+    by_code = "authorization_code" in (_listed(document, "grant_types_supported") or ["authorization_code"])
+    for name in ("token_endpoint", *(("authorization_endpoint",) if by_code else ())):
+        if not isinstance(document.get(name), str):
+            raise Deviation(f"{name} in the {what}", brief(document.get(name)))
 
 
 @check(
     "auth.as-metadata-oauth", proves=("auth.as-rfc8414",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS
 )
 async def metadata_oauth(server: ServerUnderTest) -> None:
-    """The authorization server has RFC 8414 metadata."""
-    document = (await _documents(server)).get(Well.OAUTH)
-    if document is None:
+    """The authorization server has RFC 8414 metadata, with the required members."""
+    answer = (await _fetched(server)).get(Well.OAUTH)
+    if answer is None:
         raise Deviation("a document", f"no document at {Well.OAUTH.url(issuer_of(server))}")
-    _right(document, issuer_of(server), "metadata")
+    _right(answer, issuer_of(server), "metadata")
 
 
 @check(
     "auth.as-metadata", proves=("auth.as-metadata-one-of",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS
 )
 async def metadata(server: ServerUnderTest) -> None:
-    """The authorization server has metadata of RFC 8414 or of OpenID Connect."""
-    found = await _documents(server)
+    """The authorization server has metadata of RFC 8414 or of OpenID Connect, with the required members."""
+    found = await _fetched(server)
     if not found:
         raise Deviation("metadata at one of the well-known URIs", "no metadata")
-    for well, document in found.items():
-        _right(document, issuer_of(server), f"document at {well.url(issuer_of(server))}")
+    for well, answer in found.items():
+        _right(answer, issuer_of(server), f"document at {well.url(issuer_of(server))}")
 
 
 @check(
@@ -125,6 +145,7 @@ async def metadata_at_root(server: ServerUnderTest) -> None:
     document = json_object(answer.body) if answer.status == 200 else None
     if document is None:
         raise Deviation(f"metadata at {Well.OAUTH.url(base)}", f"HTTP {answer.status}")
+    _require_endpoints(document, "metadata")
 
 
 @check(
@@ -162,6 +183,23 @@ async def openid_pkce(server: ServerUnderTest) -> None:
         methods = document.get("code_challenge_methods_supported")
         if not isinstance(methods, list) or "S256" not in methods:
             raise Deviation("code_challenge_methods_supported with S256", brief(methods))
+
+
+@check(
+    "auth.as-pkce-told",
+    proves=("auth.http-conform", "auth.http-should-conform"),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def pkce_advertised(server: ServerUnderTest) -> None:
+    """RFC 8414 metadata list the PKCE method S256, without which clients must not proceed."""
+    document = (await _documents(server)).get(Well.OAUTH)
+    if document is None:
+        raise NotApplicable("the authorization server has no RFC 8414 metadata")
+    if "S256" not in _listed(document, "code_challenge_methods_supported"):
+        value = document.get("code_challenge_methods_supported")
+        raise Deviation("code_challenge_methods_supported with S256", brief(value))
 
 
 @check(
@@ -262,11 +300,12 @@ async def proofs_asymmetric(server: ServerUnderTest) -> None:
                 raise Deviation("asymmetric algorithms only", brief(each))
 
 
-async def _with_machines(server: ServerUnderTest) -> JsonObject:
-    document = await known_metadata(server)
-    if "client_credentials" not in _listed(document, "grant_types_supported"):
+async def _with_machines(server: ServerUnderTest) -> tuple[JsonObject, ...]:
+    documents = await known_documents(server)
+    found = [each for each in documents if "client_credentials" in _listed(each, "grant_types_supported")]
+    if not found:
         raise NotApplicable("the metadata do not list the grant type client_credentials")
-    return document
+    return tuple(found)
 
 
 @check(
@@ -278,9 +317,10 @@ async def _with_machines(server: ServerUnderTest) -> JsonObject:
 )
 async def machine_methods(server: ServerUnderTest) -> None:
     """The metadata list an authentication method for client credentials."""
-    methods = _listed(await _with_machines(server), "token_endpoint_auth_methods_supported")
-    if not {"private_key_jwt", "client_secret_basic"} & {str(each) for each in methods}:
-        raise Deviation("private_key_jwt or client_secret_basic", brief(methods))
+    for document in await _with_machines(server):
+        methods = _listed(document, "token_endpoint_auth_methods_supported")
+        if not {"private_key_jwt", "client_secret_basic"} & {str(each) for each in methods}:
+            raise Deviation("private_key_jwt or client_secret_basic in each document", brief(methods))
 
 
 @check(
@@ -292,8 +332,12 @@ async def machine_methods(server: ServerUnderTest) -> None:
 )
 async def machine_algorithms(server: ServerUnderTest) -> None:
     """With private_key_jwt the metadata list the signing algorithms."""
-    document = await _with_machines(server)
-    if "private_key_jwt" not in _listed(document, "token_endpoint_auth_methods_supported"):
+    methods, name = "token_endpoint_auth_methods_supported", "token_endpoint_auth_signing_alg_values_supported"
+    documents = [each for each in await _with_machines(server) if "private_key_jwt" in _listed(each, methods)]
+    if not documents:
         raise NotApplicable("the metadata do not list private_key_jwt")
-    if not _listed(document, "token_endpoint_auth_signing_alg_values_supported"):
-        raise Deviation("token_endpoint_auth_signing_alg_values_supported", "no algorithms")
+    for document in documents:
+        algorithms = _listed(document, name)
+        # RFC 8414, section 2.
+        if not algorithms or "none" in algorithms:
+            raise Deviation(f"{name} without none in each document", brief(algorithms))
