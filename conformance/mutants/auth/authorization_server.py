@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, unquote_plus, urlencode, urlsplit
 
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.settings import Settings
@@ -104,6 +104,11 @@ ISSUER_FAULTS: Final = (
     _of("algorithms-untold", "client-credentials.as-algorithms"),
     _of("state-lost", "auth.as-state"),
     _of("state-lost-with-errors", "auth.as-state"),
+    _of("state-decoded-twice", "auth.as-state", revision=_LATE),
+    _of("any-response-type", "auth.as-response-type"),
+    _of("response-type-optional", "auth.as-response-type", revision=_JUNE),
+    _of("implicit-grant", "auth.as-response-type"),
+    _of("challenge-method-ignored", "auth.as-pkce-required"),
     _of("iss-left-out", "auth.as-iss"),
     _of("iss-of-another", "auth.as-iss"),
     _of("error-without-iss", "auth.as-iss"),
@@ -377,7 +382,11 @@ class _Raw:
             right, fields["response_type"] = True, ""
         back = self._back(fields) if right or self._fault == "redirects-errors-first" else {}
         if right or "error" in back:
-            await incoming.respond(302, (("Location", f"{given}?{urlencode(back)}"),))
+            separator = "#" if "access_token" in back else "&" if "?" in given else "?"
+            separator = "?" if self._fault == "second-query" else separator
+            if self._fault == "query-dropped":
+                given = given.partition("?")[0]
+            await incoming.respond(302, (("Location", f"{given}{separator}{urlencode(back)}"),))
         elif self._fault == "error-page":
             await incoming.respond(200, (("Content-Type", "text/html"),), b"<!doctype html><title>Error</title>")
         elif self._fault == "error-redirect":
@@ -389,9 +398,15 @@ class _Raw:
         """Return the authorization response that the browser takes to the client."""
         fault, challenge = self._fault, fields.get("code_challenge")
         back = {"iss": "https://elsewhere.example" if fault == "iss-of-another" else self.url}
-        if fields.get("response_type") != "code":
+        kind, method = fields.get("response_type"), fields.get("code_challenge_method")
+        optional = fault == "response-type-optional" and kind is None
+        if kind == "token" and fault == "implicit-grant":
+            back |= {"access_token": "token", "token_type": "Bearer"}
+        elif kind != "code" and fault != "any-response-type" and not optional:
             back["error"] = "unsupported_response_type"
         elif challenge is None and fault != "challenge-optional":
+            back["error"] = "invalid_request"
+        elif challenge is not None and method != "S256" and fault != "challenge-method-ignored":
             back["error"] = "invalid_request"
         else:
             back["code"] = self._tokens.code(fields.get("client_id", ""), challenge or "")
@@ -402,7 +417,8 @@ class _Raw:
         ):
             del back["iss"]
         lost = fault == "state-lost" or (fault == "state-lost-with-errors" and "error" in back)
-        return back if lost else {**back, "state": fields.get("state", "")}
+        state = fields.get("state", "")
+        return back if lost else {**back, "state": unquote_plus(state) if fault == "state-decoded-twice" else state}
 
 
 async def _browse(url: str) -> None:

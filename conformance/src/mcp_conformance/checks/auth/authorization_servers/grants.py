@@ -45,6 +45,8 @@ _HTTP: Final = (Transport.HTTP,)
 _OAUTH: Final = ("auth.oauth21-implement", "auth.as-oauth21")
 """The requirements of OAuth 2.1, which has these rules."""
 
+_UNKNOWN_TYPE: Final = "with an unknown response type"
+
 # --- authorization response
 # ---------------------------------------------------------------------------------------------
 
@@ -54,7 +56,7 @@ async def _responses(server: ServerUnderTest) -> list[tuple[str, LoginAttempt]]:
     found = [
         (f"{what}{sender(kind)}", await trial_of(server, name, kind))
         for kind in ("own", *await document_kinds(server))
-        for name, what in (("plain", "a code"), ("wrong kind", "an error"))
+        for name, what in (("plain", "a code"), (_UNKNOWN_TYPE, "an error"))
     ]
     return [(what, trial) for what, trial in found if trial.fields]
 
@@ -94,11 +96,21 @@ async def iss_advertised(server: ServerUnderTest) -> None:
 
 @check("auth.as-pkce-required", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def pkce_required(server: ServerUnderTest) -> None:
-    """An authorization request of a public client without a code_challenge gets no code."""
+    """An authorization request without a code_challenge, or with an unknown method for it, gets no code."""
     for kind in await granted_kinds(server):
-        for name in ("without a challenge", "with an empty challenge"):
+        for name in ("without a challenge", "with an empty challenge", "with an unknown challenge method"):
             if "code" in (await trial_of(server, name, kind)).fields:
                 raise Deviation(f"a rejection of a request {name}{sender(kind)}", "a code")
+
+
+@check("auth.as-response-type", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def response_type(server: ServerUnderTest) -> None:
+    """An authorization request without the response type code gets no code, and none gets an access token."""
+    for kind in await granted_kinds(server):
+        for name in (_UNKNOWN_TYPE, "without a response type", "with the response type of the implicit grant"):
+            found = (await trial_of(server, name, kind)).fields.keys() & {"code", "access_token"}
+            if found:
+                raise Deviation(f"a rejection of a request {name}{sender(kind)}", f"a response with {min(found)}")
 
 
 @check("auth.as-pkce-verified", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)

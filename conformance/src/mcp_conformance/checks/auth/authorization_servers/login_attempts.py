@@ -177,7 +177,8 @@ async def authorization_request(
 ) -> tuple[str, LoginAttempt]:
     """Return the URL of an authorization request, and the attempt before it. Fields that are `None` are omitted."""
     login, metadata = login_of(server), await metadata_of(server)
-    verifier, state = secrets.token_urlsafe(32), secrets.token_hex(16)
+    # A state may have each character of ASCII that is printed (RFC 6749, appendix A.5).
+    verifier, state = secrets.token_urlsafe(32), f"{secrets.token_hex(16)} +&=%2B/"
     fields: dict[str, str | None] = {
         "client_id": client_id,
         "redirect_uri": login.redirect_uri,
@@ -201,7 +202,8 @@ async def authorization_response(server: ServerUnderTest, url: str, attempt: Log
     answer = await ask(server, "GET", url, (("Accept", "text/html"),))
     location = answer.header("location") or ""
     if location.startswith(login.redirect_uri):
-        fields = dict(parse_qsl(urlsplit(location).query))
+        parts = urlsplit(location)
+        fields = dict(parse_qsl(parts.query) + parse_qsl(parts.fragment))
     else:
         fields = {} if answer.status >= 400 else await login.visit_rejected(url, attempt.state)
     return attrs.evolve(attempt, fields=fields, answers=(answer,))
@@ -362,23 +364,11 @@ async def _refreshed_by_another(server: ServerUnderTest, kind: str) -> LoginAtte
     return await _refreshed(server, attempt, token, client_id=str(other["client_id"]))
 
 
-async def _challenged(server: ServerUnderTest, kind: str, *, challenge: str | None, method: str | None) -> LoginAttempt:
-    """Send an authorization request without a code challenge."""
+async def _requested(server: ServerUnderTest, kind: str, **changes: str | None) -> LoginAttempt:
+    """Send an authorization request that must be rejected: with changed fields, or without those that are `None`."""
     client = await client_of(server, kind)
-    url, attempt = await authorization_request(
-        server, str(client["client_id"]), code_challenge=challenge, code_challenge_method=method
-    )
+    url, attempt = await authorization_request(server, str(client["client_id"]), **changes)
     return await authorization_response(server, url, attempt)
-
-
-async def _wrong_kind(server: ServerUnderTest, kind: str) -> LoginAttempt:
-    """Send an authorization request whose error may be shown to the client, or to the user in the browser."""
-    client = await client_of(server, kind)
-    url, attempt = await authorization_request(server, str(client["client_id"]), response_type="none-that-there-is")
-    answer = await ask(server, "GET", url, (("Accept", "text/html"),))
-    location = answer.header("location") or ""
-    query = urlsplit(location).query if location.startswith(login_of(server).redirect_uri) else ""
-    return attrs.evolve(attempt, fields=dict(parse_qsl(query)), answers=(answer,))
 
 
 async def registers(server: ServerUnderTest) -> bool:
@@ -439,10 +429,14 @@ _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest, str], Awaitable[LoginAt
     "repeatedly": _repeatedly,
     "by another client": _by_another,
     "refreshed by another client": _refreshed_by_another,
-    "without a challenge": partial(_challenged, challenge=None, method=None),
+    "without a challenge": partial(_requested, code_challenge=None, code_challenge_method=None),
     # A field without a value counts as omitted (OAuth 2.1 section 3.1).
-    "with an empty challenge": partial(_challenged, challenge="", method="S256"),
-    "wrong kind": _wrong_kind,
+    "with an empty challenge": partial(_requested, code_challenge=""),
+    "with an unknown challenge method": partial(_requested, code_challenge_method="S512"),
+    # The error may be shown to the client, or to the user in the browser.
+    "with an unknown response type": partial(_requested, response_type="none-that-there-is"),
+    "without a response type": partial(_requested, response_type=None),
+    "with the response type of the implicit grant": partial(_requested, response_type="token"),
     "with a proof": _bound,
     "with bad proofs": _badly_bound,
 }
