@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, unquote_plus, urlencode, urlsplit
@@ -129,6 +130,24 @@ ISSUER_FAULTS: Final = (
     _of("code-again", "auth.as-code-once"),
     _of("code-again-by-document", "auth.as-code-once"),
     _of("code-at-once", "auth.as-code-once"),
+    _of("secret-optional", "auth.as-client-secret"),
+    _of("any-secret", "auth.as-client-secret", revision=_JUNE),
+    _of("secret-by-beginning", "auth.as-client-secret"),
+    _of("refresh-without-secret", "auth.as-client-secret", revision=_LATE),
+    _of("query-dropped", "auth.as-redirect-query"),
+    _of("second-query", "auth.as-redirect-query", revision=_OWN),
+    _of("tokens-untyped", "auth.as-token-response"),
+    _of("token-type-missing", "auth.as-token-response", revision=_LATE),
+    _of("token-type-missing-after-refresh", "auth.as-token-response", "dpop.as-binds"),
+    _of("null-scope", "auth.as-token-response", revision=_JUNE),
+    _of("errors-as-text", "auth.as-token-errors"),
+    _of("errors-by-403", "auth.as-token-errors", revision=_LATE),
+    _of("error-without-code", "auth.as-token-errors", revision=_JUNE),
+    _of("invalid-request-for-codes", "auth.as-token-errors"),
+    _of("invalid-request-for-refresh-tokens", "auth.as-token-errors"),
+    _of("invalid-grant-for-grant-types", "auth.as-token-errors", revision=_OWN),
+    _of("invalid-request-for-proofs", "auth.as-token-errors"),
+    _of("refresh-any-scope", "auth.as-refresh-scope"),
     _of("code-of-anybody", "auth.as-code-owner"),
     _of("refresh-of-anybody", "auth.as-code-owner"),
     _of("tokens-stored", "auth.as-no-store"),
@@ -284,7 +303,7 @@ class _Raw:
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
             "grant_types_supported": ["authorization_code", "client_credentials", JWT_BEARER],
-            "token_endpoint_auth_methods_supported": ["private_key_jwt"],
+            "token_endpoint_auth_methods_supported": ["none", "client_secret_post", "private_key_jwt"],
             "token_endpoint_auth_signing_alg_values_supported": ["ES256"],
             "authorization_response_iss_parameter_supported": True,
             "client_id_metadata_document_supported": True,
@@ -308,7 +327,10 @@ class _Raw:
             self._uris[client] = str(document.get("redirect_uris", [""])[0])
             if document.get("dpop_bound_access_tokens") is True:
                 self._tokens.bound.add(client)
-            await incoming.respond(201, (), json.dumps({**document, "client_id": client}).encode())
+            if document.get("token_endpoint_auth_method") == "client_secret_post":
+                self._tokens.secrets[client] = secrets.token_urlsafe(16)
+                document |= {"client_secret": self._tokens.secrets[client], "client_secret_expires_at": 0}
+            await incoming.respond(201, _JSON, json.dumps({**document, "client_id": client}).encode())
         elif path == "/authorize" and fault in _PAGES:
             await incoming.respond(302, (("Location", f"{self.url}/login?{urlsplit(incoming.target).query}"),))
         elif path in ("/authorize", "/login"):
@@ -382,10 +404,9 @@ class _Raw:
             right, fields["response_type"] = True, ""
         back = self._back(fields) if right or self._fault == "redirects-errors-first" else {}
         if right or "error" in back:
+            given = given.partition("?")[0] if self._fault == "query-dropped" else given
             separator = "#" if "access_token" in back else "&" if "?" in given else "?"
             separator = "?" if self._fault == "second-query" else separator
-            if self._fault == "query-dropped":
-                given = given.partition("?")[0]
             await incoming.respond(302, (("Location", f"{given}{separator}{urlencode(back)}"),))
         elif self._fault == "error-page":
             await incoming.respond(200, (("Content-Type", "text/html"),), b"<!doctype html><title>Error</title>")
@@ -400,13 +421,13 @@ class _Raw:
         back = {"iss": "https://elsewhere.example" if fault == "iss-of-another" else self.url}
         kind, method = fields.get("response_type"), fields.get("code_challenge_method")
         optional = fault == "response-type-optional" and kind is None
+        unchallenged = challenge is None and fault != "challenge-optional"
+        unknown = challenge is not None and method != "S256" and fault != "challenge-method-ignored"
         if kind == "token" and fault == "implicit-grant":
             back |= {"access_token": "token", "token_type": "Bearer"}
         elif kind != "code" and fault != "any-response-type" and not optional:
             back["error"] = "unsupported_response_type"
-        elif challenge is None and fault != "challenge-optional":
-            back["error"] = "invalid_request"
-        elif challenge is not None and method != "S256" and fault != "challenge-method-ignored":
+        elif unchallenged or unknown:
             back["error"] = "invalid_request"
         else:
             back["code"] = self._tokens.code(fields.get("client_id", ""), challenge or "")

@@ -15,6 +15,8 @@ import trio
 from mcp_conformance.oauth_testbed.client_jwts import read_jwt, s256
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -52,6 +54,16 @@ class _Grant:
             self._met.set()
 
 
+_JSON: Final = (("Content-Type", "application/json"),)
+_OTHER_ERRORS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
+    "invalid-request-for-codes": ("invalid_grant", ("authorization_code",), "invalid_request"),
+    "invalid-request-for-refresh-tokens": ("invalid_grant", ("refresh_token",), "invalid_request"),
+    "invalid-grant-for-grant-types": ("unsupported_grant_type", (), "invalid_grant"),
+    "invalid-request-for-proofs": ("invalid_dpop_proof", (), "invalid_request"),
+}
+"""The error that a fault replaces, the grant types for which it does (none: all), and the other error."""
+
+
 class _TokenError(Exception):
     """An error response; the only argument is the error code."""
 
@@ -69,6 +81,8 @@ class RawTokens:
         self._refreshes: Final[dict[str, _Grant]] = {}
         self.bound: Final[set[str]] = set()
         """The clients whose tokens must be bound to a key."""
+        self.secrets: Final[dict[str, str]] = {}
+        """The secrets of clients that have one."""
 
     def code(self, client: str, challenge: str) -> str:
         """Issue a code to a client."""
@@ -80,10 +94,11 @@ class RawTokens:
         """Answer a token request."""
         fields = dict(parse_qsl(incoming.body.decode(), keep_blank_values=True))
         try:
+            self._authenticate(fields)
             key = self._key(incoming, fields)
             grant = self._granted(fields, key)
         except _TokenError as why:
-            await incoming.respond(400, (), json.dumps({"error": str(why)}).encode())
+            await self._refuse(incoming, str(why), fields.get("grant_type"))
             return
         if self._fault == "code-at-once":
             # Two requests at once both find the code unused.
@@ -92,10 +107,35 @@ class RawTokens:
         grant.used = True
         issued = attrs.evolve(grant, used=False, key=key, rotated=fields.get("grant_type") == "refresh_token")
         is_stored = self._fault == "tokens-stored" or (self._fault == "refreshed-tokens-stored" and issued.rotated)
-        stored = () if is_stored else (("Cache-Control", "no-store"),)
+        kept = () if is_stored else (("Cache-Control", "no-store"),)
+        stored = (*kept, *(() if self._fault == "tokens-untyped" else _JSON))
         same = self._keeps(grant) or (self._fault == "rotates-once" and grant.rotated)
         refresh = fields.get("refresh_token") if same else None
-        await incoming.respond(200, stored, json.dumps(self._tokens(issued, key, refresh)).encode())
+        tokens = self._tokens(issued, key, refresh)
+        if self._fault == "refresh-any-scope" and issued.rotated and "scope" in fields:
+            tokens["scope"] = fields["scope"]
+        await incoming.respond(200, stored, json.dumps(tokens).encode())
+
+    async def _refuse(self, incoming: ServerExchange, error: str, kind: str | None) -> None:
+        """Answer a request of a grant type with an error."""
+        replaced, kinds, other = _OTHER_ERRORS.get(self._fault or "", ("", (), ""))
+        body: JsonObject = {"error": other if error == replaced and (not kinds or kind in kinds) else error}
+        if self._fault == "error-without-code":
+            body = {"message": "the request is rejected"}
+        status = 403 if self._fault == "errors-by-403" else 401 if error == "invalid_client" else 400
+        text = error if self._fault == "errors-as-text" else json.dumps(body)
+        await incoming.respond(status, _JSON, text.encode())
+
+    def _authenticate(self, fields: dict[str, str]) -> None:
+        """Compare the secret of a client that has one."""
+        own, given, fault = self.secrets.get(fields.get("client_id", "")), fields.get("client_secret"), self._fault
+        refreshes = fault == "refresh-without-secret" and fields.get("grant_type") == "refresh_token"
+        if own is None or given == own or fault == "any-secret" or refreshes:
+            return
+        if fault == "secret-by-beginning" and given and own.startswith(given):
+            return
+        if given is not None or fault != "secret-optional":
+            raise _TokenError("invalid_client")
 
     def _keeps(self, grant: _Grant) -> bool:
         """Return whether a refresh token stays valid."""
@@ -201,4 +241,9 @@ class RawTokens:
         }
         if self._fault == "endless" or (self._fault == "endless-after-refresh" and grant.rotated):
             del tokens["expires_in"]
+        if self._fault == "null-scope":
+            tokens["scope"] = None
+        untyped = self._fault == "token-type-missing-after-refresh" and grant.rotated
+        if self._fault == "token-type-missing" or untyped:
+            del tokens["token_type"]
         return tokens

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, issuer_of, known_documents, with_proofs
 from mcp_conformance.checks.auth.authorization_servers.jwts import claims_of
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
+    KEPT_QUERY,
     OTHER_GRANTS,
+    OTHER_SCOPE,
+    WRONG_SECRETS,
     document_kinds,
     granted,
     granted_kinds,
@@ -27,9 +30,12 @@ from mcp_conformance.checks.auth.authorization_servers.proofs import BAD_PROOFS,
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.oauth_testbed.user_login import LoginAttempt
     from mcp_conformance.wire.http_client import HttpResponse
@@ -157,6 +163,30 @@ async def code_owner(server: ServerUnderTest) -> None:
             require_refusal(answer, f"a refresh token of another client{sender(kind)}")
 
 
+@check("auth.as-client-secret", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def client_secret(server: ServerUnderTest) -> None:
+    """A client with a secret gets no tokens without it, for a code and for a refresh token."""
+    answers = (await trial_of(server, "with a secret")).answers
+    codes, refreshes = answers[: len(WRONG_SECRETS)], answers[len(WRONG_SECRETS) + 1 :]
+    for what, answer in zip(WRONG_SECRETS, codes, strict=False):
+        require_refusal(answer, f"a code of a client with a secret, {what}")
+    control = answers[len(WRONG_SECRETS)]
+    if tokens_of(control) is None:
+        raise NotTestable(f"the control request failed: a code with the right secret gets {shown(control)}")
+    for what, answer in zip(WRONG_SECRETS, refreshes, strict=False):
+        require_refusal(answer, f"a refresh token of a client with a secret, {what}")
+
+
+@check("auth.as-redirect-query", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def redirect_query(server: ServerUnderTest) -> None:
+    """The query of a redirect URI is kept in the authorization response (OAuth 2.1, section 2.3)."""
+    await granted(server)
+    name, _, value = KEPT_QUERY.partition("=")
+    found = (await trial_of(server, "with a query")).fields.get(name)
+    if found != value:
+        raise Deviation(f"{KEPT_QUERY} of the redirect URI in the authorization response", brief(found))
+
+
 # --- tokens ---------------------------------------------------------------------------------------------------------------
 
 
@@ -179,6 +209,85 @@ async def no_store(server: ServerUnderTest) -> None:
         value = answer.header("cache-control")
         if "no-store" not in [each.strip().lower() for each in (value or "").split(",")]:
             raise Deviation(f"Cache-Control: no-store in {what}", brief(value))
+
+
+@check("auth.as-token-response", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def token_response(server: ServerUnderTest) -> None:
+    """A token response is JSON with the token_type Bearer, and its members are strings, also the one to a refresh."""
+    for what, answer in await _token_responses(server):
+        if answer.media_type != "application/json":
+            raise Deviation(f"application/json for {what}", answer.media_type or "no type")
+        tokens = tokens_of(answer) or {}
+        if str(tokens.get("token_type")).lower() != "bearer":
+            raise Deviation(f'token_type "Bearer" in {what}', brief(tokens.get("token_type")))
+        for name in ("access_token", "refresh_token", "scope"):
+            value = tokens.get(name, "absent")
+            # A user may grant no scope.
+            if not isinstance(value, str) or not (value or name == "scope"):
+                raise Deviation(f"{name} as a string in {what}", "an empty one" if value == "" else brief(value))
+
+
+@check("auth.as-token-errors", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def token_errors(server: ServerUnderTest) -> None:
+    """A rejection of the token endpoint is JSON with the code of the error, and has the status 400 or 401."""
+    for kind in await granted_kinds(server):
+        for what, answer, codes in await _rejections(server, kind):
+            # Other checks cover tokens. A server may also limit how many requests it answers.
+            if tokens_of(answer) is not None or answer.status == 429:
+                continue
+            error = (json_object(answer.body) or {}).get("error")
+            if answer.media_type != "application/json" or error not in codes:
+                raise Deviation(
+                    f"JSON with the error {' or '.join(codes)} for {what}{sender(kind)}",
+                    f"{answer.media_type or 'no type'} with {brief(error)}",
+                )
+            if answer.status not in (400, 401):
+                raise Deviation(f"HTTP 400 for {what}{sender(kind)}", f"HTTP {answer.status}")
+
+
+async def _rejections(server: ServerUnderTest, kind: str) -> list[tuple[str, HttpResponse, Sequence[str]]]:
+    """Return the rejections by the token endpoint, what was sent, and the errors that it may get (OAuth 2.1, 3.2.4)."""
+    invalid: tuple[tuple[str, Sequence[HttpResponse]], ...] = (
+        ("a code with another verifier", (await trial_of(server, "another verifier", kind)).answers),
+        ("a used code", (await trial_of(server, "repeatedly", kind)).answers[-1:]),
+        # After the responses to the code, to two refreshes, and to one that requests another scope.
+        ("a used refresh token", (await trial_of(server, "plain", kind)).answers[4:]),
+    )
+    found: list[tuple[str, HttpResponse, Sequence[str]]] = [
+        (what, answer, ("invalid_grant",)) for what, answers in invalid for answer in answers
+    ]
+    for given, answer in zip(OTHER_GRANTS, (await trial_of(server, "other grant types", kind)).answers, strict=False):
+        codes = ("unsupported_grant_type", "unauthorized_client", *(() if given else ("invalid_request",)))
+        found.append((f"a code with the grant type {brief(given)}", answer, codes))
+    if await _binds(server):
+        answers = (await trial_of(server, "with bad proofs", kind)).answers
+        for what, answer in zip(BAD_PROOFS, answers, strict=False):
+            # Without exactly one proof, the request is invalid in another way too.
+            if what.startswith("with a proof"):
+                found.append((f"a token request {what}", answer, ("invalid_dpop_proof", "use_dpop_nonce")))
+    return found
+
+
+async def _binds(server: ServerUnderTest) -> bool:
+    """Return whether the authorization server verifies proofs, and registers a client with bound tokens."""
+    try:
+        await with_proofs(server)
+        await granted(server, "with a proof")
+    except (NotApplicable, NotTestable):
+        return False
+    return is_bound(server)
+
+
+@check("auth.as-refresh-scope", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def refresh_scope(server: ServerUnderTest) -> None:
+    """A refresh that requests another scope than the granted one gets no token with it."""
+    for kind in await granted_kinds(server):
+        for answer in (await trial_of(server, "plain", kind)).answers[3:4]:
+            tokens = tokens_of(answer) or {}
+            claims = claims_of(str(tokens.get("access_token"))) or {}
+            for scope in (tokens.get("scope"), claims.get("scope")):
+                if OTHER_SCOPE in str(scope).split():
+                    raise Deviation(f"no token with the scope {OTHER_SCOPE}{sender(kind)}", brief(scope))
 
 
 @check(
@@ -224,7 +333,8 @@ async def refresh_rotates(server: ServerUnderTest) -> None:
                 what = "no refresh token" if token is None else "the same one"
                 raise Deviation(f"another refresh token{sender(kind)}", what)
             seen.append(token)
-        for answer in refreshes[2:]:
+        # The third request is for more scope.
+        for answer in refreshes[3:]:
             require_refusal(answer, f"a used refresh token{sender(kind)}")
 
 

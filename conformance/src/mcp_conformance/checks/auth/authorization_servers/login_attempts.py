@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     """The fields of an authorization request."""
 
 __all__ = [
+    "KEPT_QUERY",
     "OTHER_GRANTS",
+    "OTHER_SCOPE",
+    "WRONG_SECRETS",
     "Fields",
     "authorization_form",
     "authorization_request",
@@ -68,6 +71,9 @@ __all__ = [
 
 _OFFLINE: Final = ("openid", "offline_access")
 """The scopes that some authorization servers require for a refresh token."""
+_BY_SECRET: Final = "client_secret_post"
+KEPT_QUERY: Final = "kept=1"
+"""The query of a redirect URI."""
 _FORM: Final = ("Content-Type", "application/x-www-form-urlencoded")
 
 
@@ -209,12 +215,23 @@ async def authorization_response(server: ServerUnderTest, url: str, attempt: Log
     return attrs.evolve(attempt, fields=fields, answers=(answer,))
 
 
-async def _authorized(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> LoginAttempt:
-    """Log in and return the attempt with its code. Raise `NotTestable` when there is no code."""
+async def _authorized(
+    server: ServerUnderTest, kind: str = "own", *, redirect_uri: str | None = None, **more: JsonValue
+) -> LoginAttempt:
+    """Log in and return the attempt with its code. Raise `NotTestable` when there is no code.
+
+    Args:
+        server: The authorization server.
+        kind: The client.
+        redirect_uri: Another redirect URI of the client than that of the suite.
+        more: Further metadata of a client that is registered.
+    """
     login, client = login_of(server), await client_of(server, kind, **more)
     if login.lost is not None:
         raise NotTestable(login.lost)
-    url, attempt = await authorization_request(server, str(client["client_id"]))
+    url, attempt = await authorization_request(
+        server, str(client["client_id"]), redirect_uri=redirect_uri or login.redirect_uri
+    )
     try:
         # The authorization server may reject a document.
         fields = await (login.visit_rejected if kind in _DOCUMENTS else login.visit)(url, attempt.state)
@@ -261,7 +278,7 @@ async def _redeemed(
 
 
 async def _refreshed(
-    server: ServerUnderTest, attempt: LoginAttempt, token: JsonValue, proofs: Proofs = no_proof, **changes: str
+    server: ServerUnderTest, attempt: LoginAttempt, token: JsonValue, proofs: Proofs = no_proof, **changes: str | None
 ) -> LoginAttempt:
     """Exchange a refresh token for tokens, with changed fields. Without a refresh token, do nothing."""
     if not isinstance(token, str):
@@ -299,18 +316,22 @@ def refresh_token_of(answer: HttpResponse) -> JsonValue:
 
 
 async def _plain(server: ServerUnderTest, kind: str) -> LoginAttempt:
-    """Send correct requests: a token request and two refreshes. Then use both refresh tokens again."""
+    """Send correct requests: a token request and two refreshes. Request more scope, and use both refresh tokens again."""
     attempt = await _redeemed(server, await _authorized(server, kind))
     first = refresh_token_of(attempt.answers[0])
     attempt = await _refreshed(server, attempt, first)
     second = refresh_token_of(attempt.answers[-1])
     if second == first:
         return attempt
-    for token in (second, second, first):
+    attempt = await _refreshed(server, attempt, second)
+    attempt = await _refreshed(server, attempt, refresh_token_of(attempt.answers[-1]), scope=OTHER_SCOPE)
+    for token in (second, first):
         attempt = await _refreshed(server, attempt, token)
     return attempt
 
 
+OTHER_SCOPE: Final = "none-that-there-is"
+"""A scope that no authorization request names."""
 OTHER_GRANTS: Final = ("urn:example:no-such-grant", "AUTHORIZATION_CODE", "", None)
 """Grant types other than the one of a code, which is sent with each of them."""
 
@@ -417,6 +438,54 @@ async def _badly_bound(server: ServerUnderTest, kind: str) -> LoginAttempt:
     return attempt
 
 
+WRONG_SECRETS: Final[Mapping[str, Callable[[str], str | None]]] = {
+    "without the secret": lambda _: None,
+    "with an empty one": lambda _: "",
+    "with another one": lambda _: "no-such-secret",
+    "with its first half": lambda secret: secret[: len(secret) // 2],
+}
+"""Secrets other than the right one, made from it."""
+
+
+async def _with_secret(server: ServerUnderTest, kind: str) -> LoginAttempt:
+    """Send a code and a refresh token of a client with a secret: with wrong secrets, until one gets tokens, and the right.
+
+    The responses with tokens for a wrong secret end the attempt.
+    """
+    listed = (await metadata_of(server)).get("token_endpoint_auth_methods_supported")
+    if not await registers(server) or not isinstance(listed, list) or _BY_SECRET not in listed:
+        raise NotApplicable(f"the suite registers no client that authenticates with {_BY_SECRET}")
+    client = await client_of(server, "confidential", token_endpoint_auth_method=_BY_SECRET)
+    secret = client.get("client_secret")
+    if not isinstance(secret, str) or client.get("token_endpoint_auth_method", _BY_SECRET) != _BY_SECRET:
+        raise NotApplicable(f"the authorization server registers no client that authenticates with {_BY_SECRET}")
+    attempt = await _authorized(server, "confidential" if kind == "own" else f"confidential {kind}")
+    for wrong in WRONG_SECRETS.values():
+        attempt = await _redeemed(server, attempt, client_secret=wrong(secret))
+        if tokens_of(attempt.answers[-1]) is not None:
+            return attempt
+    attempt = await _redeemed(server, attempt, client_secret=secret)
+    token = refresh_token_of(attempt.answers[-1])
+    for wrong in WRONG_SECRETS.values():
+        attempt = await _refreshed(server, attempt, token, client_secret=wrong(secret))
+        if tokens_of(attempt.answers[-1]) is not None:
+            break
+    return attempt
+
+
+async def _with_query(server: ServerUnderTest, kind: str) -> LoginAttempt:
+    """Log in with a redirect URI that has a query."""
+    if not await registers(server):
+        raise NotApplicable("the suite registers no client with a query in its redirect URI")
+    uri = f"{login_of(server).redirect_uri}?{KEPT_QUERY}"
+    client = "with a query" if kind == "own" else f"with a query {kind}"
+    try:
+        await client_of(server, client, redirect_uris=[uri])
+    except NotTestable as why:
+        raise NotApplicable(f"no client with a query in its redirect URI: {why}") from why
+    return await _authorized(server, client, redirect_uri=uri)
+
+
 _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest, str], Awaitable[LoginAttempt]]]] = {
     "plain": _plain,
     "other grant types": _with_other_grants,
@@ -439,6 +508,8 @@ _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest, str], Awaitable[LoginAt
     "with the response type of the implicit grant": partial(_requested, response_type="token"),
     "with a proof": _bound,
     "with bad proofs": _badly_bound,
+    "with a secret": _with_secret,
+    "with a query": _with_query,
 }
 
 
