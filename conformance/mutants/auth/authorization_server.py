@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, unquote_plus, urlencode, urlsplit
 from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.oauth_testbed.changed_members import OMITTED, changed
+from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.oauth_testbed.user_login import Login, RedirectMissing
 from mcp_conformance.runners.authorization_server import run_authorization_server
 from mcp_conformance.scoring.attribution import attributed
@@ -78,6 +79,10 @@ ISSUER_FAULTS: Final = (
     _of("plain-endpoint-in-openid", "auth.as-endpoints-https"),
     _of("nobody-registers", "auth.as-registers", revision=_JUNE),
     _of("registration-broken", "auth.as-registers", revision=_JUNE),
+    _of("registers-by-200", "auth.as-registers", revision=_OWN),
+    _of("registration-without-metadata", "auth.as-registers", revision=_JUNE),
+    _of("registration-error-by-500", "auth.as-registers", revision=_OWN),
+    _of("endless-secret", "auth.as-registers", revision=_JUNE),
     _of("documents-untold", "auth.as-documents", "auth.as-documents-supported"),
     _of("documents-untold-in-openid", "auth.as-documents"),
     _of("documents-advertised-as-text", "auth.as-metadata", "auth.as-documents", "auth.as-documents-supported"),
@@ -94,6 +99,9 @@ ISSUER_FAULTS: Final = (
     _of("redirects-to-last", "auth.as-redirect-exact", "auth.as-document-redirect", revision=_LATE),
     _of("redirects-to-last-after-a-page", "auth.as-redirect-exact", revision=_JUNE),
     _of("redirects-by-post", "auth.as-redirect-exact", "auth.as-document-redirect"),
+    _of("redirects-bare-clients", "auth.as-redirect-exact"),
+    _of("redirects-parsed", "auth.as-redirect-exact"),
+    _of("redirects-loopback-names", "auth.as-redirect-exact", revision=_LATE),
     _of("redirects-to-any-port", "auth.as-redirect-exact"),
     _of("proof-algorithms-as-text", "auth.as-metadata", "dpop.as-algorithms"),
     _of("takes-none", "dpop.as-asymmetric"),
@@ -322,15 +330,7 @@ class _Raw:
             kind = () if fault == "metadata-untyped" else _JSON
             await incoming.respond(200, kind, json.dumps(self._metadata(path)).encode())
         elif path == "/register" and fault != "registration-broken":
-            document = json.loads(incoming.body or b"{}")
-            client = f"client-{len(self._uris)}"
-            self._uris[client] = str(document.get("redirect_uris", [""])[0])
-            if document.get("dpop_bound_access_tokens") is True:
-                self._tokens.bound.add(client)
-            if document.get("token_endpoint_auth_method") == "client_secret_post":
-                self._tokens.secrets[client] = secrets.token_urlsafe(16)
-                document |= {"client_secret": self._tokens.secrets[client], "client_secret_expires_at": 0}
-            await incoming.respond(201, _JSON, json.dumps({**document, "client_id": client}).encode())
+            await self._register(incoming)
         elif path == "/authorize" and fault in _PAGES:
             await incoming.respond(302, (("Location", f"{self.url}/login?{urlsplit(incoming.target).query}"),))
         elif path in ("/authorize", "/login"):
@@ -341,6 +341,27 @@ class _Raw:
             await self._tokens.answer(incoming)
         else:
             await incoming.respond(400 if path in ("/token", "/register") else 404)
+
+    async def _register(self, incoming: ServerExchange) -> None:
+        document, fault = json_object(incoming.body), self._fault
+        if document is None:
+            status = 500 if fault == "registration-error-by-500" else 400
+            await incoming.respond(status, _JSON, json.dumps({"error": "invalid_client_metadata"}).encode())
+            return
+        client = f"client-{len(self._uris)}"
+        uris = document.get("redirect_uris")
+        self._uris[client] = str(uris[0]) if isinstance(uris, list) and uris else ""
+        if document.get("dpop_bound_access_tokens") is True:
+            self._tokens.bound.add(client)
+        if document.get("token_endpoint_auth_method") == "client_secret_post":
+            self._tokens.secrets[client] = secrets.token_urlsafe(16)
+            document |= {"client_secret": self._tokens.secrets[client], "client_secret_expires_at": 0}
+        if fault == "endless-secret":
+            document["client_secret"] = "secret"
+        if fault == "registration-without-metadata":
+            document = {}
+        status = 200 if fault == "registers-by-200" else 201
+        await incoming.respond(status, _JSON, json.dumps({**document, "client_id": client}).encode())
 
     async def _grant(self, incoming: ServerExchange, trust: RawTrust) -> None:
         try:
@@ -375,6 +396,9 @@ class _Raw:
         if known is None:
             return False
         return given == known or {
+            "redirects-bare-clients": not known,
+            "redirects-parsed": urlsplit(given)._replace(fragment="").geturl() == known,
+            "redirects-loopback-names": given.replace("//localhost:", "//127.0.0.1:") == known,
             "redirects-by-prefix": given.startswith(known),
             "redirects-after-a-page": given.startswith(known),
             "redirects-without-slash": given.rstrip("/") == known,

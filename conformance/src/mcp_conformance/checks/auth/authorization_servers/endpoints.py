@@ -224,10 +224,24 @@ async def endpoints_https(server: ServerUnderTest) -> None:
 
 @check("auth.as-registers", proves=("auth.dcr-server",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS)
 async def registers(server: ServerUnderTest) -> None:
-    """Clients can register dynamically (RFC 7591)."""
-    if not isinstance((await known_metadata(server)).get("registration_endpoint"), str):
+    """Clients can register dynamically, with the responses of RFC 7591."""
+    endpoint = (await known_metadata(server)).get("registration_endpoint")
+    if not isinstance(endpoint, str):
         raise Deviation("a registration_endpoint in the metadata", "no registration_endpoint")
-    await register(server)
+    answer = await _registration(server, endpoint, REDIRECT)
+    found = json_object(answer.body) or {}
+    if answer.status != 201 or answer.media_type != "application/json":
+        raise Deviation(
+            "HTTP 201 with application/json for a registration", f"HTTP {answer.status}, {answer.media_type}"
+        )
+    if REDIRECT not in _listed(found, "redirect_uris"):
+        raise Deviation("the redirect_uris of the client in the response", brief(found.get("redirect_uris")))
+    expiry = found.get("client_secret_expires_at")
+    if "client_secret" in found and (not isinstance(expiry, int) or isinstance(expiry, bool)):
+        raise Deviation("client_secret_expires_at beside a client_secret", brief(expiry))
+    broken = await ask(server, "POST", endpoint, (("Content-Type", "application/json"),), b'{"redirect_uris": [')
+    if broken.status not in (400, 429):
+        raise Deviation("HTTP 400 for a registration that is not JSON", f"HTTP {broken.status}")
 
 
 @check(
@@ -249,6 +263,15 @@ async def register(server: ServerUnderTest, redirect_uri: str = REDIRECT, *, app
     endpoint = (await known_metadata(server)).get("registration_endpoint")
     if not isinstance(endpoint, str):
         raise NotApplicable("clients cannot register dynamically")
+    answer = await _registration(server, endpoint, redirect_uri, application_type=application_type)
+    id: JsonValue = (json_object(answer.body) or {})["client_id"]
+    return str(id)
+
+
+async def _registration(
+    server: ServerUnderTest, endpoint: str, redirect_uri: str, *, application_type: str = "native"
+) -> HttpResponse:
+    """Register a client, and return the response. Raise `Deviation` when it fails."""
     document: JsonObject = {
         "client_name": "mcp-conformance",
         "redirect_uris": [redirect_uri],
@@ -261,7 +284,7 @@ async def register(server: ServerUnderTest, redirect_uri: str = REDIRECT, *, app
     id = (json_object(answer.body) or {}).get("client_id")
     if answer.status not in (200, 201) or not isinstance(id, str):
         raise Deviation("a client id for a registration", f"HTTP {answer.status}, {answer.body[:120]!r}")
-    return id
+    return answer
 
 
 # --- extensions -----------------------------------------------------------------------------------------------------------

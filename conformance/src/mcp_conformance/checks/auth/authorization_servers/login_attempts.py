@@ -24,6 +24,7 @@ from mcp_conformance.checks.auth.authorization_servers.proofs import (
     proof_headers,
 )
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.oauth_testbed.changed_members import changed
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.oauth_testbed.user_login import LoginAttempt, RedirectMissing
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.checks.auth.authorization_servers.proofs import Proofs
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.oauth_testbed.changed_members import OmittedMember
     from mcp_conformance.oauth_testbed.user_login import Login
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -100,8 +102,13 @@ _DOCUMENTS: Final[Mapping[str, JsonObject]] = {"document": {}, "bound document":
 """Additional members of the documents of clients that are not registered, by their kind."""
 
 
-async def client_of(server: ServerUnderTest, kind: str = "own", **more: JsonValue) -> JsonObject:
+async def client_of(server: ServerUnderTest, kind: str = "own", **more: JsonValue | OmittedMember) -> JsonObject:
     """Return a public client, which is registered or has its document published once.
+
+    Args:
+        server: The authorization server.
+        kind: The purpose of the client.
+        more: Members of its registration with other values, or without a value.
 
     Raises:
         NotTestable: Registration fails.
@@ -125,10 +132,9 @@ async def client_of(server: ServerUnderTest, kind: str = "own", **more: JsonValu
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
         "application_type": "native",
-        **more,
     }
     typed = (("Content-Type", "application/json"), ("Accept", "application/json"))
-    answer = await ask(server, "POST", endpoint, typed, json.dumps(document).encode())
+    answer = await ask(server, "POST", endpoint, typed, json.dumps(changed(document, more)).encode())
     found = json_object(answer.body) or {}
     if answer.status not in (200, 201) or not isinstance(found.get("client_id"), str):
         raise NotTestable(f"a client cannot be registered: HTTP {answer.status}, {answer.body[:120]!r}")

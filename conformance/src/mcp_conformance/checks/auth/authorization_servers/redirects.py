@@ -19,6 +19,7 @@ from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.oauth_testbed.client_jwts import s256
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ def near_misses(registered: str) -> Iterator[str]:
     yield f"{url.scheme}://{url.netloc}{url.path.upper()}"
     yield f"{url.scheme}://{url.netloc}/%{ord(url.path[1]):x}{url.path[2:]}"
     yield f"{url.scheme}://{url.netloc}/more/..{url.path}"
+    # A comparison of parsed URLs ignores these.
+    yield f"{registered}#fragment"
+    yield f"{registered}?"
+    yield f"{url.scheme.upper()}://{url.netloc}{url.path}"
+    yield f"{url.scheme}://localhost:{url.port}{url.path}"
+    yield f"{url.scheme}://{url.netloc}\\@elsewhere.example{url.path}"
     yield f"https://{url.netloc}{url.path}"
     yield f"{url.scheme}://{url.netloc}@elsewhere.example{url.path}"
     yield f"{url.scheme}://127.0.0.1.elsewhere.example:{url.port}{url.path}"
@@ -58,6 +65,9 @@ _NEAR_WEB: Final = (
     "https://client.example/callback/more",
     "https://client.example/callback?more=1",
     "https://client.example/Callback",
+    "https://CLIENT.example/callback",
+    "https://client.example/callback#fragment",
+    "https://client.example/callback?",
     "https://client.example/",
     "https://www.client.example/callback",
     "https://client.example@elsewhere.example/callback",
@@ -207,6 +217,25 @@ async def open_attempts(server: ServerUnderTest, client_id: str, registered: str
     )
 
 
+async def _require_no_redirect_of_bare_client(server: ServerUnderTest) -> None:
+    """Require that a client without redirect URIs cannot be registered, or is redirected nowhere (OAuth 2.1, section 2.3.1).
+
+    Raises:
+        Deviation: It is redirected.
+    """
+    try:
+        client = await client_of(server, "bare", redirect_uris=OMITTED)
+    except (Deviation, NotTestable):
+        return
+    metadata = await known_metadata(server)
+    for uri in (REDIRECT, ELSEWHERE):
+        fields: Fields = {"client_id": str(client["client_id"]), "redirect_uri": uri}
+        _, _, answer = await _sent(server, metadata, fields)
+        location = answer.header("location") or ""
+        if location.startswith(uri):
+            raise Deviation("no redirect of a client without redirect URIs", f"HTTP {answer.status} {location}")
+
+
 async def _web_client(server: ServerUnderTest) -> str | None:
     """Register a client with a redirect URI on the web, and return its id; `None` if that fails."""
     try:
@@ -249,6 +278,7 @@ async def redirect_exact(server: ServerUnderTest) -> None:
         if await registers(server):
             await client_of(server, "elsewhere", redirect_uris=[others])
             web = await _web_client(server)
+            await _require_no_redirect_of_bare_client(server)
     attempts = await open_attempts(server, client_id, registered)
     await attempts.require_rejections(
         *({"redirect_uri": uri} for uri in (ELSEWHERE, others, *near_misses(registered))),
