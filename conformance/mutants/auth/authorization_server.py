@@ -191,11 +191,14 @@ ISSUER_FAULTS: Final = (
     _of("no-jwt-bearer", "wif.as-grant"),
     _of("jwt-bearer-untold", "wif.as-metadata"),
     _of("jwt-bearer-untold-in-openid", "wif.as-metadata"),
-    _of("any-signature", "wif.as-jwt"),
+    _of("any-signature", "wif.as-jwt", "ema.as-jwt"),
+    _of("unsigned-jwt", "wif.as-jwt", "ema.as-jwt"),
+    _of("key-in-jwt", "wif.as-jwt"),
+    _of("early-jwt", "wif.as-jwt"),
     _of("any-jwt-audience", "wif.as-jwt"),
     _of("jwt-audience-optional", "wif.as-jwt"),
     _of("endless-jwt", "wif.as-jwt"),
-    _of("takes-expired-jwt", "wif.as-expired"),
+    _of("takes-expired-jwt", "wif.as-expired", "ema.as-jwt"),
     _of("any-issuer", "wif.as-issuer", "wif.as-jwt"),
     _of("http-issuer", "wif.as-issuer"),
     _of("any-workload", "wif.as-rules", "wif.as-jwt"),
@@ -204,12 +207,18 @@ ISSUER_FAULTS: Final = (
     _of("typ-optional", "ema.as-typ"),
     _of("any-jag-audience", "ema.as-audience"),
     _of("jag-audience-optional", "ema.as-audience"),
+    _of("client-unauthenticated", "ema.as-client"),
+    _of("any-client-assertion", "ema.as-client"),
+    _of("any-client-assertion-audience", "ema.as-client"),
+    _of("takes-expired-client-assertion", "ema.as-client"),
     _of("any-jag-client", "ema.as-client"),
     _of("jag-client-optional", "ema.as-client"),
     _of("jag-token-for-form", "ema.as-token-audience"),
     _of("jag-token-elsewhere", "ema.as-token-audience"),
     _of("any-document-id", "auth.as-document-id", "auth.as-document-structure", revision=_LATE),
     _of("any-document-id", "auth.as-document-id", "auth.as-document-structure"),
+    _of("document-over-http", "auth.as-document-url"),
+    _of("document-of-any-status", "auth.as-document-url", revision=_LATE),
     _of("document-id-by-beginning", "auth.as-document-id"),
     _of("document-id-without-case", "auth.as-document-id"),
     _of("document-id-without-query", "auth.as-document-id"),
@@ -416,7 +425,8 @@ class _Raw:
         query = incoming.body.decode() if posted else urlsplit(incoming.target).query
         fields = dict(parse_qsl(query, keep_blank_values=self._fault == "challenge-empty"))
         client_id, given = fields.get("client_id", ""), fields.get("redirect_uri", "")
-        by_document = client_id.startswith("https:") and self._fault != "documents-unsupported"
+        schemes = ("https:", "http:") if self._fault == "document-over-http" else ("https:",)
+        by_document = client_id.startswith(schemes) and self._fault != "documents-unsupported"
         known = by_document or client_id in self._uris
         # Of repeated fields, the last one counts.
         checked = dict(reversed(parse_qsl(query))).get("redirect_uri", "") if self._fault in _LAST else given

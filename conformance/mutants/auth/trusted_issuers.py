@@ -23,6 +23,7 @@ from mcp_conformance.wire.transcript import Transcript
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mcp_conformance.oauth_testbed.client_jwts import Jwt
     from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["JWT_BEARER", "NotTrusted", "RawTrust", "make_party"]
@@ -99,15 +100,22 @@ class RawTrust:
             if fault != "any-issuer":
                 raise NotTrusted("invalid_grant")
             named = self._party
-        jwt = read_jwt(assertion, await self._key(named))
+        header_key = _part(assertion, 0).get("jwk")
+        own_key = header_key if fault == "key-in-jwt" and isinstance(header_key, dict) else None
+        jwt = read_jwt(assertion, own_key or await self._key(named))
         header = _part(assertion, 0) if jwt is None else jwt.header
         claims = _claims(assertion) if jwt is None else jwt.claims
-        if jwt is None and fault != "any-signature":
+        unsigned = fault == "unsigned-jwt" and assertion.endswith(".")
+        if jwt is None and fault != "any-signature" and not unsigned:
+            raise NotTrusted("invalid_grant")
+        begins = claims.get("nbf", 0)
+        if fault != "early-jwt" and isinstance(begins, int) and begins > time.time():
             raise NotTrusted("invalid_grant")
         ends = int(time.time()) + 60 if fault == "endless-jwt" and "exp" not in claims else claims.get("exp")
         if not isinstance(ends, int) or (ends < time.time() and fault != "takes-expired-jwt"):
             raise NotTrusted("invalid_grant")
-        if "client_assertion" in fields:
+        anonymous = fault == "client-unauthenticated" and header.get("typ") == _ID_JAG
+        if "client_assertion" in fields or anonymous:
             return await self._of_employee(fields, header, claims)
         right = {
             "any-jwt-audience": claims.get("aud") == f"{self._issuer}/token"
@@ -117,8 +125,8 @@ class RawTrust:
         return self._token(fields.get("resource"), right)
 
     async def _of_employee(self, fields: dict[str, str], header: JsonObject, claims: JsonObject) -> JsonObject:
-        proof, fault = read_jwt(fields["client_assertion"], await self._key(self._party)), self._fault
-        if proof is None or (proof.claims.get("iss"), proof.claims.get("sub")) != (_CLIENT, _CLIENT):
+        fault, given = self._fault, fields.get("client_assertion")
+        if given is not None and not self._authenticates(read_jwt(given, await self._key(self._party)), given):
             raise NotTrusted("invalid_client")
         right = {
             "any-typ": header.get("typ") == _ID_JAG or (fault == "typ-optional" and "typ" not in header),
@@ -131,6 +139,17 @@ class RawTrust:
         if fault == "jag-token-for-form":
             resource = fields.get("resource", resource)
         return self._token(str(resource), right)
+
+    def _authenticates(self, proof: Jwt | None, given: str) -> bool:
+        """Return whether a JWT authenticates the client."""
+        claims, fault = _claims(given) if proof is None else proof.claims, self._fault
+        ends = claims.get("exp")
+        return (
+            (proof is not None or fault == "any-client-assertion")
+            and (claims.get("iss"), claims.get("sub")) == (_CLIENT, _CLIENT)
+            and (claims.get("aud") == self._issuer or fault == "any-client-assertion-audience")
+            and ((isinstance(ends, int) and ends > time.time()) or fault == "takes-expired-client-assertion")
+        )
 
     def _token(self, resource: str | None, right: dict[str, bool]) -> JsonObject:
         if not all(good or self._fault == fault for fault, good in right.items()):
@@ -154,7 +173,7 @@ class RawTrust:
         Raises:
             NotTrusted: The document is rejected.
         """
-        if not client_id.startswith(f"{self._party}/"):
+        if not client_id.startswith((f"{self._party}/", *(("http:",) if self._fault == "document-over-http" else ()))):
             raise NotTrusted("invalid_client")
         if self._fault == "documents-unread":
             return [""]
@@ -186,7 +205,9 @@ class RawTrust:
         """Return the JSON object at a URL, empty for something else. It is fetched once."""
         if url not in self._fetched:
             async with Endpoint(url, self._context).exchange(Transcript(), "GET") as exchange:
-                self._fetched[url] = json_object((await exchange.answer()).body) or {}
+                answer = await exchange.answer()
+                read = answer.status == 200 or self._fault == "document-of-any-status"
+                self._fetched[url] = (json_object(answer.body) if read else None) or {}
         return self._fetched[url]
 
 

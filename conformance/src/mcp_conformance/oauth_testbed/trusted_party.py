@@ -72,11 +72,14 @@ class TrustedParty:
         """The issuer, and the origin of the documents."""
         self.documents: Final[dict[str, bytes]] = {}
         """Client ID Metadata Documents, by path."""
+        self.missing: Final[set[str]] = set()
+        """The paths of documents that are sent with the status 404."""
         self.fetched: Final[list[str]] = []
         """The paths that were requested over https."""
         self.metadata: JsonObject | None = None
         """The metadata of the authorization server; `None` before they are requested."""
-        self._plain: Final = plain
+        self.plain_url: Final = plain
+        """The URL of its server without TLS, which has the same documents."""
         self._kid: Final = secrets.token_hex(8)
         self._keys: Final = {name: ECKey.generate_key("P-256") for name in ("own", "plain", "unknown")}
 
@@ -105,23 +108,29 @@ class TrustedParty:
         """Respond to a request over https."""
         self.fetched.append(incoming.path)
         if incoming.path in self.documents:
-            await incoming.respond(200, _JSON, self.documents[incoming.path])
+            status = 404 if incoming.path in self.missing else 200
+            await incoming.respond(status, _JSON, self.documents[incoming.path])
         elif incoming.path == "/jwks":
             await incoming.respond(200, _JSON, self._key_set("own"))
         elif any(incoming.path == well for well in _WELLS):
             await incoming.respond(200, _JSON, _metadata(self.url, f"{self.url}/jwks"))
         elif any(incoming.path in (f"{well}{PLAIN}", f"{PLAIN}{well}") for well in _WELLS):
-            await incoming.respond(200, _JSON, _metadata(f"{self.url}{PLAIN}", f"{self._plain}/jwks"))
+            await incoming.respond(200, _JSON, _metadata(f"{self.url}{PLAIN}", f"{self.plain_url}/jwks"))
         else:
             await incoming.respond(404)
 
     async def handle_plain(self, incoming: ServerExchange) -> None:
         """Respond to a request without TLS."""
-        await incoming.respond(200, _JSON, self._key_set("plain"))
+        await incoming.respond(200, _JSON, self.documents.get(incoming.path) or self._key_set("plain"))
+
+    def public_key(self, name: str) -> JsonObject:
+        """Return a key, as `jwt` names it, without its private part."""
+        return {member: str(value) for member, value in self._keys[name].as_dict(private=False).items()}
 
     def _key_set(self, name: str) -> bytes:
-        public = {member: str(value) for member, value in self._keys[name].as_dict(private=False).items()}
-        return json.dumps({"keys": [{**public, "kid": self._kid, "alg": "ES256", "use": "sig"}]}).encode()
+        return json.dumps(
+            {"keys": [{**self.public_key(name), "kid": self._kid, "alg": "ES256", "use": "sig"}]}
+        ).encode()
 
 
 def _metadata(issuer: str, keys: str) -> bytes:

@@ -20,11 +20,12 @@ from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.changed_members import OMITTED
+from mcp_conformance.oauth_testbed.token_issuer import unsigned
 from mcp_conformance.oauth_testbed.trusted_party import OTHER_WORKLOAD, PLAIN
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.oauth_testbed.changed_members import Changes, OmittedMember
@@ -84,10 +85,28 @@ async def _redeem(server: ServerUnderTest, assertion: str, **more: str | None) -
 # --- workload identities -----------------------------------------------------------------------------------------
 
 
+def _unchanged(token: str) -> str:
+    return token
+
+
 async def _workload(
-    server: ServerUnderTest, claims: Changes | None = None, *, issuer: str | None = None, key: str = "own"
+    server: ServerUnderTest,
+    claims: Changes | None = None,
+    *,
+    header: Changes | None = None,
+    issuer: str | None = None,
+    key: str = "own",
+    change: Callable[[str], str] = _unchanged,
 ) -> HttpResponse:
     """Request a token with the JWT of a workload, valid except for the given parts.
+
+    Args:
+        server: The authorization server.
+        claims: Claims of the JWT with other values, or without a value.
+        header: Members of its header, in the same way.
+        issuer: Its issuer.
+        key: Its key.
+        change: Changes the signed JWT.
 
     Raises:
         NotApplicable: Workload identities are not tested.
@@ -96,7 +115,7 @@ async def _workload(
     if party.options.workload is None:
         raise NotApplicable("the authorization server trusts no workload of the suite: see --workload")
     whole: Changes = {"sub": party.options.workload, "aud": await _endpoint(server), **(claims or {})}
-    return await _redeem(server, party.jwt(whole, issuer=issuer, key=key))
+    return await _redeem(server, change(party.jwt(whole, header=header, issuer=issuer, key=key)))
 
 
 async def _require_workload(server: ServerUnderTest) -> None:
@@ -136,9 +155,14 @@ async def workload_metadata(server: ServerUnderTest) -> None:
 
 @check("wif.as-jwt", proves=("wif.as-validates-jwt",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def workload_jwt(server: ServerUnderTest) -> None:
-    """A JWT with another signature or audience, or without a required claim, gets no token."""
+    """A JWT with another signature or audience, that is not valid yet, or without a required claim, gets no token."""
     await _require_workload(server)
     require_refusal(await _workload(server, key="unknown"), "a JWT that is signed with another key")
+    own_key: Changes = {"jwk": party_of(server).public_key("unknown")}
+    require_refusal(await _workload(server, header=own_key, key="unknown"), "a JWT that has its key in its header")
+    require_refusal(await _workload(server, change=unsigned), "an unsigned JWT")
+    early: Changes = {"nbf": int(time.time()) + _HOUR}
+    require_refusal(await _workload(server, early), "a JWT that is valid from the next hour on")
     audiences: tuple[JsonValue, ...] = ("https://elsewhere.example/token", f"{await _endpoint(server)}/other", [], "")
     for audience in audiences:
         require_refusal(await _workload(server, {"aud": audience}), f"a JWT for the audience {brief(audience)}")
@@ -201,6 +225,10 @@ async def _employee(
     *,
     typ: str | OmittedMember = _ID_JAG,
     form: Mapping[str, str | None] | None = None,
+    proof: Changes | None = None,
+    proof_key: str = "own",
+    key: str = "own",
+    change: Callable[[str], str] = _unchanged,
 ) -> HttpResponse:
     """Request a token with the ID-JAG of an employee, valid except for the given parts.
 
@@ -209,6 +237,10 @@ async def _employee(
         claims: Claims of the ID-JAG with other values, or without a value.
         typ: The type of the ID-JAG.
         form: Fields of the request with other values; `None` omits one.
+        proof: Claims of the JWT that authenticates the client, with other values.
+        proof_key: The key of this JWT.
+        key: The key of the ID-JAG.
+        change: Changes the signed ID-JAG.
 
     Raises:
         NotApplicable: Enterprise grants are not tested.
@@ -225,9 +257,10 @@ async def _employee(
         "resource": await _resource(server, party),
         **(claims or {}),
     }
-    proof = party.jwt({"sub": client, "aud": audience}, issuer=client)
-    fields = {"client_id": client, "client_assertion_type": _ASSERTION, "client_assertion": proof, **(form or {})}
-    return await _redeem(server, party.jwt(whole, header={"typ": typ}), **fields)
+    client_claims: Changes = {"sub": client, "aud": audience, **(proof or {})}
+    assertion = party.jwt(client_claims, issuer=client, key=proof_key)
+    fields = {"client_id": client, "client_assertion_type": _ASSERTION, "client_assertion": assertion, **(form or {})}
+    return await _redeem(server, change(party.jwt(whole, header={"typ": typ}, key=key)), **fields)
 
 
 async def _require_employee(server: ServerUnderTest) -> None:
@@ -250,6 +283,17 @@ async def employee_typ(server: ServerUnderTest) -> None:
     require_refusal(await _employee(server, typ=OMITTED), "an ID-JAG without a type")
 
 
+@check("ema.as-jwt", proves=("auth.as-oauth21",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def employee_jwt(server: ServerUnderTest) -> None:
+    """An ID-JAG with another signature, or that has expired, gets no token (RFC 7523, section 3)."""
+    await _require_employee(server)
+    require_refusal(await _employee(server, key="unknown"), "an ID-JAG that is signed with another key")
+    require_refusal(await _employee(server, change=unsigned), "an unsigned ID-JAG")
+    now = int(time.time())
+    expired: Changes = {"iat": now - 2 * _HOUR, "exp": now - _HOUR}
+    require_refusal(await _employee(server, expired), "an expired ID-JAG")
+
+
 @check("ema.as-audience", proves=("ema.as-validates-aud",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def employee_audience(server: ServerUnderTest) -> None:
     """An ID-JAG for another authorization server, or for none, gets no token."""
@@ -266,8 +310,19 @@ async def employee_audience(server: ServerUnderTest) -> None:
     "ema.as-client", proves=("ema.as-validates-client-id",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS
 )
 async def employee_client(server: ServerUnderTest) -> None:
-    """An ID-JAG for another client than the authenticated one, or for none, gets no token."""
+    """An ID-JAG for another client than the authenticated one, or for none, gets no token; the client must authenticate."""
     await _require_employee(server)
+    anonymous = {"client_assertion": None, "client_assertion_type": None}
+    require_refusal(await _employee(server, form=anonymous), "an ID-JAG of a client that does not authenticate")
+    require_refusal(await _employee(server, proof_key="unknown"), "an ID-JAG of a client with another key")
+    now = int(time.time())
+    wrong: tuple[JsonObject, ...] = (
+        {"aud": "https://elsewhere.example"},
+        {"iat": now - 2 * _HOUR, "exp": now - _HOUR},
+    )
+    for proof in wrong:
+        answer = await _employee(server, proof=proof)
+        require_refusal(answer, f"an ID-JAG of a client that authenticates with the claims {brief(proof)}")
     own = party_of(server).options.client
     for client in ("conformance-other-client", f"{own}-other", "", None):
         require_refusal(await _employee(server, {"client_id": client}), f"an ID-JAG for the client {brief(client)}")

@@ -39,20 +39,30 @@ def document_with(changes: Changes) -> Callable[[JsonObject], bytes]:
     return lambda valid: written(changed(valid, changes))
 
 
-def publish(party: TrustedParty, redirect_uri: str, make: Callable[[JsonObject], bytes]) -> str:
+def publish(
+    party: TrustedParty,
+    redirect_uri: str,
+    make: Callable[[JsonObject], bytes],
+    *,
+    secure: bool = True,
+    missing: bool = False,
+) -> str:
     """Publish the document of a client at a new URL.
 
     Args:
         party: The host of the document.
         redirect_uri: The redirect URI of the client.
         make: Makes the document from a valid one.
+        secure: Whether the URL has https.
+        missing: Whether the document is sent with the status 404.
 
     Returns:
         The URL, which is the client id.
     """
     path = f"/clients/{secrets.token_hex(8)}.json"
+    url = f"{party.url if secure else party.plain_url}{path}"
     valid: JsonObject = {
-        "client_id": f"{party.url}{path}",
+        "client_id": url,
         "client_name": "mcp-conformance",
         "redirect_uris": [redirect_uri],
         "grant_types": ["authorization_code", "refresh_token"],
@@ -60,4 +70,6 @@ def publish(party: TrustedParty, redirect_uri: str, make: Callable[[JsonObject],
         "token_endpoint_auth_method": "none",
     }
     party.documents[path] = make(valid)
-    return f"{party.url}{path}"
+    if missing:
+        party.missing.add(path)
+    return url

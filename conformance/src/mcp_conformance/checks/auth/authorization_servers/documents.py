@@ -86,9 +86,15 @@ _DOCUMENTS: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
 """All documents, by description."""
 
 
+_NOT_SECURE: Final = "a document at a URL without https"
+_MISSING: Final = "a document that is sent with the status 404"
+
+
 def _published(server: ServerUnderTest, name: str) -> str:
     """Publish a document at a new URL, and return the URL."""
-    return publish(party_of(server), login_of(server).redirect_uri, _DOCUMENTS[name])
+    make = _DOCUMENTS.get(name, _DOCUMENTS[_VALID])
+    uri = login_of(server).redirect_uri
+    return publish(party_of(server), uri, make, secure=name != _NOT_SECURE, missing=name == _MISSING)
 
 
 async def _gets_code(server: ServerUnderTest, name: str) -> bool:
@@ -151,6 +157,21 @@ async def document_fetched(server: ServerUnderTest) -> None:
     party = party_of(server)
     if not party.documents.keys() & set(party.fetched):
         raise Deviation("a request for the document of the client", "no request")
+
+
+@check(
+    "auth.as-document-url",
+    proves=("auth.cimd-conform", "auth.cimd-follow-draft"),
+    needs=_NEEDS,
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def document_url(server: ServerUnderTest) -> None:
+    """A client gets no code if the URL of its document has no https, or returns an error with the document."""
+    await _require_documents(server)
+    for name in (_NOT_SECURE, _MISSING):
+        if await _gets_code(server, name):
+            raise Deviation(f"no code for {name}", "a code")
 
 
 @check(
