@@ -199,13 +199,15 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
             found = json.loads(jws.deserialize_compact(given[0], key, algorithms=algorithms).payload)
     except (JoseError, ValueError, KeyError, TypeError):
         raise bad from None
+    question = f"?{urlsplit(handler.path).query}" if "?" in handler.path else ""
+    own_url = handler.server.resource + (question if wrong("url-with-query") else "")
     issued = found.get("iat")
     late = time.time() - issued if isinstance(issued, int | float) else 0.0
     good = {
         "proof-any-type": header.get("typ") == "dpop+jwt" or (wrong("proof-type-optional") and "typ" not in header),
         "proof-any-method": found.get("htm") == ("POST" if wrong("proof-for-post") else handler.command)
         or (wrong("proof-method-optional") and found.get("htm") is None),
-        "proof-any-url": found.get("htu") == handler.server.resource
+        "proof-any-url": found.get("htu") == own_url
         or (wrong("url-by-beginning") and str(found.get("htu")).startswith(handler.server.resource))
         or (wrong("proof-url-optional") and "htu" not in found),
         "proof-any-token": found.get("ath") == s256(token) or (wrong("proof-ath-optional") and "ath" not in found),
@@ -260,6 +262,10 @@ class _Handler(BaseHTTPRequestHandler):
             if wrong("metadata-of-another") or (wrong("metadata-of-another-at-path") and at_path):
                 document["resource"] = "https://elsewhere.example/mcp"
             self._send(200, document, {"Content-Type": "text/plain"} if wrong("metadata-as-text") else None)
+        elif self.path == "/sse" and (wrong("old-stream-is-free") or self._admit({}) is not None):
+            self._send(200, None, {"Content-Type": "text/event-stream"})
+        elif self.path == "/sse":
+            pass
         elif urlsplit(self.path).path != path:
             self._send(404, None)
         elif wrong("streams-for-anyone") or self._admit({}) is not None:
@@ -341,6 +347,7 @@ class _Handler(BaseHTTPRequestHandler):
         if user is not None:
             return user
         other_case = wrong("scheme-exact") and scheme not in ("Bearer", "DPoP")
+        other_case = other_case or (wrong("dpop-scheme-exact") and scheme == "dpop")
         unknown = other_case or scheme.lower() not in ("bearer", "dpop")
         if not token or (unknown and not wrong("takes-any-scheme")):
             raise _AccessDenied(403 if wrong("missing-by-403") else 401)

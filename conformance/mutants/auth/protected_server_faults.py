@@ -129,6 +129,8 @@ PROTECTED_FAULTS: Final = (
     _of("malformed-by-400", "auth.server-token-malformed", revision=_LATE),
     _of("malformed-by-500", "auth.server-token-malformed"),
     _of("scheme-exact", "auth.server-token-forms", revision="2025-03-26"),
+    _of("dpop-scheme-exact", "auth.server-token-forms", "dpop.server-proof-missing"),
+    _of("url-with-query", "dpop.server-proof-query"),
     _of("audience-list-rejected", "auth.server-token-forms"),
     _of("scope-optional", "auth.server-scope-near", revision="2025-06-18"),
     _of("takes-any-scheme", "auth.server-token-elsewhere"),
@@ -202,6 +204,7 @@ PROTECTED_FAULTS: Final = (
     _of("calls-are-free", "auth.server-every-request"),
     _of("completions-are-free", "auth.server-every-request", revision="2025-03-26"),
     _of("subscriptions-are-free", "auth.server-every-request"),
+    _of("old-stream-is-free", "auth.server-every-request", revision="2025-03-26"),
     _of("encoded-paths-are-free", "auth.server-every-request", revision=_LATE),
     _of("queries-are-free", "auth.server-every-request"),
     _of("batches-are-free", "auth.server-every-request", revision="2025-03-26"),
@@ -247,7 +250,8 @@ async def try_protected(fault: str | None, revision: str, chosen: Collection[str
     if fault is not None:
         words += f" --fault {fault}"
     all_ = {each.id for each in SERVER_CHECKS if each.area in _AREAS or each.id in _SESSIONS}
-    async with started_protected(words, _AT, Settings(timeout=TIMEOUT)) as (target, settings):
+    sse_url = "http://localhost:{port}/sse" if fault == "old-stream-is-free" else None
+    async with started_protected(words, _AT, Settings(timeout=TIMEOUT), sse_url=sse_url) as (target, settings):
         return await run_server(
             target, settings, Manifest(), revisions=[REVISIONS[revision]], chosen=all_ if chosen is None else chosen
         )

@@ -86,7 +86,7 @@ class RawTokens:
 
     def code(self, client: str, challenge: str) -> str:
         """Issue a code to a client."""
-        code = secrets.token_urlsafe(16)
+        code = f"code-{len(self._codes)}" if self._fault == "sequential-codes" else secrets.token_urlsafe(16)
         self._codes[code] = _Grant(client=client, challenge=challenge)
         return code
 
@@ -231,12 +231,12 @@ class RawTokens:
         confirmed: JsonObject = {} if key is None or unconfirmed else {"cnf": {"jkt": key}}
         parts: tuple[JsonObject, ...] = ({"alg": "none"}, {"sub": "ada", **confirmed}, {})
         shown = ".".join(urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in parts)
-        refresh = refresh or secrets.token_urlsafe(16)
+        refresh = refresh or secrets.token_urlsafe(6 if self._fault == "short-refresh-tokens" else 16)
         self._refreshes[refresh] = grant
         tokens: JsonObject = {
             "access_token": shown,
             "token_type": "Bearer" if key is None or self._fault == "always-bearer" else "DPoP",
-            "expires_in": _LIFETIME,
+            "expires_in": _LIFETIME * (1000 if self._fault == "expires-in-milliseconds" else 1),
             "refresh_token": refresh,
         }
         if self._fault == "endless" or (self._fault == "endless-after-refresh" and grant.rotated):

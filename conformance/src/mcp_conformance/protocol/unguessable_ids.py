@@ -1,4 +1,4 @@
-"""Detection of guessable ids of sessions and tasks."""
+"""Detection of guessable ids: of sessions and tasks, and codes and tokens of authorization servers."""
 
 from __future__ import annotations
 

@@ -32,14 +32,15 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.protocol.unguessable_ids import flaw_of_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.oauth_testbed.user_login import LoginAttempt
     from mcp_conformance.wire.http_client import HttpResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["LOGIN"]
 
@@ -51,6 +52,8 @@ _HTTP: Final = (Transport.HTTP,)
 _OAUTH: Final = ("auth.oauth21-implement", "auth.as-oauth21")
 """The requirements of OAuth 2.1, which has these rules."""
 
+_DAY: Final = 24 * 3600
+"""A day, in seconds. Many authorization servers issue tokens for an hour."""
 _UNKNOWN_TYPE: Final = "with an unknown response type"
 
 # --- authorization response
@@ -187,6 +190,28 @@ async def redirect_query(server: ServerUnderTest) -> None:
         raise Deviation(f"{KEPT_QUERY} of the redirect URI in the authorization response", brief(found))
 
 
+_WITH_CODES: Final = ("plain", "another verifier", "no verifier", "other grant types", "repeatedly")
+"""The attempts whose codes are compared."""
+
+
+@check("auth.as-unguessable", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def unguessable(server: ServerUnderTest) -> None:
+    """Codes, refresh tokens and opaque access tokens are long, and cannot be derived from one another."""
+    await granted(server)
+    trials = [await trial_of(server, name) for name in _WITH_CODES]
+    tokens = [found for trial in trials for answer in trial.answers if (found := tokens_of(answer)) is not None]
+    issued: tuple[tuple[str, Iterable[JsonValue]], ...] = (
+        ("codes", (trial.fields.get("code") for trial in trials)),
+        ("refresh tokens", (each.get("refresh_token") for each in tokens)),
+        ("access tokens", (each["access_token"] for each in tokens if claims_of(str(each["access_token"])) is None)),
+    )
+    for what, values in issued:
+        # A refresh token that is not replaced occurs twice. Other checks cover that.
+        distinct = [*dict.fromkeys(each for each in values if isinstance(each, str))]
+        if (flaw := flaw_of_ids(distinct)) is not None:
+            raise Deviation(f"{what} that cannot be guessed", flaw)
+
+
 # --- tokens ---------------------------------------------------------------------------------------------------------------
 
 
@@ -298,11 +323,11 @@ async def refresh_scope(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def expires(server: ServerUnderTest) -> None:
-    """Access tokens expire, and the response has expires_in, also the one to a refresh."""
+    """Access tokens expire within a day, and the response has expires_in, also the one to a refresh."""
     for what, answer in await _token_responses(server):
         value = (tokens_of(answer) or {}).get("expires_in")
-        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-            raise Deviation(f"expires_in, a number of seconds, in {what}", brief(value))
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _DAY:
+            raise Deviation(f"expires_in, a number of seconds up to {_DAY}, in {what}", brief(value))
 
 
 @check(

@@ -6,12 +6,13 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.auth.resource_servers.bound_tokens import BoundToken, bound_token
-from mcp_conformance.checks.auth.resource_servers.requests import challenge, http_peer
+from mcp_conformance.checks.auth.resource_servers.requests import bearer, challenge, http_peer, issuer_of, sent
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.oauth_testbed.token_issuer import ProofKey, unsigned
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -162,6 +163,25 @@ def _add_flaw(name: str) -> None:
 
 for _name in _FLAWS:
     _add_flaw(_name)
+
+
+@check(
+    "dpop.server-proof-query",
+    proves=("dpop.server-validates-proof",),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def query(server: ServerUnderTest) -> None:
+    """A proof is accepted for a request whose URL has a query, which the URL in the proof never has."""
+    async with http_peer(server) as peer:
+        bound = await bound_token(server, peer)
+        target = f"{peer.endpoint.target.partition('?')[0]}?x=1"
+        method = "server/discover" if peer.revision.era is Era.MODERN else "ping"
+        if (await sent(peer, method, {}, bearer(issuer_of(server).token()), target=target)).status != 200:
+            raise NotApplicable("the server accepts no request whose URL has another query")
+        answer = await sent(peer, method, {}, bound.headers(bound.proof()), target=target)
+        if answer.status != 200:
+            raise Deviation(f"HTTP 200 for a request to {target} with a proof", f"HTTP {answer.status}")
 
 
 @check(

@@ -182,12 +182,14 @@ async def token_forms(server: ServerUnderTest) -> None:
     """A valid token is accepted with the scheme in another case, and with its audience as a list."""
     issuer = issuer_of(server)
     async with http_peer(server) as peer:
+        bound = await known_bound_token(server, peer)
         listed = issuer.token(changes={"aud": [issuer.resource]})
         for what, lines in (
             # RFC 9110, section 11.1.
             *((f"the scheme {scheme}", _with_scheme(scheme, issuer.token())) for scheme in ("bearer", "BEARER")),
             # RFC 7519, section 4.1.3.
             ("a list as the audience", bearer(listed)),
+            *(() if bound is None else (("the scheme dpop", bound.headers(bound.proof(), scheme="dpop")),)),
         ):
             answer = await probe(peer, lines)
             if answer.status != 200:

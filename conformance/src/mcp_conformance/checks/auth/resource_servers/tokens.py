@@ -28,6 +28,7 @@ from mcp_conformance.checks.auth.resource_servers.requests import (
 )
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.suite_connection import encoded
+from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.changed_members import OMITTED
@@ -35,6 +36,7 @@ from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.oauth_testbed.metadata_types import flaw_of_metadata
 from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE, ROOT
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import Era
 
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.oauth_testbed.changed_members import Changes
-    from mcp_conformance.wire.http_client import HttpResponse
+    from mcp_conformance.wire.http_client import Endpoint, HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _HTTP: Final = (Transport.HTTP,)
@@ -456,10 +458,27 @@ async def every_request(server: ServerUnderTest) -> None:
             # A server may reject such a URL in another way, or have a page there.
             if has_result(answer):
                 raise Deviation(f"no data for tools/list without a token at {target}", f"{answer.body[:120]!r}")
+        if isinstance(server.target, UrlTarget) and server.target.sse is not None:
+            await _require_token_for_stream(peer, server.target.sse)
         if peer.revision.batching:
             batch: list[JsonValue] = [peer.message("ping"), peer.message("tools/list")]
             answer = await exchanged(peer, "POST", without_token(peer, batch), encoded(batch), deviant="no token")
             _expect(answer, 401, "a batch without a token")
+
+
+async def _require_token_for_stream(peer: HttpConnection, stream: Endpoint) -> None:
+    """Require that the stream of HTTP+SSE, which a server may offer beside its endpoint, needs the token too."""
+    what = f"a response to GET {stream.url}"
+    try:
+        async with (
+            peer.within(what),
+            stream.exchange(peer.transcript, "GET", (("Accept", "text/event-stream"),), deviant="no token") as exchange,
+        ):
+            status = exchange.status
+    except IncompleteResponse as ended:
+        raise Deviation(what, str(ended)) from ended
+    if status < 300:
+        raise Deviation(f"HTTP 401 for GET {stream.url} without a token", f"HTTP {status}")
 
 
 @check(
@@ -491,7 +510,7 @@ async def session_of_another(server: ServerUnderTest) -> None:
         answers = [("ping", await probe(peer, eve, in_session=True, deviant=what))]
         answers += [(each, await sent(peer, each, {}, eve, deviant=what)) for each in ("tools/list", "resources/list")]
         lines = [each for each in without_token(peer, {}) if each[0].lower() not in ("accept", "content-type")]
-        for method, accept in (("GET", [("Accept", "text/event-stream")]), ("DELETE", [])):
+        for method, accept in (("GET", (("Accept", "text/event-stream"),)), ("DELETE", ())):
             answer = await peer.look(method, headers=[*lines, *accept, *eve], deviant=what)
             # A server may reject the method itself.
             if answer.status != 405:
