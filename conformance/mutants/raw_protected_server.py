@@ -288,9 +288,13 @@ class _Handler(BaseHTTPRequestHandler):
         if path != urlsplit(self.server.resource).path:
             self._send(404, None)
             return
+        if wrong("processes-before-validation") and "/upstream" in json.dumps(message):
+            self._request_upstream(message["params"].get("arguments"))
         subject = ""
         for each in messages[:1] if wrong("scope-of-first") else messages:
-            admitted = "ada" if wrong("batches-are-free") and each is not message else self._admit(each)
+            batched = each is not message and (self.headers.get("Authorization") or not wrong("batches-take-any-token"))
+            free = wrong("batches-are-free") or wrong("batches-take-any-token")
+            admitted = "ada" if free and batched else self._admit(each)
             if admitted is None:
                 return
             subject = admitted
@@ -329,6 +333,7 @@ class _Handler(BaseHTTPRequestHandler):
             or (wrong("encoded-paths-are-free") and "%" in self.path)
             or (wrong("queries-are-free") and "?" in self.path)
             or (wrong("connection-is-enough") and self.admitted and not token)
+            or (wrong("connection-takes-any-token") and self.admitted and bool(token))
         )
         if free:
             return "ada"

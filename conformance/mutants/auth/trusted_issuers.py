@@ -119,8 +119,11 @@ class RawTrust:
             return await self._of_employee(fields, header, claims)
         right = {
             "any-jwt-audience": claims.get("aud") == f"{self._issuer}/token"
-            or (fault == "jwt-audience-optional" and "aud" not in claims),
-            "any-workload": claims.get("sub") == _WORKLOAD,
+            or (fault == "jwt-audience-optional" and "aud" not in claims)
+            or (fault == "jwt-audiences-unchecked" and bool(claims.get("aud")) and isinstance(claims["aud"], list)),
+            "any-workload": claims.get("sub") == _WORKLOAD
+            or (fault == "workload-by-end" and str(claims.get("sub")).endswith(_WORKLOAD))
+            or (fault == "workload-without-case" and str(claims.get("sub")).lower() == _WORKLOAD),
         }
         return self._token(fields.get("resource"), right)
 
@@ -131,7 +134,8 @@ class RawTrust:
         right = {
             "any-typ": header.get("typ") == _ID_JAG or (fault == "typ-optional" and "typ" not in header),
             "any-jag-audience": claims.get("aud") == self._issuer
-            or (fault == "jag-audience-optional" and "aud" not in claims),
+            or (fault == "jag-audience-optional" and "aud" not in claims)
+            or (fault == "jag-audiences-unchecked" and bool(claims.get("aud")) and isinstance(claims["aud"], list)),
             "any-jag-client": claims.get("client_id") == fields.get("client_id") == _CLIENT
             or (fault == "jag-client-optional" and not claims.get("client_id")),
         }

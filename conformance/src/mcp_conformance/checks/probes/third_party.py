@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["ThirdParty", "User", "credentials_of", "open_third_party", "open_user", "visit"]
+__all__ = ["UPSTREAM_TOOL", "ThirdParty", "User", "credentials_of", "open_third_party", "open_user", "visit"]
 
+UPSTREAM_TOOL: Final = "conformance_upstream"
+"""The fixture tool that sends a request to a URL."""
 _CONNECTS: Final = "conformance_connect"
 _ACCOUNT: Final = "conformance_account"
 _CAPABILITIES: Final[JsonObject] = {"elicitation": {"form": {}, "url": {}}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from mcp_conformance.checks.probes.third_party import credentials_of, open_third_party, open_user, visit
+from mcp_conformance.checks.probes.third_party import UPSTREAM_TOOL, credentials_of, open_third_party, open_user, visit
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _HTTP: Final = (Transport.HTTP,)
 _NEEDS: Final = ("capability:tools",)
 _URL_MODE: Final = ("2025-11-25", "2026-07-28")
-_UPSTREAM: Final = "conformance_upstream"
 
 
 @check(
@@ -31,9 +30,9 @@ async def no_passthrough(server: ServerUnderTest) -> None:
     """The server does not send the credentials of its client to another party."""
     secrets = credentials_of(server.settings.headers)
     async with open_third_party(server) as third_party:
-        answer = await server.call(_UPSTREAM, {"url": f"{third_party.url}/upstream"})
+        answer = await server.call(UPSTREAM_TOOL, {"url": f"{third_party.url}/upstream"})
         if not third_party.received:
-            raise NotTestable(f"{_UPSTREAM} sends no request: {answer}")
+            raise NotTestable(f"{UPSTREAM_TOOL} sends no request: {answer}")
     for secret in secrets:
         if (leak := third_party.leaks(secret)) is not None:
             raise Deviation("a request to another party without the credentials of the client", leak)

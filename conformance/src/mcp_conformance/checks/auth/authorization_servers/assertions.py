@@ -163,7 +163,8 @@ async def workload_jwt(server: ServerUnderTest) -> None:
     require_refusal(await _workload(server, change=unsigned), "an unsigned JWT")
     early: Changes = {"nbf": int(time.time()) + _HOUR}
     require_refusal(await _workload(server, early), "a JWT that is valid from the next hour on")
-    audiences: tuple[JsonValue, ...] = ("https://elsewhere.example/token", f"{await _endpoint(server)}/other", [], "")
+    elsewhere = "https://elsewhere.example/token"
+    audiences: tuple[JsonValue, ...] = (elsewhere, f"{await _endpoint(server)}/other", [elsewhere], [], "")
     for audience in audiences:
         require_refusal(await _workload(server, {"aud": audience}), f"a JWT for the audience {brief(audience)}")
     # RFC 7523, section 3.
@@ -204,7 +205,8 @@ async def workload_issuer(server: ServerUnderTest) -> None:
 async def workload_rules(server: ServerUnderTest) -> None:
     """A workload of a trusted issuer gets no token if no rule permits it."""
     await _require_workload(server)
-    for subject in (OTHER_WORKLOAD, f"{party_of(server).options.workload}-other"):
+    own = party_of(server).options.workload
+    for subject in (OTHER_WORKLOAD, f"{own}-other", f"other-{own}", str(own).swapcase()):
         require_refusal(await _workload(server, {"sub": subject}), f"a JWT of the workload {subject}")
 
 
@@ -300,7 +302,8 @@ async def employee_audience(server: ServerUnderTest) -> None:
     await _require_employee(server)
     own = issuer_of(server)
     near = (f"{own}/other", f"{own}.elsewhere.example")
-    audiences: tuple[JsonValue, ...] = ("https://elsewhere.example", *near, "", [], None)
+    elsewhere = "https://elsewhere.example"
+    audiences: tuple[JsonValue, ...] = (elsewhere, *near, [elsewhere], "", [], None)
     for audience in audiences:
         require_refusal(await _employee(server, {"aud": audience}), f"an ID-JAG for the audience {brief(audience)}")
     require_refusal(await _employee(server, {"aud": OMITTED}), "an ID-JAG without an audience")
@@ -324,7 +327,7 @@ async def employee_client(server: ServerUnderTest) -> None:
         answer = await _employee(server, proof=proof)
         require_refusal(answer, f"an ID-JAG of a client that authenticates with the claims {brief(proof)}")
     own = party_of(server).options.client
-    for client in ("conformance-other-client", f"{own}-other", "", None):
+    for client in ("conformance-other-client", f"{own}-other", f"other-{own}", "", None):
         require_refusal(await _employee(server, {"client_id": client}), f"an ID-JAG for the client {brief(client)}")
     require_refusal(await _employee(server, {"client_id": OMITTED}), "an ID-JAG without a client")
 

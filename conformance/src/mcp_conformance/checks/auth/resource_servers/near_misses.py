@@ -332,16 +332,17 @@ async def every_message(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def same_connection(server: ServerUnderTest) -> None:
-    """A request needs the token also on an HTTP connection on which an earlier request had one."""
+    """A request needs a valid token also on an HTTP connection on which an earlier request had one."""
     async with http_peer(server) as peer:
-        first, then = peer.message("tools/list", {}), peer.message("tools/list", {})
-        answer, second = await on_one_connection(
-            peer, first, then, deviant="no token", headers=without_token(peer, then)
-        )
-        if answer.status >= _OK:
-            raise NotTestable(f"the control request failed: a request with a valid token gets HTTP {answer.status}")
-        if second.status < _OK:
-            raise Deviation("HTTP 401 for a second request without a token", f"HTTP {second.status}")
+        for what, token in (("without a token", ()), ("with an opaque token", bearer("no-such-token"))):
+            first, then = peer.message("tools/list", {}), peer.message("tools/list", {})
+            answer, second = await on_one_connection(
+                peer, first, then, deviant=what, headers=[*without_token(peer, then), *token]
+            )
+            if answer.status >= _OK:
+                raise NotTestable(f"the control request failed: a request with a valid token gets HTTP {answer.status}")
+            if second.status < _OK:
+                raise Deviation(f"HTTP 401 for a second request {what}", f"HTTP {second.status}")
 
 
 @check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ from mcp_conformance.checks.auth.resource_servers.requests import (
     sent,
     without_token,
 )
+from mcp_conformance.checks.probes.third_party import UPSTREAM_TOOL, open_third_party
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.server.targets import UrlTarget
@@ -384,17 +386,25 @@ async def token_expires(server: ServerUnderTest) -> None:
 
 @check(
     "auth.server-before-processing",
-    proves=("auth.server-validates-before-processing",),
+    proves=("auth.server-validates-before-processing", "auth.validate-token"),
     transports=_HTTP,
     subject=CheckScope.PROCESS,
 )
 async def before_processing(server: ServerUnderTest) -> None:
-    """The response to a request without a valid token has no result."""
+    """A request without a valid token has no effect, and its response no result."""
     async with http_peer(server) as peer:
         for headers in ((), bearer("no-such-token")):
             answer = await sent(peer, "tools/list", {}, headers)
             if "result" in (json_object(answer.body) or {}) or b'"tools"' in answer.body:
                 raise Deviation("no data for a request without a valid token", f"{answer.body[:120]!r}")
+        with suppress(NotTestable):
+            name, _ = server.tool(UPSTREAM_TOOL)
+            async with open_third_party(server) as third_party:
+                call: JsonObject = {"name": name, "arguments": {"url": f"{third_party.url}/upstream"}}
+                for headers in ((), bearer("no-such-token")):
+                    await sent(peer, "tools/call", call, headers)
+            if third_party.received:
+                raise Deviation(f"no effect of {name} without a valid token", third_party.received[0][:120])
 
 
 _REQUESTS: Final[tuple[tuple[str, JsonObject], ...]] = (
@@ -462,8 +472,10 @@ async def every_request(server: ServerUnderTest) -> None:
             await _require_token_for_stream(peer, server.target.sse)
         if peer.revision.batching:
             batch: list[JsonValue] = [peer.message("ping"), peer.message("tools/list")]
-            answer = await exchanged(peer, "POST", without_token(peer, batch), encoded(batch), deviant="no token")
-            _expect(answer, 401, "a batch without a token")
+            for what, headers in (("without a token", ()), (_OPAQUE, bearer("no-such-token"))):
+                lines = (*without_token(peer, batch), *headers)
+                answer = await exchanged(peer, "POST", lines, encoded(batch), deviant=what)
+                _expect(answer, 401, f"a batch {what}")
 
 
 async def _require_token_for_stream(peer: HttpConnection, stream: Endpoint) -> None:
