@@ -54,7 +54,12 @@ def _refusing(
     fault(name, *caught_by, revisions=revisions)(_Refuses)
 
 
-def _serving(name: str, *caught_by: str, when: Callable[[InboundRequest], bool]) -> None:
+def _serving(
+    name: str,
+    *caught_by: str,
+    when: Callable[[InboundRequest], bool],
+    transports: tuple[str, ...] = (*_PIPES, *_HTTP),
+) -> None:
     """Add a fault that answers an invalid `server/discover`."""
 
     class _Serves(Fault):
@@ -63,7 +68,7 @@ def _serving(name: str, *caught_by: str, when: Callable[[InboundRequest], bool])
                 return dict(_DISCOVERED)
             raise error
 
-    fault(name, *caught_by, revisions=MODERN)(_Serves)
+    fault(name, *caught_by, revisions=MODERN, transports=transports)(_Serves)
 
 
 # --- required and optional members -----------------------------------------------------------------------------------
@@ -81,6 +86,29 @@ _serving(
     "meta.missing-status",
     "http.meta-missing",
     when=lambda inbound: "_meta" in inbound.params and _DECLARED not in inbound.meta,
+)
+_serving("params-optional", "meta.missing", when=lambda inbound: "params" not in inbound.request)
+_serving(
+    "capabilities-null-served",
+    "meta.wrong-type",
+    when=lambda inbound: inbound.meta.get(_DECLARED, {}) is None,
+)
+_serving(
+    "metadata-array-served",
+    "meta.wrong-type",
+    when=lambda inbound: inbound.params.get("_meta") == [],
+)
+_serving(
+    "version-number-served",
+    "meta.wrong-type",
+    when=lambda inbound: isinstance(inbound.meta.get(_VERSION), int),
+    transports=_PIPES,
+)
+_refusing(
+    "trace-refused-by-calls",
+    "meta.trace-context",
+    when=lambda inbound: "traceparent" in inbound.meta and _method(inbound) == "tools/call",
+    revisions=MODERN,
 )
 _refusing(
     "client-info-demanded",

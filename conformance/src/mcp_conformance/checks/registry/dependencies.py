@@ -177,6 +177,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Metadata and versions.
     "jsonrpc.stateless": ("meta.missing", "meta.missing-version", "meta.missing-capabilities"),
     "meta.missing-status": ("meta.missing-capabilities",),
+    "meta.wrong-type": ("meta.missing", "meta.missing-version", "meta.missing-capabilities"),
     "http.meta-missing": ("meta.missing", "meta.missing-version", "meta.missing-capabilities", "meta.missing-status"),
     "version.unsupported-every-method": ("version.unsupported",),
     "discover.consistent": ("discover.supported-versions",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import answered
@@ -84,6 +85,8 @@ def _register() -> None:
         ) -> None:
             answer = await _without(server, change, f"a request without {what}")
             answer.error(-32602, what=f"a request without {what}")
+            if what == "_meta":
+                await _refuses_absent_params(server)
             # Over stdio, a request without its version may be one of a legacy client.
             if server.transport is Transport.HTTP or what == CLIENT_CAPABILITIES:
                 for each in await _of_each_method(server, change, f"a request without {what}"):
@@ -95,6 +98,17 @@ def _register() -> None:
 
 
 _register()
+
+
+async def _refuses_absent_params(server: ServerUnderTest) -> None:
+    """Require the same error for requests that have no params, in which a server may not expect to miss the metadata."""
+    for method, params in answered_requests(server):
+        # Over stdio, a request without its version may be one of a legacy client, unless only modern ones have the method.
+        if params or (server.transport is not Transport.HTTP and method != "server/discover"):
+            continue
+        message = {name: each for name, each in server.peer.message(method).items() if name != "params"}
+        answer = await server.peer.exchange(message, deviant="a request without params")
+        answer.error(-32602, what=f"{method} without params")
 
 
 async def _of_each_method(
@@ -118,13 +132,32 @@ async def missing_status(server: ServerUnderTest) -> None:
         answer.refused((400,))
 
 
+_NO_OBJECTS: Final[tuple[JsonValue, ...]] = (None, [], "", False)
+"""Values that a lax test takes for an object or for nothing: null is an object in JavaScript."""
+_NO_VERSIONS: Final[tuple[JsonValue, ...]] = (20260728, None, ["2026-07-28"])
+
+
 @check("meta.wrong-type", proves=("meta.wrong-type-32602",))
 async def wrong_type(server: ServerUnderTest) -> None:
-    """A required member of `_meta` with a wrong type is answered with -32602."""
+    """A required member of `_meta` with a wrong type is answered with -32602, and so is a `_meta` that is no object."""
     change, what = _replaced(CLIENT_CAPABILITIES, ["sampling"]), "clientCapabilities that are an array"
     (await _without(server, change, what)).error(-32602, what=what)
     for answer in await _of_each_method(server, change, what):
         answer.error(-32602, what=f"{answer.method} with {what}")
+    for value in _NO_OBJECTS:
+        what = f"clientCapabilities {brief(value)}"
+        (await _without(server, _replaced(CLIENT_CAPABILITIES, value), what)).error(-32602, what=what)
+        what = f"_meta {brief(value)}"
+        (await _without(server, partial(_with_meta, value), what)).error(-32602, what=what)
+    for value in _NO_VERSIONS:
+        what = f"protocolVersion {brief(value)}"
+        answer = await _without(server, _replaced(PROTOCOL_VERSION, value), what)
+        # Over HTTP, the header with the version does not match it either.
+        answer.error(*((-32602, -32020) if server.transport is Transport.HTTP else (-32602,)), what=what)
+
+
+def _with_meta(meta: JsonValue, params: JsonObject) -> JsonObject:
+    return {**params, "_meta": meta}
 
 
 @check("meta.without-client-info", proves=("meta.client-info-optional-for-server",))
@@ -148,28 +181,36 @@ async def any_client_info(server: ServerUnderTest) -> None:
 @check("meta.unknown-keys", proves=("meta.object", "meta.unknown-keys-ignored"))
 async def unknown_keys(server: ServerUnderTest) -> None:
     """Unknown keys of `_meta` are ignored, whatever the method."""
-    unknown: JsonObject = {"com.example/anything": {"deep": [1, None]}, "plain": 1}
+    await _require_results(server, {"com.example/anything": {"deep": [1, None]}, "plain": 1}, "unknown keys of _meta")
+
+
+async def _require_results(server: ServerUnderTest, meta: JsonObject, what: str) -> None:
+    """Require that each request that is served without some members of `_meta` is served with them.
+
+    Raises:
+        NotTestable: None is served without them.
+    """
     served = 0
     for method, params in answered_requests(server):
         if (await server.peer.request(method, params)).is_error:
             continue
         served += 1
-        answer = await server.peer.request(method, {**params, "_meta": unknown})
+        answer = await server.peer.request(method, {**params, "_meta": meta})
         if answer.is_error:
-            raise Deviation(f"a result of {method} in spite of unknown keys of _meta", str(answer))
+            raise Deviation(f"a result of {method} in spite of {what}", str(answer))
     if not served:
         raise NotTestable("the server serves no request")
 
 
 @check("meta.trace-context", proves=("meta.trace-context-accepted",))
 async def trace_context(server: ServerUnderTest) -> None:
-    """A request with traceparent, tracestate and baggage is served."""
+    """A request with traceparent, tracestate and baggage is served, whatever the method."""
     trace: JsonObject = {
         TRACEPARENT: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         TRACESTATE: "vendor=value",
         BAGGAGE: "key=value",
     }
-    (await server.peer.request("server/discover", {"_meta": trace})).result()
+    await _require_results(server, trace, "traceparent, tracestate and baggage")
 
 
 # --- members of results
