@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
+    from mutants.server.protocol import RpcError
 
 __all__ = ["notification_fault"]
 
@@ -206,6 +207,113 @@ class _LogWithSecret(Fault):
         if name_of(inbound) == "conformance_logging" and isinstance(arguments, dict):
             inbound.log("emergency", f"called with {arguments}")
         return result
+
+
+@fault("log-with-secret-at-its-end", "logging.no-secrets")
+class _LogWithSecretAtEnd(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        arguments = inbound.params.get("arguments")
+        if name_of(inbound) == "conformance_logging" and isinstance(arguments, dict):
+            inbound.log("emergency", f"called {'again and ' * 50}with {arguments}")
+        return result
+
+
+@fault("log-with-secret-as-logger", "logging.no-secrets")
+class _LogWithSecretAsLogger(Fault):
+    """A server that logs each call under the name of a logger for its arguments."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        arguments = inbound.params.get("arguments")
+        secret = arguments.get("secret") if isinstance(arguments, dict) else None
+        if name_of(inbound) == "conformance_logging" and (not inbound.modern or f"{META}logLevel" in inbound.meta):
+            params: JsonObject = {"level": "emergency", "data": "called", "logger": f"call of {secret}"}
+            inbound.notify("notifications/message", params)
+        return result
+
+
+def _logging_of(name: str, check: str, *methods: str, revisions: tuple[str, ...] = MODERN) -> None:
+    """Add a server that logs requests of some methods, whether the client wants log messages or not."""
+
+    class _LogsRequests(Fault):
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            if inbound.request["method"] in methods:
+                inbound.notify("notifications/message", {"level": "info", "data": f"served {methods[0]}"})
+            return result
+
+    fault(name, check, revisions=revisions)(_LogsRequests)
+
+
+_logging_of("resources-logged-unasked", "logging.in-progress", "resources/read")
+_logging_of("prompts-logged-unasked", "logging.in-progress", "prompts/get", "completion/complete")
+_logging_of("lists-logged-unasked", "logging.in-progress", "tools/list", "resources/list", "prompts/list")
+_logging_of("prompts-logged-at-any-level", "logging.level", "prompts/get", revisions=LEGACY)
+
+
+@fault("level-of-last-client", "logging.level", "logging.level-is-served", revisions=LEGACY, transports=("http",))
+class _LevelOfLastClient(Fault):
+    """A server with one level for all its clients."""
+
+    def __init__(self) -> None:
+        self._level: str | None = None
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and message.get("method") == "logging/setLevel":
+            level = _params(message).get("level")
+            self._level = level if level in LEVELS and isinstance(level, str) else self._level
+        return message
+
+    def level(self, wanted: str | None) -> str | None:
+        return self._level or wanted
+
+
+@fault("level-reset-by-rejected-one", "logging.unknown-level", revisions=LEGACY)
+class _LevelReset(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if inbound.request["method"] == "logging/setLevel":
+            inbound.session.level = "error"
+        raise error
+
+
+@fault("level-unread-by-a-tool", "logging.level", revisions=LEGACY)
+class _UnreadByTool(Fault):
+    """A server with a tool that logs without its help."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_logging_tool":
+            inbound.notify("notifications/message", {"level": "info", "data": "logged"})
+        return result
+
+
+def _reading_levels(name: str, read: Callable[[str], str]) -> None:
+    """Add a server that takes some invalid levels for others."""
+
+    class _Reads(Fault):
+        def reads(self, message: JsonValue) -> JsonValue:
+            params = _params(message) if isinstance(message, dict) else {}
+            if not isinstance(message, dict):
+                return message
+            if message.get("method") == "logging/setLevel" and isinstance(params.get("level"), str):
+                return {**message, "params": {**params, "level": read(str(params["level"]))}}
+            meta = params.get("_meta")
+            level = meta.get(f"{META}logLevel") if isinstance(meta, dict) else None
+            if not isinstance(meta, dict) or not isinstance(level, str):
+                return message
+            return {**message, "params": {**params, "_meta": {**meta, f"{META}logLevel": read(level)}}}
+
+    fault(name, "logging.unknown-level")(_Reads)
+
+
+_reading_levels("levels-of-any-case", str.lower)
+_reading_levels("level-warn-for-warning", lambda level: "warning" if level == "warn" else level)
+_reading_levels("level-empty-for-default", lambda level: level or "info")
+
+
+@fault("levels-unread-by-calls", "logging.unknown-level", revisions=MODERN)
+class _LevelsUnread(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if name_of(inbound) == "test_simple_text" and str(error) == "unknown level":
+            return {"content": [{"type": "text", "text": "a simple text"}]}
+        raise error
 
 
 @fault("log-of-subscription", "logging.on-own-stream", revisions=MODERN)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.message_pairs import notified
+from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
+from mcp_conformance.checks.probes.modern_requests import answered_requests
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.response_order import after_response
-from mcp_conformance.checks.probes.subscription_stream import open_subscription
+from mcp_conformance.checks.probes.subscription_stream import LISTEN, open_subscription
 from mcp_conformance.checks.probes.waiting_call import waiting_call
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
@@ -18,9 +22,12 @@ from mcp_core.revisions import Era
 from mcp_core.types.meta import LOG_LEVEL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_conformance.wire.transcript import Transcript
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _IN_TURN: Final = ("warning", "emergency", "notice", "critical", "debug", "alert", "info", "error")
@@ -29,6 +36,7 @@ _MESSAGE: Final = "notifications/message"
 _FIXTURE: Final = "conformance_logging"
 """The tool that logs at each level."""
 _ONE_LEVEL: Final = "test_logging_tool"
+_SIMPLE: Final = "test_simple_text"
 _NEEDS: Final = ("capability:logging", "capability:tools")
 _SECRET: Final = "conformance-4c1d-secret"
 
@@ -66,8 +74,19 @@ def _fixtures(server: ServerUnderTest) -> list[str]:
         NotTestable: The server does not have the first one.
     """
     server.tool(_ONE_LEVEL)
-    found = server.inventory.find("tools", server.manifest.find("tools", _FIXTURE).name)
-    return [_ONE_LEVEL] if found is None else [_ONE_LEVEL, _FIXTURE]
+    return _present(server, _ONE_LEVEL, _FIXTURE)
+
+
+def _present(server: ServerUnderTest, *fixtures: str) -> list[str]:
+    """Return those of some tools that the server has.
+
+    Raises:
+        NotTestable: It has none.
+    """
+    found = [each for each in fixtures if server.inventory.find("tools", server.manifest.find("tools", each).name)]
+    if not found:
+        raise NotTestable(f"the fixture tools {' and '.join(map(repr, fixtures))} are missing")
+    return found
 
 
 async def _some(server: ServerUnderTest, level: str, fixture: str = _FIXTURE) -> list[JsonObject]:
@@ -89,13 +108,48 @@ async def declared(server: ServerUnderTest) -> None:
 
 @check("logging.level", proves=("logging.level-filter", "logging.threshold"), needs=_NEEDS)
 async def level(server: ServerUnderTest) -> None:
-    """Messages below the configured level are not sent."""
-    await _some(server, "debug")
-    for chosen in _IN_TURN:
-        allowed = _LEVELS[_LEVELS.index(chosen) :]
-        received = {str(params.get("level")) for params in await _logged(server, chosen)}
-        if not received <= set(allowed):
-            raise Deviation(f"no message below {chosen}", brief([*sorted(received)]))
+    """Messages below the configured level are not sent, whatever the tool."""
+    for fixture in _present(server, _FIXTURE, _ONE_LEVEL):
+        await _some(server, "debug", fixture)
+        for chosen in _IN_TURN:
+            allowed = _LEVELS[_LEVELS.index(chosen) :]
+            received = {str(params.get("level")) for params in await _logged(server, chosen, fixture)}
+            if not received <= set(allowed):
+                raise Deviation(f"no message below {chosen}", brief([*sorted(received)]))
+    below = await _beside_another(server, "emergency", "debug") - {"emergency"}
+    if below:
+        raise Deviation("no message below emergency, which another client did not set", brief([*sorted(below)]))
+    if server.revision.era is Era.LEGACY:
+        await _require_level_of_each_method(server, "emergency")
+
+
+async def _require_level_of_each_method(server: ServerUnderTest, level: str) -> None:
+    """Require that no request causes messages below the level of the session, also one that calls no tool."""
+    (await server.peer.request("logging/setLevel", {"level": level})).result()
+    await server.peer.fence()
+    for method, params in answered_requests(server):
+        since = len(server.peer.inbox)
+        await server.peer.request(method, params)
+        logged = [each for each in server.peer.inbox[since:] if each.get("method") == _MESSAGE]
+        for each in logged:
+            if member(each, "params", "level") != level:
+                raise Deviation(f"no message below {level} because of {method}", brief(each))
+
+
+async def _beside_another(server: ServerUnderTest, level: str, other_level: str) -> set[str]:
+    """Return the levels of the log messages that a client gets after it has set a level, and another client another one.
+
+    It is empty where another client has another process, and where there are no sessions.
+    """
+    if server.revision.era is Era.MODERN or server.transport is Transport.STDIO:
+        return set()
+    if isinstance(server.peer, HttpConnection) and server.peer.session_id is None:
+        return set()
+    (await server.peer.request("logging/setLevel", {"level": level})).result()
+    async with server.share(client="another") as other:
+        (await other.request("logging/setLevel", {"level": other_level})).result()
+        return {str(params.get("level")) for params in await _logged(server, None)}
+    raise AssertionError("the block returns")
 
 
 @check("logging.level-is-served", proves=("logging.level-filter",), needs=_NEEDS)
@@ -108,20 +162,51 @@ async def level_is_served(server: ServerUnderTest) -> None:
         if missing:
             levels = f"no message of the levels {brief([*sorted(missing)])}"
             raise Deviation(f"log messages of the level {chosen} and above", levels)
+    beside = await _beside_another(server, "debug", "emergency")
+    missing = set(_LEVELS) - beside
+    if beside and missing:
+        raise Deviation(
+            "log messages of all levels, although another client has set emergency",
+            f"no message of the levels {brief([*sorted(missing)])}",
+        )
+
+
+_NO_LEVELS: Final[tuple[JsonValue, ...]] = ("loud", "WARNING", "Debug", "warn", "fatal", "debug ", "", 3)
+"""Values that are no level, although some libraries for logs have such levels."""
 
 
 @check("logging.unknown-level", proves=("logging.invalid-level-error", "logging.invalid-level-32602"), needs=_NEEDS[:1])
 async def unknown_level(server: ServerUnderTest) -> None:
-    """An invalid level is answered with the error -32602."""
-    if server.revision.era is Era.LEGACY:
-        (await server.peer.request("logging/setLevel", {"level": "debug"})).result()
-        answer = await server.peer.request("logging/setLevel", {"level": "loud"}, deviant="an invalid log level")
-    else:
-        (await server.peer.request("server/discover", {"_meta": {LOG_LEVEL: "debug"}})).result()
-        answer = await server.peer.request(
-            "server/discover", {"_meta": {LOG_LEVEL: "loud"}}, deviant="an invalid log level"
-        )
-    answer.error(-32602, what="an invalid log level")
+    """An invalid level is answered with the error -32602, and changes nothing."""
+    requests: list[tuple[str, JsonObject]] = [("logging/setLevel", {})]
+    if server.revision.era is Era.MODERN:
+        requests = [("server/discover", {})]
+        with suppress(NotTestable):
+            name, arguments = server.tool(_SIMPLE)
+            requests.append(("tools/call", {"name": name, "arguments": arguments}))
+    for method, params in requests:
+        (await server.peer.request(method, _at_level(method, params, "debug"))).result()
+        for level in _NO_LEVELS:
+            what = f"the invalid log level {brief(level)}"
+            answer = await server.peer.request(method, _at_level(method, params, level), deviant=what)
+            answer.error(-32602, what=f"{method} with {what}")
+    if server.revision.era is Era.LEGACY and server.inventory.has("tools"):
+        with suppress(NotTestable):  # a server without a tool that logs has passed what can be tested
+            await _keeps_level(server)
+
+
+def _at_level(method: str, params: JsonObject, level: JsonValue) -> JsonObject:
+    return {"level": level} if method == "logging/setLevel" else {**params, "_meta": {LOG_LEVEL: level}}
+
+
+async def _keeps_level(server: ServerUnderTest) -> None:
+    """Require that a rejected level leaves the one before it in effect."""
+    fixture = _present(server, _FIXTURE, _ONE_LEVEL)[0]
+    known = {str(params.get("level")) for params in await _some(server, "debug", fixture)}
+    await server.peer.request("logging/setLevel", {"level": _NO_LEVELS[0]}, deviant="an invalid log level")
+    missing = known - {str(params.get("level")) for params in await _logged(server, None, fixture)}
+    if missing:
+        raise Deviation("the same log messages after the level was rejected", f"none of {brief([*sorted(missing)])}")
 
 
 @check("logging.logger", proves=("logging.logger-names",), needs=_NEEDS)
@@ -135,9 +220,9 @@ async def logger(server: ServerUnderTest) -> None:
 
 @check("logging.no-secrets", proves=("logging.no-credentials", "logging.no-secrets"), needs=_NEEDS)
 async def no_secrets(server: ServerUnderTest) -> None:
-    """A secret in the arguments of a tool does not appear in its log messages."""
+    """A secret in the arguments of a tool does not appear in its log messages, neither in their data nor elsewhere."""
     for params in await _some(server, "debug"):
-        if _SECRET in brief(params.get("data")):
+        if _SECRET.encode() in encoded(params):
             raise Deviation("log messages without the secret from the arguments", brief(params))
 
 
@@ -212,3 +297,48 @@ async def on_own_stream(server: ServerUnderTest) -> None:
         raise Deviation("log messages without a subscription id", brief(tagged[0]))
     if elsewhere:
         raise Deviation("log messages on the stream of their request only", brief(elsewhere[0]))
+
+
+@check(
+    "logging.in-progress",
+    proves=(
+        "logging.no-level-no-messages",
+        "logging.threshold",
+        "logging.request-scoped",
+        "logging.before-response",
+    ),
+    subject=CheckScope.EVIDENCE,
+)
+async def in_progress(server: ServerUnderTest) -> None:
+    """Every log message belongs to a request in progress, of any method, whose level permits it."""
+    for transcript in server.evidence:
+        for message in _unpermitted(transcript, by_exchange=server.transport is Transport.HTTP):
+            raise Deviation("a log message only while a request is in progress whose level permits it", brief(message))
+
+
+def _unpermitted(transcript: Transcript, *, by_exchange: bool) -> Iterator[JsonObject]:
+    """Yield the log messages that no request in progress permits.
+
+    Args:
+        transcript: The transcript of a connection.
+        by_exchange: Whether the messages of a request are in its HTTP exchange.
+    """
+    levels: dict[tuple[int | None, str], JsonValue] = {}
+    for entry in transcript:
+        exchange = entry.exchange if by_exchange else None
+        for each in objects(entry):
+            if "method" in each and "id" in each:
+                # On the stream of a subscription there are no log messages, whatever its level.
+                if entry.sent and each["method"] != LISTEN:
+                    levels[exchange, key_of(each["id"])] = member(each, "params", "_meta", LOG_LEVEL)
+            elif not entry.sent and each.get("method") == _MESSAGE:
+                severity = member(each, "params", "level")
+                running = [level for (place, _), level in levels.items() if place == exchange]
+                if severity in _LEVELS and not any(_permits(level, severity) for level in running):
+                    yield each
+            elif not entry.sent:
+                levels.pop((exchange, key_of(each.get("id"))), None)
+
+
+def _permits(level: JsonValue, severity: JsonValue) -> bool:
+    return level in _LEVELS and _LEVELS.index(str(level)) <= _LEVELS.index(str(severity))
