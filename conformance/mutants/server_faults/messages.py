@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ __all__: list[str] = []
 
 _PIPES: Final = ("stdio",)
 _VERSION: Final = f"{META}protocolVersion"
+_MODERN_ONLY: Final = ("--modern-only",)
 
 
 def _is(inbound: InboundRequest, *methods: str) -> bool:
@@ -89,6 +91,14 @@ class _RejectedById(Fault):
 
 # Over stdio the suite would wait for the response up to the timeout.
 fault("other-id-in-rejections", "jsonrpc.response-ids", revisions=LEGACY, transports=("http",))(_RejectedById)
+
+
+class _FalsyRejectedWithoutId(Fault):
+    """A server whose validation of params loses the ids that are false."""
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        wrong = "error" in response and _is(inbound, "tools/call") and "name" not in inbound.params
+        return {**response, "id": response.get("id") or None} if wrong else response
 
 
 def _identified_errors(
@@ -223,6 +233,7 @@ def _reading(
     read: Callable[[JsonObject], JsonObject],
     revisions: tuple[str, ...] = LEGACY,
     transports: tuple[str, ...] = ("stdio", "http"),
+    words: tuple[str, ...] = (),
 ) -> None:
     """Add a server that takes an invalid request for a valid one."""
 
@@ -230,7 +241,7 @@ def _reading(
         def reads(self, message: JsonValue) -> JsonValue:
             return read(message) if isinstance(message, dict) else message
 
-    fault(name, *checks, revisions=revisions, transports=transports)(_Reads)
+    fault(name, *checks, revisions=revisions, transports=transports, words=words)(_Reads)
 
 
 _reading(
@@ -310,6 +321,34 @@ _unvalidated("resources/read", lambda params: "uri" not in params)
 _unvalidated("resources/subscribe", lambda params: "uri" not in params)
 _unvalidated("completion/complete", lambda params: "ref" not in params, "completion.missing-argument")
 _unvalidated("logging/setLevel", lambda params: "level" not in params)
+
+
+def _serving_instead(
+    name: str,
+    *checks: str,
+    when: Callable[[InboundRequest], bool],
+    result: JsonObject,
+    revisions: tuple[str, ...],
+    transports: tuple[str, ...] = ("stdio", "http"),
+) -> None:
+    """Add a server that serves a request that it must reject."""
+
+    class _Serves(Fault):
+        def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+            if when(inbound):
+                return dict(result)
+            raise error
+
+    fault(name, *checks, revisions=revisions, transports=transports)(_Serves)
+
+
+_serving_instead(
+    "version-optional-in-initialize",
+    "lifecycle.invalid-initialize",
+    when=lambda inbound: _is(inbound, "initialize") and "protocolVersion" not in inbound.params,
+    result={"protocolVersion": LEGACY[-1], "capabilities": {}, "serverInfo": {"name": "raw", "version": "1.0"}},
+    revisions=LEGACY,
+)
 
 
 @fault("arguments-of-any-type", "jsonrpc.invalid-params", revisions=LEGACY)
@@ -440,6 +479,41 @@ for _methods in (("tools/call",), ("resources/read", "prompts/get"), ("completio
     _serving_versions(f"versions-unread-by-{_methods[0]}", "version.unsupported-every-method", methods=_methods)
 
 
+@fault("version-requested-unnamed-but-by-discover", "version.unsupported-every-method", revisions=MODERN)
+class _RequestedUnnamed(Fault):
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        error = response.get("error")
+        data = error.get("data") if isinstance(error, dict) else None
+        if _is(inbound, "server/discover") or not isinstance(error, dict) or error["code"] != -32022:
+            return response
+        named = {key: each for key, each in data.items() if key != "requested"} if isinstance(data, dict) else {}
+        return {**response, "error": {**error, "data": named}}
+
+
+_reading(
+    "legacy-versions-served-as-modern",
+    "version.unsupported-legacy",
+    read=lambda m: _in_its_version(m) if _version_of(m) in LEGACY else m,
+    revisions=MODERN,
+    transports=("http",),
+    words=_MODERN_ONLY,
+)
+
+
+@fault(
+    "legacy-version-listed",
+    "version.unsupported-legacy",
+    "discover.consistent",
+    revisions=MODERN,
+    transports=("http",),
+    words=_MODERN_ONLY,
+)
+class _LegacyListed(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        versions: JsonObject = {"supportedVersions": [*MODERN, LEGACY[-1]]}
+        return {**result, **versions} if _is(inbound, "server/discover") else result
+
+
 @fault("first-version-named", "version.unsupported", revisions=MODERN)
 class _FirstVersionNamed(Fault):
     """A server that names the first unsupported version in the errors for all others."""
@@ -525,6 +599,12 @@ class _OldestOffered(Fault):
 class _LegacyKind(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         return result if inbound.modern else {**result, "resultType": "complete"}
+
+
+@fault("legacy-calls-with-kind", "compat.legacy-results", revisions=MODERN)
+class _LegacyCallKind(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return result if inbound.modern or not _is(inbound, "tools/call") else {**result, "resultType": "complete"}
 
 
 @fault("legacy-ping-refused", "compat.legacy-session", "compat.modern-beside-legacy", revisions=MODERN)

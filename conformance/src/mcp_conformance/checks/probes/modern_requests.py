@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.subscription_stream import LISTEN, open_subscription
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import Era
+from mcp_core.types.meta import PROTOCOL_VERSION
 from mcp_core.types.skills import SKILLS_EXTENSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["answered_requests", "rejections", "valid_requests"]
+__all__ = [
+    "answered_requests",
+    "discover_in",
+    "of_version",
+    "rejections",
+    "require_unsupported",
+    "valid_requests",
+]
 
 _LISTS: Final = (
     ("tools", "tools/list"),
@@ -110,3 +120,33 @@ def _first_argument(prompt: JsonObject) -> str:
     named = prompt.get("arguments")
     first = named[0] if isinstance(named, list) and named else None
     return str(first.get("name")) if isinstance(first, dict) else ""
+
+
+def of_version(message: JsonObject, *, version: str) -> JsonObject:
+    """Return a modern request of another version."""
+    params = message["params"]
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(meta, dict):
+        raise AssertionError("every modern request has _meta")  # noqa: TRY004  an error of the suite
+    return {**message, "params": {**params, "_meta": {**meta, PROTOCOL_VERSION: version}}}
+
+
+async def discover_in(peer: SuiteConnection, version: str) -> JsonRpcResponse:
+    """Send `server/discover` of an unsupported version, and return the response."""
+    message = of_version(peer.message("server/discover"), version=version)
+    return await peer.exchange(message, deviant="an unsupported version")
+
+
+def require_unsupported(answer: JsonRpcResponse, version: str) -> list[JsonValue]:
+    """Require the error for an unsupported version, with its data, and return the supported versions.
+
+    Raises:
+        Deviation: The response is another one.
+    """
+    data = answer.error(-32022, what=f"{answer.method} in version {version}").get("data")
+    supported = member(data, "supported")
+    if not isinstance(supported, list) or not all(isinstance(each, str) for each in supported):
+        raise Deviation("data.supported to be a list of versions", str(answer))
+    if member(data, "requested") != version:
+        raise Deviation(f"data.requested {version}", str(answer))
+    return supported

@@ -5,8 +5,11 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from mcp_conformance.checks.probes.http_requests import on_one_connection, shown, succeeded
-from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
+from mcp_conformance.checks.probes.modern_requests import answered_requests, discover_in, require_unsupported
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, items, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -14,7 +17,8 @@ from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
-from mcp_core.revisions import LATEST_LEGACY
+from mcp_core.methods import methods
+from mcp_core.revisions import LATEST_LEGACY, REVISIONS, Era
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -89,8 +93,25 @@ async def initialize_refused(server: ServerUnderTest) -> None:
 async def initialize_names_versions(server: ServerUnderTest) -> None:
     """The error for `initialize` names the supported versions."""
     message, _ = await _modern_only(server)
-    if server.revision.name not in brief(member(message, "error")):
+    if server.revision.name.encode() not in encoded(member(message, "error")):
         raise Deviation(f"{server.revision} in the error", brief(message))
+
+
+@check(
+    "version.unsupported-legacy",
+    proves=("version.unsupported-error", "version.unsupported-data-supported", "discover.supported-versions"),
+    subject=CheckScope.PROCESS,
+)
+async def unsupported_legacy(server: ServerUnderTest) -> None:
+    """A server of the modern era only rejects a request that declares a legacy version, and names none as supported."""
+    await _modern_only(server)
+    async with server.share() as peer:
+        versions = items((await peer.request("server/discover")).member("supportedVersions", list))
+        for name in (name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY):
+            versions = [*versions, *require_unsupported(await discover_in(peer, name), name)]
+    # Its `initialize` has been rejected.
+    if LATEST_LEGACY.name in versions:
+        raise Deviation(f"no {LATEST_LEGACY} among the supported versions", brief(versions))
 
 
 @asynccontextmanager
@@ -119,8 +140,9 @@ async def legacy_session(server: ServerUnderTest) -> None:
 async def legacy_results(server: ServerUnderTest) -> None:
     """A legacy session has no members of the modern era: no resultType, no error codes from -32022 to -32020."""
     async with _both(server) as peer:
-        if server.inventory.has("tools"):
-            await peer.request("tools/list")
+        for method, params in answered_requests(attrs.evolve(server, revision=LATEST_LEGACY)):
+            if method in methods(LATEST_LEGACY):
+                await peer.request(method, params)
         await peer.request("conformance/does-not-exist", deviant="an unknown method")
         for each in RecordedMessages([peer.transcript]).exchanges:
             if "resultType" in (each.result if isinstance(each.result, dict) else {}):

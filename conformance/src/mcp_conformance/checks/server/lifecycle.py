@@ -6,11 +6,13 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.http_requests import shown
 from mcp_conformance.checks.probes.message_pairs import objects
-from mcp_conformance.checks.probes.modern_requests import rejections
+from mcp_conformance.checks.probes.modern_requests import discover_in, of_version, rejections, require_unsupported
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.server.targets import NotStarted, UrlTarget
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import CheckScope, Transport
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN: Final = "1900-01-01"
 """A version that no server supports."""
+_LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
 _MODERN: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.MODERN)
 _FAR: Final = "2999-12-31"
 """A version that a comparison of dates takes for a supported one."""
@@ -52,6 +55,29 @@ async def initialize_result(server: ServerUnderTest) -> None:
         handshake.member(name, kind)
     if not isinstance(handshake.result().get("instructions", ""), str):
         raise Deviation("instructions to be a string", str(handshake))
+
+
+@check(
+    "lifecycle.invalid-initialize",
+    proves=("jsonrpc.invalid-params-error",),
+    revisions=_LEGACY,
+    subject=CheckScope.PROCESS,
+)
+async def invalid_initialize(server: ServerUnderTest) -> None:
+    """`initialize` without the version or the capabilities of the client is rejected."""
+    async with server.share(initialized=False) as peer:
+        for missing in ("protocolVersion", "capabilities"):
+            what = f"initialize without {missing}"
+            params = {name: each for name, each in _initialize(server.revision.name).items() if name != missing}
+            message = peer.message("initialize", params)
+            if isinstance(peer, HttpConnection):
+                # The session remains that of the connection.
+                answer = await peer.send(encoded(message), headers=peer.headers(message), deviant=what)
+                if any("result" in each for each in messages_of(answer)):
+                    raise Deviation(f"an error for {what}", shown(answer))
+            else:
+                # A server may reject it because it has been initialized.
+                (await peer.exchange(message, deviant=what)).error(what=what)
 
 
 @check("version.echo", proves=("version.server-echo",), subject=CheckScope.PROCESS)
@@ -251,43 +277,31 @@ async def version_unsupported(server: ServerUnderTest) -> None:
     await server.peer.fence()  # control: the same request with the right version
     name = server.revision.name
     for version in (_UNKNOWN, *_near_misses(name), name[:-3], _FAR):
-        answer = await _with_version(server.peer, version)
-        data = answer.error(-32022, what=f"version {version}").get("data")
-        if not isinstance(data, dict) or not isinstance(data.get("supported"), list):
-            raise Deviation("data.supported to be a list of versions", str(answer))
-        if data.get("requested") != version:
-            raise Deviation(f"data.requested {version}", str(answer))
+        require_unsupported(await discover_in(server.peer, version), version)
     # A server may take an empty version for a missing one, and over HTTP an empty header for a missing one.
-    (await _with_version(server.peer, "")).error(what="an empty version")
+    (await discover_in(server.peer, "")).error(what="an empty version")
 
 
-@check("version.unsupported-every-method", proves=("version.unsupported-every-method",))
+@check(
+    "version.unsupported-every-method",
+    proves=(
+        "version.unsupported-every-method",
+        "version.unsupported-data-supported",
+        "version.unsupported-data-requested",
+    ),
+)
 async def version_unsupported_every_method(server: ServerUnderTest) -> None:
     """An unsupported version is rejected for each method."""
-    change = partial(_of_version, version=_UNKNOWN)
+    change = partial(of_version, version=_UNKNOWN)
     for answer in await rejections(server, change, "an unsupported version"):
-        answer.error(-32022, what=f"{answer.method} in version {_UNKNOWN}")
-
-
-def _of_version(message: JsonObject, *, version: str) -> JsonObject:
-    """Return a modern request of another version."""
-    params = message["params"]
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    if not isinstance(params, dict) or not isinstance(meta, dict):
-        raise AssertionError("every modern request has _meta")  # noqa: TRY004  an error of the suite
-    return {**message, "params": {**params, "_meta": {**meta, PROTOCOL_VERSION: version}}}
-
-
-async def _with_version(peer: SuiteConnection, version: str) -> JsonRpcResponse:
-    message = _of_version(peer.message("server/discover"), version=version)
-    return await peer.exchange(message, deviant="an unsupported version")
+        require_unsupported(answer, _UNKNOWN)
 
 
 @check("discover.consistent", proves=("discover.supported-versions-consistent",))
 async def discover_consistent(server: ServerUnderTest) -> None:
     """`server/discover` names the same versions as the error for an unsupported version."""
     versions = (await server.peer.request("server/discover")).member("supportedVersions", list)
-    supported = member((await _with_version(server.peer, _UNKNOWN)).error(), "data", "supported")
+    supported = member((await discover_in(server.peer, _UNKNOWN)).error(), "data", "supported")
     if sorted(map(str, items(versions))) != sorted(map(str, items(supported))):
         raise Deviation(f"data.supported {brief(versions)}", brief(supported))
 
