@@ -134,6 +134,8 @@ class RawServer:
 
     def _result(self, inbound: InboundRequest) -> JsonObject:
         method = str(inbound.request["method"])
+        if not isinstance(inbound.request.get("params", {}), dict):
+            raise RpcError(-32602, "params is not an object", status=400 if inbound.modern else 200)
         if method == "initialize" and f"{META}protocolVersion" not in inbound.meta:
             return self._initialize(inbound)
         if inbound.modern:

@@ -274,6 +274,23 @@ _reading(
 )
 
 
+_reading(
+    "id-boolean-as-number",
+    "jsonrpc.no-request-id-boolean",
+    read=lambda m: {**m, "id": int(m["id"])} if isinstance(m.get("id"), bool) else m,
+)
+_reading(
+    "params-array-ignored",
+    "jsonrpc.invalid-params",
+    read=lambda m: _without("params")(m) if isinstance(m.get("params"), list) else m,
+)
+_reading(
+    "params-text-ignored",
+    "jsonrpc.invalid-params",
+    read=lambda m: _without("params")(m) if isinstance(m.get("params"), str) else m,
+)
+
+
 _METHODS: Final = ("ping", "tools/list", "server/discover")
 
 for _revisions, _era, _checks in (
@@ -342,6 +359,41 @@ def _serving_instead(
     fault(name, *checks, revisions=revisions, transports=transports)(_Serves)
 
 
+for _member, _method in (
+    ("resources", "resources/list"),
+    ("resourceTemplates", "resources/templates/list"),
+    ("prompts", "prompts/list"),
+):
+    _serving_instead(
+        f"cursor-number-taken-by-{_method}",
+        "jsonrpc.invalid-params",
+        when=lambda inbound, method=_method: _is(inbound, method) and inbound.params.get("cursor") == 5,
+        result={_member: []},
+        revisions=LEGACY,
+    )
+_serving_instead(
+    "cursor-object-taken",
+    "jsonrpc.invalid-params",
+    when=lambda inbound: _is(inbound, "tools/list") and inbound.params.get("cursor") == {},
+    result={"tools": []},
+    revisions=LEGACY,
+)
+for _revisions, _era in ((LEGACY, "legacy"), (MODERN, "modern")):
+    _serving_instead(
+        f"text-as-arguments-of-{_era}-calls",
+        "jsonrpc.invalid-params",
+        when=lambda inbound: _is(inbound, "tools/call") and isinstance(inbound.params.get("arguments"), str),
+        result={"content": []},
+        revisions=_revisions,
+    )
+_serving_instead(
+    "prompts-without-a-name-in-modern-era",
+    "jsonrpc.invalid-params",
+    when=lambda inbound: _is(inbound, "prompts/get") and "name" not in inbound.params,
+    result={"messages": []},
+    revisions=MODERN,
+    transports=_PIPES,
+)
 _serving_instead(
     "version-optional-in-initialize",
     "lifecycle.invalid-initialize",
@@ -365,6 +417,27 @@ class _LatePing(Fault):
         if _is(inbound, "ping") and not inbound.session.initialized:
             raise RpcError(-32600, "not initialized")
         return result
+
+
+@fault("arguments-of-another-call", "jsonrpc.concurrent-requests", revisions=MODERN, transports=("http",))
+class _ArgumentsOfAnother(Fault):
+    """A server that keeps the value of the latest call in one place for all."""
+
+    def __init__(self) -> None:
+        self._value: JsonValue = None
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        if isinstance(params, dict) and params.get("name") == "conformance_structured":
+            arguments = params.get("arguments")
+            self._value = arguments.get("value") if isinstance(arguments, dict) else None
+        return message
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.params.get("name") != "conformance_structured":
+            return result
+        time.sleep(0.05)  # meanwhile others arrive
+        return {**result, "structuredContent": {"value": self._value}}
 
 
 @fault("batch-refused-for-one-member", "batch.bad-member", revisions=LEGACY[1:2])

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.http_requests import error_code, on_one_connection, session, shown, succeeded
 from mcp_conformance.checks.probes.interactive_calls import retried
 from mcp_conformance.checks.probes.malformed_messages import refuses
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.checks.server.lists import LISTS
 from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_core.methods import methods
 from mcp_core.revisions import Era
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
@@ -24,11 +27,12 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_conformance.wire.http_client import HttpResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _DEPTH: Final = 100_000
 _LEGACY: Final = "2025-11-25"
 _MANY: Final = 8
+_STRUCTURED: Final = "conformance_structured"
 
 _ODD: Final = 77_001
 """Id of a request that only a lenient parser finds."""
@@ -59,6 +63,7 @@ _ALMOST: Final[tuple[tuple[str, str, bytes, bool], ...]] = (
     ("old-version", "a request of JSON-RPC 1.0", b'{"jsonrpc":"1.0","id":"odd","method":"ping"}', False),
     ("method", "a request whose method is a number", b'{"jsonrpc":"2.0","id":"odd","method":7}', False),
     ("id", "a request whose id is an object", b'{"jsonrpc":"2.0","id":{},"method":"ping"}', False),
+    ("id-boolean", "a request whose id is a boolean", b'{"jsonrpc":"2.0","id":true,"method":"ping"}', False),
 )
 """Requests with one invalid member, and whether a server may tolerate it. In the modern era their HTTP headers can be the reason for the rejection."""
 
@@ -107,45 +112,63 @@ async def other_version(server: ServerUnderTest) -> None:
     answer.error(-32600, what=what)
 
 
-_LISTS: Final = (("tools", "tools/list"), ("resources", "resources/list"), ("prompts", "prompts/list"))
-
-
-def _listing(server: ServerUnderTest) -> str:
-    """Return the method of a list that the server has."""
-    method = next((method for capability, method in _LISTS if server.inventory.has(capability)), None)
-    if method is None:
+def _listings(server: ServerUnderTest) -> list[str]:
+    """Return the methods of the lists that the server has."""
+    found = [row.method for row in LISTS if server.inventory.has(row.capability)]
+    if not found:
         raise NotApplicable("the server declares no tools, resources or prompts")
-    return method
+    return found
 
 
 _UNFIT: Final[tuple[tuple[str, str, JsonObject, str], ...]] = (
     ("tools", "tools/call", {}, "no name"),
     ("tools", "tools/call", {"name": 7}, "a name that is a number"),
     ("tools", "tools/call", {"name": "test_simple_text", "arguments": []}, "arguments that are an array"),
+    ("tools", "tools/call", {"name": "test_simple_text", "arguments": "text"}, "arguments that are a string"),
     ("prompts", "prompts/get", {}, "no name"),
     ("prompts", "prompts/get", {"name": ["test_simple_prompt"]}, "a name that is an array"),
+    ("prompts", "prompts/get", {"name": "test_simple_prompt", "arguments": ["text"]}, "arguments that are an array"),
     ("resources", "resources/read", {}, "no uri"),
     ("resources", "resources/read", {"uri": {}}, "a uri that is an object"),
     ("resources.subscribe", "resources/subscribe", {}, "no uri"),
+    ("resources.subscribe", "resources/unsubscribe", {}, "no uri"),
     ("completions", "completion/complete", {"argument": {"name": "a", "value": ""}}, "no ref"),
     ("logging", "logging/setLevel", {}, "no level"),
 )
 """The capability, the method, the params, and what is wrong with them."""
+_NO_OBJECTS: Final[tuple[tuple[JsonValue, str], ...]] = (
+    (["text"], "params that are an array"),
+    ("text", "params that are a string"),
+)
 
 
 @check("jsonrpc.invalid-params", proves=("jsonrpc.invalid-params-code", "jsonrpc.invalid-params-error"))
 async def invalid_params(server: ServerUnderTest) -> None:
     """Params of the wrong type, and without a required member, are answered with -32602."""
-    method = _listing(server)
-    (await server.peer.request(method)).result()
-    answer = await server.peer.request(method, {"cursor": 5}, deviant="a cursor that is a number")
-    answer.error(-32602, what="a cursor that is a number")
-    if server.revision.era is Era.MODERN:
-        return  # over HTTP the other methods repeat their params in headers, which are compared first
-    for capability, method, params, what in _UNFIT:
-        if server.inventory.has(capability):
-            answer = await server.peer.request(method, params, deviant=what)
+    for method in _listings(server):
+        (await server.peer.request(method)).result()
+        for cursor, what in ((5, "a cursor that is a number"), ({}, "a cursor that is an object")):
+            answer = await server.peer.request(method, {"cursor": cursor}, deviant=what)
             answer.error(-32602, what=f"{method} with {what}")
+        for params, what in _NO_OBJECTS:
+            answer = await server.peer.exchange({**server.peer.message(method), "params": params}, deviant=what)
+            # JSON-RPC has only arrays and objects as params, and MCP only objects.
+            answer.error(-32602, -32600, what=f"{method} with {what}")
+    for capability, method, unfit, what in _UNFIT:
+        if server.inventory.has(capability) and _reaches(server, method, unfit):
+            answer = await server.peer.request(method, unfit, deviant=what)
+            answer.error(-32602, what=f"{method} with {what}")
+
+
+def _reaches(server: ServerUnderTest, method: str, params: JsonObject) -> bool:
+    """Return whether a server has a method, and reads its params first.
+
+    Over HTTP, modern requests repeat their params in headers, which are compared before.
+    """
+    if method not in methods(server.revision):
+        return False
+    named = any(isinstance(params.get(name), str) for name in ("name", "uri"))
+    return named or server.revision.era is Era.LEGACY or server.transport is not Transport.HTTP or "argument" in params
 
 
 @check(
@@ -155,16 +178,28 @@ async def invalid_params(server: ServerUnderTest) -> None:
 )
 async def concurrent_requests(server: ServerUnderTest) -> None:
     """Each of several concurrent requests gets its own response."""
-    method = _listing(server)
+    method = _listings(server)[0]
     answers: list[JsonRpcResponse] = []
+    values: list[tuple[int, JsonRpcResponse]] = []
     known = len(server.peer.strays)
 
     async def ask(number: int) -> None:
         answers.append(await server.peer.request(method if number % 2 else "server/discover", id=f"at once {number}"))
 
+    async def call(number: int) -> None:
+        name, arguments = server.tool(_STRUCTURED, {"value": number})
+        values.append((number, await server.peer.request("tools/call", {"name": name, "arguments": arguments})))
+
+    calls = server.manifest.find("tools", _STRUCTURED)
     async with open_nursery() as nursery:
         for number in range(_MANY):
             nursery.start_soon(ask, number)
+            # The manifest may state the same arguments for each call.
+            if calls.arguments is None and server.inventory.find("tools", calls.name) is not None:
+                nursery.start_soon(call, number)
+    for number, answer in values:
+        if member(answer.result(), "structuredContent", "value") != number:
+            raise Deviation(f"the result of the call with the value {number}, beside others", str(answer))
     for answer in answers:
         if ("supportedVersions" in answer.result()) != (answer.method == "server/discover"):
             raise Deviation(f"the result of {answer.method}", str(answer))
