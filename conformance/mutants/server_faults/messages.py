@@ -50,6 +50,16 @@ _identified(
     lambda id: id.encode("ascii", "replace").decode() if isinstance(id, str) else id,
     "jsonrpc.response-ids",
 )
+_identified(
+    "id-without-quotation-marks",
+    lambda id: id.replace('"', "") if isinstance(id, str) else id,
+    "jsonrpc.response-ids",
+)
+_identified(
+    "id-without-backslashes",
+    lambda id: id.replace("\\", "") if isinstance(id, str) else id,
+    "jsonrpc.response-ids",
+)
 _identified("id-stripped", lambda id: id.strip() if isinstance(id, str) else id, "jsonrpc.response-ids")
 _identified(
     "id-of-digits-as-number",
@@ -99,6 +109,12 @@ class _FalsyRejectedWithoutId(Fault):
     def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
         wrong = "error" in response and _is(inbound, "tools/call") and "name" not in inbound.params
         return {**response, "id": response.get("id") or None} if wrong else response
+
+
+# Over stdio the suite would wait for the responses up to the timeout.
+fault("falsy-id-lost-in-rejections", "jsonrpc.id-echo", "jsonrpc.response-ids", revisions=LEGACY, transports=("http",))(
+    _FalsyRejectedWithoutId
+)
 
 
 def _identified_errors(
@@ -289,6 +305,13 @@ _reading(
     "jsonrpc.invalid-params",
     read=lambda m: _without("params")(m) if isinstance(m.get("params"), str) else m,
 )
+_reading(
+    "initialized-with-id",
+    "jsonrpc.unknown-method",
+    read=lambda m: _without("id")(m) if m.get("method") == "notifications/initialized" else m,
+    # Over stdio the suite would wait for the response up to the timeout.
+    transports=("http",),
+)
 
 
 _METHODS: Final = ("ping", "tools/list", "server/discover")
@@ -395,12 +418,45 @@ _serving_instead(
     transports=_PIPES,
 )
 _serving_instead(
+    "tasks-listed-before-their-revision",
+    "jsonrpc.unknown-method",
+    when=lambda inbound: _is(inbound, "tasks/list") and inbound.revision == LEGACY[2],
+    result={"tasks": []},
+    revisions=LEGACY[:3],
+)
+_serving_instead(
+    "discover-in-sessions",
+    "jsonrpc.unknown-method",
+    when=lambda inbound: _is(inbound, "server/discover") and not inbound.modern,
+    result={"supportedVersions": [*LEGACY], "capabilities": {}},
+    revisions=LEGACY,
+)
+_serving_instead(
+    "ping-in-modern-era",
+    "jsonrpc.unknown-method",
+    when=lambda inbound: _is(inbound, "ping") and inbound.modern,
+    result={},
+    revisions=MODERN,
+    transports=_PIPES,
+)
+_serving_instead(
     "version-optional-in-initialize",
     "lifecycle.invalid-initialize",
     when=lambda inbound: _is(inbound, "initialize") and "protocolVersion" not in inbound.params,
     result={"protocolVersion": LEGACY[-1], "capabilities": {}, "serverInfo": {"name": "raw", "version": "1.0"}},
     revisions=LEGACY,
 )
+for _revisions, _era, _checks in (
+    (LEGACY, "legacy", ("jsonrpc.unknown-method",)),
+    (MODERN, "modern", ("jsonrpc.unknown-method", "http.method-not-found")),
+):
+    _serving_instead(
+        f"inherited-methods-of-{_era}-objects",
+        *_checks,
+        when=lambda inbound: _is(inbound, "constructor", "toString", "__proto__"),
+        result={},
+        revisions=_revisions,
+    )
 
 
 @fault("arguments-of-any-type", "jsonrpc.invalid-params", revisions=LEGACY)
@@ -417,6 +473,26 @@ class _LatePing(Fault):
         if _is(inbound, "ping") and not inbound.session.initialized:
             raise RpcError(-32600, "not initialized")
         return result
+
+
+@fault("invalid-notifications-answered", "jsonrpc.notification-not-answered", transports=_PIPES)
+class _InvalidNotificationsAnswered(Fault):
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        params = message.get("params")
+        request = params.get("requestId") if isinstance(params, dict) else None
+        if message["method"] != "notifications/cancelled" or isinstance(request, str | int):
+            return answer
+        return {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "requestId is missing"}}
+
+
+@fault("lists-without-id-served", "jsonrpc.notification-not-answered", transports=("http",))
+class _ListsWithoutIdServed(Fault):
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        served = message["method"] == "tools/list"
+        return {"jsonrpc": "2.0", "id": None, "result": {"tools": []}} if served else answer
+
+    def error_status(self, code: JsonValue, status: int) -> int:  # noqa: ARG002
+        return 200 if status == 202 else status
 
 
 @fault("arguments-of-another-call", "jsonrpc.concurrent-requests", revisions=MODERN, transports=("http",))

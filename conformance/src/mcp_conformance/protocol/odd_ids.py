@@ -17,6 +17,7 @@ ODD_IDS: Final[tuple[str | int, ...]] = (
     "",
     "0",
     "null",
+    'a "quoted" id, a \\backslash\\ and a line\nfeed',
     "Gr\u00fc\u00dfe",  # which Latin-1 has too, in other bytes
     "\u00fc\u2028\U0001f9ea",
     "e\u0301",  # a letter and an accent, which a normalization would join

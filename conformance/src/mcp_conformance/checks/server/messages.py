@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_conformance.checks.probes.recorded_values import member
-from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD, UNKNOWN_NOTIFICATION, unknown_methods
+from mcp_conformance.checks.probes.unknown_methods import (
+    UNKNOWN_METHOD,
+    UNKNOWN_NOTIFICATION,
+    methods_of_other_revisions,
+    unknown_methods,
+)
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
+from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.odd_ids import ODD_IDS
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
+_EASILY_LOST: Final = (0, "", "0", "4712")
+"""Ids that a lax test takes for none, or for numbers."""
 _CODES_AFTER_READING: Final = (-32601, -32602, -32020, -32021, -32022)
 """The codes of errors that depend on members of the request: its method, its params, or its metadata."""
 
@@ -197,6 +206,10 @@ async def id_echo(server: ServerUnderTest) -> None:
         requests.append((peer.message(UNKNOWN_METHOD, id=id), "an unknown method"))
         if server.inventory.has("prompts"):
             requests.append((peer.message("prompts/get", {"name": "conformance-none"}, id=id), "an unknown prompt"))
+        # Over HTTP, modern requests lack a header, too, which another check covers.
+        is_read = server.revision.era is Era.LEGACY or server.transport is not Transport.HTTP
+        if server.inventory.has("tools") and is_read and id in _EASILY_LOST:
+            requests.append((peer.message("tools/call", {}, id=id), "a call without a name"))
         if server.revision.era is Era.MODERN:
             bare: JsonObject = {"jsonrpc": "2.0", "id": id, "method": "server/discover", "params": {"_meta": {}}}
             requests.append((bare, "a request without its metadata"))
@@ -253,14 +266,28 @@ async def _answer_similar_ids(server: ServerUnderTest) -> None:
 
 @check(
     "jsonrpc.unknown-method",
-    proves=("jsonrpc.method-not-found-code", "jsonrpc.unknown-method-error"),
+    proves=(
+        "jsonrpc.method-not-found-code",
+        "jsonrpc.unknown-method-error",
+        "version.respect-negotiated",
+        "version.respect-negotiated-should",
+    ),
 )
 async def unknown_method(server: ServerUnderTest) -> None:
-    """A request with an unknown method is answered with -32601."""
+    """A request with an unknown method is answered with -32601, also if another revision has the method."""
     await server.peer.fence()
     for method in unknown_methods(server):
         answer = await server.peer.request(method, deviant="an unknown method")
         answer.error(-32601, what=f"the unknown method {method}")
+    for method, params in methods_of_other_revisions(server):
+        answer = await server.peer.request(method, params, deviant="a method of another revision")
+        answer.error(-32601, what=f"{method}, which {server.revision} does not have")
+    if server.revision.era is Era.LEGACY:
+        answer = await server.peer.request("server/discover", deviant="a method of another revision")
+        answer.error(what=f"server/discover in a session of {server.revision}")
+        answer = await server.peer.request("notifications/initialized", deviant="a notification with an id")
+        # The server may take it for an invalid request.
+        answer.error(-32601, -32600, what="a request with the method of a notification")
 
 
 @check("jsonrpc.parse-error", proves=("jsonrpc.parse-error-code", "jsonrpc.parse-error"), subject=CheckScope.RECOVERING)
@@ -279,13 +306,35 @@ async def notification_not_answered(server: ServerUnderTest) -> None:
     peer = server.peer
     await peer.notify(UNKNOWN_NOTIFICATION, deviant="an unknown notification")
     await _require_no_response(peer)
-    if server.transport is Transport.HTTP:
-        return  # the body of a rejection may be an error
+    messages: list[tuple[str, JsonObject | None, str]] = []
     for method in ("server/discover", "ping", "tools/list", "tools/call", "resources/read", "prompts/get"):
         full: JsonObject = {"_meta": peer.meta()} if server.revision.era is Era.MODERN else {}
-        for params in (None, full):
-            await peer.notify(method, params, deviant=f"{method} without an id")
+        messages += ((method, params, f"{method} without an id") for params in (None, full))
+    messages += ((method, params, f"{method} with invalid params") for method, params in _UNFIT)
+    for method, params, what in messages:
+        if isinstance(peer, HttpConnection):
+            await _post_without_response(peer, method, params, what)
+        else:
+            await peer.notify(method, params, deviant=what)
     await _require_no_response(peer)
+
+
+_UNFIT: Final[tuple[tuple[str, JsonObject | None], ...]] = (
+    ("notifications/cancelled", None),
+    ("notifications/cancelled", {"requestId": {}}),
+    ("notifications/progress", {"progress": "much"}),
+    ("notifications/roots/list_changed", {"_meta": 7}),
+)
+"""Notifications with invalid params, which a validation may take for requests."""
+
+
+async def _post_without_response(peer: HttpConnection, method: str, params: JsonObject | None, what: str) -> None:
+    """Post a notification, whose rejection may have an error in its body."""
+    message: JsonObject = {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
+    answer = await peer.send(encoded(message), headers=peer.headers(message), deviant=what)
+    for each in messages_of(answer):
+        if "method" not in each and ("result" in each or 200 <= answer.status < 300):
+            raise Deviation(f"no response to {what}", f"HTTP {answer.status}: {brief(each)}")
 
 
 async def _require_no_response(peer: SuiteConnection) -> None:
