@@ -134,6 +134,24 @@ _refusing(
     when=lambda inbound: "conformanceUnknown" in _declared(inbound) and _method(inbound) in ("ping", "server/discover"),
 )
 _refusing(
+    "unknown-member-of-capability-refused",
+    "capability.unknown",
+    when=lambda inbound: "conformanceUnknown" in str(_declared(inbound).get("sampling")),
+)
+_refusing(
+    "initialize-with-id-zero-refused",
+    "capability.unknown",
+    when=lambda inbound: _method(inbound) == "initialize" and not inbound.request["id"],
+    code=-32600,
+    revisions=LEGACY,
+)
+_refusing(
+    "metadata-of-initialize-refused",
+    "capability.unknown",
+    when=lambda inbound: _method(inbound) == "initialize" and "_meta" in inbound.params,
+    revisions=LEGACY,
+)
+_refusing(
     "unknown-extension-refused",
     "capability.unknown",
     when=lambda inbound: "com.example/conformance" in str(_declared(inbound).get("extensions")),
@@ -250,7 +268,13 @@ def _no_reference(inbound: InboundRequest) -> bool:
     return isinstance(ref, dict) and ref.get("name") == "none"
 
 
-def _coded(name: str, check: str, code: int, revisions: tuple[str, ...] | None = None) -> None:
+def _coded(
+    name: str,
+    check: str,
+    code: int,
+    revisions: tuple[str, ...] | None = None,
+    transports: tuple[str, ...] = (*_PIPES, *_HTTP),
+) -> None:
     """Add a fault that rejects a completion without a prompt with another code; the check is passive."""
 
     class _OtherCode(Fault):
@@ -259,12 +283,58 @@ def _coded(name: str, check: str, code: int, revisions: tuple[str, ...] | None =
                 raise RpcError(code, str(error), error.data)
             raise error
 
-    fault(name, check, revisions=revisions)(_OtherCode)
+    fault(name, check, revisions=revisions, transports=transports)(_OtherCode)
 
 
 _coded("completion-unserved", "capability.declared-served", -32601)
 _coded("code-reserved", "error.reserved-range", -32050, MODERN)
 _coded("code-of-missing-capability", "error.reserved-codes-meaning", -32021, MODERN)
+
+
+@fault(
+    "capabilities-of-last-client",
+    "capability.undeclared-not-asked",
+    "elicitation.only-declared-modes",
+    revisions=LEGACY,
+    transports=_HTTP,
+)
+class _CapabilitiesOfLast(Fault):
+    """A server that keeps the capabilities of the last client for all its clients."""
+
+    def __init__(self) -> None:
+        self._last: JsonObject = {}
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _method(inbound) == "initialize":
+            self._last = _declared(inbound)
+        return result
+
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        return method.partition("/")[0] in self._last
+
+
+@fault(
+    "capabilities-of-earlier-requests",
+    "capability.undeclared-not-asked",
+    "elicitation.only-declared-modes",
+    revisions=MODERN,
+    transports=_PIPES,
+)
+class _CapabilitiesOfEarlier(Fault):
+    """A server that keeps what any request of a client has declared."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        declared = meta.get(_DECLARED) if isinstance(meta, dict) else None
+        self._known |= set(declared) if isinstance(declared, dict) else set()
+        return message
+
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        return method.partition("/")[0] in self._known
 
 
 class _MetaOfConnection(Fault):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import VALID, look
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.settings import ALL_CAPABILITIES
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.drivers.settings import ALL_CAPABILITIES, CLIENT_INFO, capabilities_in
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
-from mcp_core.revisions import R2025_03_26, between
+from mcp_core.revisions import R2025_03_26, Era, between
 from mcp_core.types.meta import CLIENT_CAPABILITIES
 
 if TYPE_CHECKING:
@@ -102,23 +103,44 @@ async def bare_client(server: ServerUnderTest) -> None:
 
 @check(
     "capability.unknown",
-    proves=("capability.open-set", "capability.unknown-tolerated"),
+    proves=("capability.open-set", "capability.unknown-tolerated", "meta.object"),
     revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
     subject=CheckScope.PROCESS,
 )
 async def unknown(server: ServerUnderTest) -> None:
-    """A client may declare capabilities that the server does not know."""
+    """A client may declare capabilities that the server does not know, with other unknown members in its handshake."""
+    unknown: JsonObject = {"deep": [1, None]}
+    known = capabilities_in(server.revision)
     declared: JsonObject = {
-        **ALL_CAPABILITIES,
-        "conformanceUnknown": {"deep": [1, None]},
+        # An empty elicitation capability means forms, where it has members.
+        **{name: {**({"form": {}} if name == "elicitation" else {}), "conformanceUnknown": unknown} for name in known},
+        "conformanceUnknown": unknown,
         "experimental": {"com.example/conformance": {}},
-        "extensions": {"com.example/conformance": {"deep": [1, None]}},
+        "extensions": {"com.example/conformance": unknown},
     }
-    async with server.open(capabilities=declared) as peer:
+    async with server.open(capabilities=declared, handshake=False) as peer:
+        if server.revision.era is Era.LEGACY:
+            await _introduce(peer)
         (await peer.fence()).result()
         for feature, method, params in _feature_requests(server.revision):
             if server.inventory.has(feature) and feature != "completions":
                 (await peer.request(method, params)).result()
+
+
+async def _introduce(peer: SuiteConnection) -> None:
+    """Perform the handshake of a legacy revision with members that the server does not know in each message."""
+    meta: JsonObject = {"com.example/handshake": {"deep": [1, None]}}
+    params: JsonObject = {
+        "protocolVersion": peer.revision.name,
+        "capabilities": peer.capabilities,
+        "clientInfo": {**CLIENT_INFO, "conformanceUnknown": 1},
+        "conformanceUnknown": 1,
+        "_meta": meta,
+    }
+    # Many clients count their requests from zero, which a lax test takes for no id.
+    peer.handshake = await peer.request("initialize", params, id=0)
+    peer.handshake.result()
+    await peer.notify("notifications/initialized", {"_meta": meta})
 
 
 @check(
@@ -137,16 +159,40 @@ async def undeclared_not_requested(server: ServerUnderTest) -> None:
     ]
     if server.inventory.find("tools", server.manifest.find("tools", _ROOTS).name) is not None:
         calls.append(server.tool(_ROOTS))
-    # A client with one capability does not have the others.
-    for declared in _OTHER_CAPABILITIES:
-        async with server.share(capabilities=declared) as peer:
-            for name, arguments in calls:
-                answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
-                input_requests = member(answer.message, "result", "inputRequests")
-                for request in (*peer.inbox, *(input_requests.values() if isinstance(input_requests, dict) else ())):
-                    needed = _CLIENT_REQUESTS.get(str(member(request, "method")))
-                    if needed is not None and needed not in declared:
-                        raise Deviation("no request for an undeclared capability of the client", brief(request))
+    if server.revision.era is Era.MODERN:
+        # On one connection: a server might use what an earlier request declared.
+        for declared in (ALL_CAPABILITIES, *_OTHER_CAPABILITIES):
+            await _require_declared(server.peer, declared, calls, {"_meta": {CLIENT_CAPABILITIES: declared}})
+        return
+    async with AsyncExitStack() as stack:
+        # All clients at once: a server might use the capabilities of the last one for all.
+        clients = [
+            (declared, await stack.enter_async_context(server.share(capabilities=declared)))
+            for declared in _OTHER_CAPABILITIES
+        ]
+        if server.transport is not Transport.STDIO:
+            await stack.enter_async_context(server.open())
+        for declared, peer in clients:
+            await _require_declared(peer, declared, calls, {})
+
+
+async def _require_declared(
+    peer: SuiteConnection, declared: JsonObject, calls: list[tuple[str, JsonObject]], more: JsonObject
+) -> None:
+    """Call tools, with more params, and require that they request only what the client declares.
+
+    Raises:
+        Deviation: A tool requests something else.
+    """
+    since = len(peer.inbox)
+    for name, arguments in calls:
+        answer = await peer.request("tools/call", {"name": name, "arguments": arguments, **more})
+        input_requests = member(answer.message, "result", "inputRequests")
+        requested = input_requests.values() if isinstance(input_requests, dict) else ()
+        for request in (*peer.inbox[since:], *requested):
+            needed = _CLIENT_REQUESTS.get(str(member(request, "method")))
+            if needed is not None and needed not in declared:
+                raise Deviation("no request for an undeclared capability of the client", brief(request))
 
 
 _ROOTS: Final = "test_input_required_result_list_roots"
