@@ -288,7 +288,16 @@ def _coded(
 
 _coded("completion-unserved", "capability.declared-served", -32601)
 _coded("code-reserved", "error.reserved-range", -32050, MODERN)
+_coded("code-of-headers", "error.reserved-codes-meaning", -32020, MODERN, _PIPES)
 _coded("code-of-missing-capability", "error.reserved-codes-meaning", -32021, MODERN)
+
+
+@fault("code-of-missing-capability-for-declared-ones", "error.reserved-codes-meaning", revisions=MODERN)
+class _DeclaredMissing(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if _no_reference(inbound):
+            raise RpcError(-32021, str(error), {"requiredCapabilities": {"sampling": {}}}, 400)
+        raise error
 
 
 @fault(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.message_pairs import answered
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import look
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import REVISIONS, Era
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.checks.probes.schema_check import Flaw
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonValue
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
 _LEGACY: Final = tuple(revision.name for revision in REVISIONS.values() if revision.era is Era.LEGACY)
@@ -185,8 +186,8 @@ look(
 )
 
 
-def _meant(value: JsonValue, _: Revision) -> str | None:
-    code, data = member(value, "code"), member(value, "data")
+def _meant(error: JsonValue) -> str | None:
+    code, data = member(error, "code"), member(error, "data")
     if code == -32021 and not isinstance(member(data, "requiredCapabilities"), dict):
         return "-32021 without requiredCapabilities"
     if code == -32022 and not isinstance(member(data, "supported"), list):
@@ -194,11 +195,30 @@ def _meant(value: JsonValue, _: Revision) -> str | None:
     return None
 
 
-look(
-    "error.reserved-codes-meaning",
-    "-32021 is used only for a missing capability, and -32022 only for an unsupported version.",
-    "error.reserved-codes-meaning",
-    at=lambda recorded: recorded.errors(),
-    by=_meant,
-    what="error",
-)
+def _unfounded(request: JsonObject, error: JsonValue, transport: Transport) -> str | None:
+    """Return what is wrong with the code of an error for a correct request."""
+    code = member(error, "code")
+    # Over HTTP, the checks of headers cover the rejection of those that match.
+    if code == -32020 and transport is not Transport.HTTP:
+        return "-32020 for a request without headers"
+    if code == -32022:
+        return "-32022 for a request of a version that the server supports"
+    if code == -32021:
+        required = member(error, "data", "requiredCapabilities")
+        named = required.items() if isinstance(required, dict) else ()
+        declared = member(request, "params", "_meta", CLIENT_CAPABILITIES)
+        # A mode of elicitation may be lacking although the client declares another one.
+        if all(name != "elicitation" and member(declared, name) == value for name, value in named):
+            return "-32021 for capabilities that the client declares"
+    return None
+
+
+@check("error.reserved-codes-meaning", proves=("error.reserved-codes-meaning",), subject=CheckScope.EVIDENCE)
+async def reserved_codes_meaning(server: ServerUnderTest) -> None:
+    """-32020 is used only for headers that differ, -32021 only for a missing capability, -32022 only for an unsupported version."""
+    for error in RecordedMessages(server.evidence).errors():
+        if (wrong := _meant(error)) is not None:
+            raise Deviation("a reserved code only for its error, with its data", f"{wrong}: {brief(error)}")
+    for request, response in answered(server):
+        if (wrong := _unfounded(request, response.get("error"), server.transport)) is not None:
+            raise Deviation("a reserved code only for its error", f"{wrong}: {brief(response)}, for {brief(request)}")
