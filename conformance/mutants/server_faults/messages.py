@@ -475,6 +475,29 @@ class _LatePing(Fault):
         return result
 
 
+@fault("ping-refused-during-client-requests", "ping.during-a-call", revisions=LEGACY)
+class _PingRefused(Fault):
+    """A server that waits for a response of the client, and for nothing else."""
+
+    def __init__(self) -> None:
+        self._waiting: set[str] = set()
+
+    def before(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and message.get("method") == "sampling/createMessage":
+            self._waiting.add(str(message["id"]))
+        return message
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and "method" not in message:
+            self._waiting.discard(str(message.get("id")))
+        return message
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "ping") and self._waiting:
+            raise RpcError(-32600, "a response is expected")
+        return result
+
+
 @fault("invalid-notifications-answered", "jsonrpc.notification-not-answered", transports=_PIPES)
 class _InvalidNotificationsAnswered(Fault):
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.checks.probes.cancelled_calls import cancelled_calls
-from mcp_conformance.checks.probes.interactive_calls import converse
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
 from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
@@ -32,6 +32,8 @@ _CANCELLED: Final = "notifications/cancelled"
 _PROGRESS: Final = "notifications/progress"
 _SLOW: Final = "conformance_slow"
 _SIMPLE: Final = "test_simple_text"
+_SAMPLES: Final = "test_sampling"
+_SAMPLING: Final = "sampling/createMessage"
 _BETWEEN: Final = "test_tool_with_progress"
 _REQUEST_TOOLS: Final[Mapping[str, JsonObject]] = {
     "test_sampling": {"prompt": "Say yes."},
@@ -85,8 +87,43 @@ async def ping_during_a_call(server: ServerUnderTest) -> None:
     with suppress(NotTestable):  # a server without this tool may have the other one
         if (observed := await each_time(after_the_call)) is not None:
             raise Deviation("the result of a ping before the response to a slow call", observed)
+    with suppress(NotTestable):
+        await _ping_during_a_client_request(server)
     async with waiting_call(server):
         (await peer.request("ping")).result()
+
+
+async def _ping_during_a_client_request(server: ServerUnderTest) -> None:
+    """Require the result of a ping while the server waits for the response to a client request.
+
+    Raises:
+        NotTestable: The server lacks the tool, or sends no client request.
+    """
+    peer = server.peer
+    name, arguments = server.tool(_SAMPLES, _REQUEST_TOOLS[_SAMPLES])
+    known, ended = len(peer.inbox), False
+    peer.unanswered.add(_SAMPLING)
+
+    async def call() -> None:
+        nonlocal ended
+        with suppress(Deviation):  # other checks cover the response
+            await peer.request("tools/call", {"name": name, "arguments": arguments})
+        ended = True
+        peer.wake()
+
+    def waiting() -> list[JsonValue]:
+        return [each["id"] for each in peer.inbox[known:] if each.get("method") == _SAMPLING and "id" in each]
+
+    async with open_nursery() as nursery:
+        nursery.start_soon(call)
+        await peer.until(lambda: bool(waiting()) or ended, f"a request {_SAMPLING}")
+        if ended:
+            raise NotTestable(f"the control condition failed: {name} sends no {_SAMPLING}")
+        result = (await peer.request("ping")).result()
+        if set(result) - {"_meta"}:
+            raise Deviation("an empty result", brief(result))
+        for id in waiting():
+            await peer.post({"jsonrpc": "2.0", "id": id, "result": REPLIES[_SAMPLING]({})})
 
 
 # --- cancellation of a call in progress
