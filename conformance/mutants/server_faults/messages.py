@@ -518,6 +518,20 @@ class _ListsWithoutIdServed(Fault):
         return 200 if status == 202 else status
 
 
+@fault("batch-without-falsy-ids", "batch.requests", revisions=LEGACY[1:2])
+class _BatchWithoutFalsyIds(Fault):
+    def elements(self, batch: list[JsonValue]) -> list[JsonValue]:
+        return [each for each in batch if not isinstance(each, dict) or each.get("id") != 0]
+
+
+@fault("batch-ids-as-text", "batch.requests", "jsonrpc.response-ids", revisions=LEGACY[1:2])
+class _BatchIdsAsText(Fault):
+    def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:  # noqa: ARG002
+        answers = answer if isinstance(answer, list) else []
+        named = [{**each, "id": str(each.get("id"))} for each in answers if isinstance(each, dict)]
+        return (list(named) if answers else answer), status
+
+
 @fault("arguments-of-another-call", "jsonrpc.concurrent-requests", revisions=MODERN, transports=("http",))
 class _ArgumentsOfAnother(Fault):
     """A server that keeps the value of the latest call in one place for all."""

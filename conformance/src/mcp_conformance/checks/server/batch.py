@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.http_requests import session
 from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
+from mcp_conformance.checks.probes.message_pairs import key_of
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_NOTIFICATION
 from mcp_conformance.checks.registry.server import check
@@ -60,7 +61,7 @@ def _ended(peer: SuiteConnection) -> bool:
     return isinstance(peer, StdioConnection) and peer.ended
 
 
-def _ping(peer: SuiteConnection, id: str) -> JsonObject:
+def _ping(peer: SuiteConnection, id: JsonValue) -> JsonObject:
     return peer.message("ping", id=id)
 
 
@@ -73,7 +74,10 @@ async def requests(server: ServerUnderTest) -> None:
     """Each request of a batch gets one response, and a notification in it gets none, even when its method is unknown."""
     peer = server.peer
     await peer.fence()
-    batch: list[JsonValue] = [_ping(peer, "first"), _NOTIFICATION, _UNKNOWN, _ping(peer, "second")]
+    number = peer.next_id()
+    ids: tuple[JsonValue, ...] = ("first", 0, number, str(number), "second")
+    pings: list[JsonValue] = [_ping(peer, id) for id in ids]
+    batch: list[JsonValue] = [pings[0], _NOTIFICATION, _UNKNOWN, *pings[1:]]
     async with AsyncExitStack() as stack:
         if server.transport is Transport.HTTP:
             # The version of another session, which has no batches, must not matter in this one.
@@ -81,9 +85,9 @@ async def requests(server: ServerUnderTest) -> None:
                 with suppress(Deviation):  # the server does not support it
                     await stack.enter_async_context(session(server, revision=other))
                     break
-        answers = await _send_batch(peer, batch, 2)
-    if sorted(str(each.get("id")) for each in answers) != ["first", "second"]:
-        raise Deviation("one response for 'first' and one for 'second'", brief(list(answers)))
+        answers = await _send_batch(peer, batch, len(ids))
+    if sorted(key_of(each.get("id")) for each in answers) != sorted(map(key_of, ids)):
+        raise Deviation(f"one response for each of {', '.join(map(key_of, ids))}", brief(list(answers)))
     for each in answers:
         if "result" not in each:
             raise Deviation("a result for each request", brief(each))
