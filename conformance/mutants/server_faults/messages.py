@@ -498,6 +498,15 @@ class _PingRefused(Fault):
         return result
 
 
+@fault("task-before-its-revision", "version.respect-negotiated", revisions=LEGACY[:3])
+class _EarlyTask(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.params.get("name") != "slow_compute" or "task" not in inbound.params:
+            return result
+        times: JsonObject = {"createdAt": "2025-06-18T00:00:00Z", "lastUpdatedAt": "2025-06-18T00:00:00Z", "ttl": 60000}
+        return {"task": {"taskId": "early", "status": "working", **times}}
+
+
 @fault("invalid-notifications-answered", "jsonrpc.notification-not-answered", transports=_PIPES)
 class _InvalidNotificationsAnswered(Fault):
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:

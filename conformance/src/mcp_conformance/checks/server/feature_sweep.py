@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.verdict import NotTestable
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -59,6 +61,11 @@ async def tour(server: ServerUnderTest) -> None:
         if server.inventory.find("tools", found.name) is not None:
             name, given = server.tool(fixture, arguments)
             await peer.request("tools/call", {"name": name, "arguments": given, "_meta": meta})
+    if server.revision.era is Era.LEGACY and not server.revision.core_tasks:
+        with suppress(NotTestable):
+            # In these revisions, an unknown member of the params.
+            name, given = server.tool("slow_compute", {"seconds": 0.05, "label": "short"})
+            await peer.request("tools/call", {"name": name, "arguments": given, "task": {"ttl": 60_000}})
     for resource in server.inventory.lists.get("resources", ())[:_MOST]:
         await peer.request("resources/read", {"uri": str(resource.get("uri"))})
     for prompt in server.inventory.lists.get("prompts", ())[:_MOST]:
