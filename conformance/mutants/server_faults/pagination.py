@@ -48,6 +48,16 @@ class _AnyCursor(Fault):
         raise error
 
 
+@fault("cursor-below-zero", "pagination.invalid-cursor")
+class _BelowZero(Fault):
+    """A server with offsets as cursors."""
+
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if inbound.request["method"] == "resources/list" and inbound.params.get("cursor") == "-1":
+            return {"resources": []}
+        raise error
+
+
 # The cursor is for a page that is longer than the one that the server sends.
 changed("cursor-too-far", "pagination.no-gaps", method="resources/list",
         change=lambda inbound, result: result if "cursor" in inbound.params else

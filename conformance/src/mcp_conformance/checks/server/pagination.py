@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _INVALID: Final = "conformance: not a cursor of the server"
+_NEGATIVE: Final = "-1"
+"""An offset that no page has, and which some languages count from the end."""
 _MOST_PAGES: Final = 100
 """The number of pages after the first one that are requested."""
 _META: Final[JsonObject] = {"progressToken": "conformance-pages", "com.example/anything": 1}
@@ -202,7 +204,7 @@ async def _invalid(server: ServerUnderTest) -> list[tuple[List, JsonRpcResponse]
         first = await server.peer.request(row.method)
         if first.is_error:
             raise NotTestable(f"the control request failed: {row.method}")
-        row_cursors = [_INVALID]
+        row_cursors = [_INVALID, _NEGATIVE]
         onward = first.message.get("result")
         given = onward.get("nextCursor") if isinstance(onward, dict) else None
         if isinstance(given, str):
