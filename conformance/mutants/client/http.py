@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ModernHttp", "SessionHttp", "events"]
+__all__ = ["ModernHttp", "SessionHttp", "events", "events_of"]
 
 _BOTH: Final = "application/json, text/event-stream"
 _NAMES: Final = {
@@ -45,6 +45,8 @@ _NAMES: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
+_LONG: Final = 65536
+"""Characters of a line that some readers cannot exceed."""
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 
 
@@ -137,6 +139,8 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[str]:
             if behind_cr and text:
                 text, behind_cr = text.removeprefix("\n"), False
             marks = "\n" if wrong("no-cr") else "\r\n"
+            if wrong("splits-at-separators") and in_scenario("conformance_results"):
+                marks += "\u2028\u2029\u0085"
             ends = [at for at in map(text.find, marks) if at >= 0]
             if not ends:
                 break
@@ -146,7 +150,7 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[str]:
             yield line.rstrip("\r")
 
 
-def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
+def events_of(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
     """Yield the events of a stream."""
     event: dict[str, str] = {}
     for text in _lines(response):
@@ -156,7 +160,11 @@ def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
             yield event
             event = {}
         elif not text.startswith(":"):
-            name, _, value = text.partition(":")
+            name, colon, value = text.partition(":")
+            if not colon and wrong("fields-need-colon"):
+                raise ClientError("invalid field of an event")
+            if len(value) > _LONG and wrong("short-events-only"):
+                raise ClientError("the event is too long")
             if name == "data" and value[:1] != " " and wrong("needs-data-space"):
                 continue
             value = value.removeprefix(" ")
@@ -167,7 +175,7 @@ def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
 
 def events(response: http.client.HTTPResponse) -> Iterator[JsonObject]:
     """Yield the messages of a stream."""
-    for event in _events(response):
+    for event in events_of(response):
         yield _json(event.get("data", "").encode())
 
 
@@ -175,10 +183,15 @@ STREAM: Final = "text/event-stream"
 
 
 def _is_stream(response: http.client.HTTPResponse) -> bool:
-    return (response.getheader("Content-Type") or "").startswith("text/event-stream")
+    kind = response.getheader("Content-Type") or ""
+    if wrong("exact-media-type") and kind not in ("application/json", STREAM):
+        raise ClientError("unknown media type")
+    return kind == STREAM if wrong("exact-stream-type") else kind.lower().startswith(STREAM)
 
 
 def _json(data: bytes) -> JsonObject:
+    if wrong("latin-1-json") and in_scenario("conformance_results"):
+        data = data.decode("latin-1").encode()
     try:
         value: JsonValue = json.loads(data)
     except ValueError:
@@ -267,7 +280,7 @@ class SessionHttp(_Http):
             raise ClientError("the response is not valid JSON")
         last, retry, pauses = "", 0.0, 0
         while True:
-            for event in _events(response):
+            for event in events_of(response):
                 last = (last if wrong("resumes-from-first") else "") or event.get("id", last)
                 if "retry" in event and not (retry and wrong("keeps-first-retry")):
                     retry = int(event["retry"]) / 1000
@@ -285,11 +298,19 @@ class SessionHttp(_Http):
                 raise ClientError("the stream ended before the response")
             time.sleep(0 if wrong("impatient") or (pauses and wrong("waits-once")) else retry)
             pauses += 1
-            accept = "*/*" if wrong("get-accepts-all") else "text/event-stream"
-            again = "stream0-0" if wrong("other-event-id") else last
-            response = self.send("GET", {"Accept": accept, "Last-Event-ID": again, **self._session_headers()})
-            if response.status != 200:
-                raise ClientError(f"GET: status {response.status}")
+            response = self._resume(last, pauses)
+
+    def _resume(self, last: str, pauses: int) -> http.client.HTTPResponse:
+        """Continue a stream behind its last event."""
+        if pauses == 1 and self.kept and wrong("last-id-of-any-stream"):
+            other = next(each["id"] for each in events_of(self.kept[0]) if each.get("data"))
+            self.send("GET", {"Accept": STREAM, "Last-Event-ID": other, **self._session_headers()}).close()
+        accept = "*/*" if wrong("get-accepts-all") else STREAM
+        again = "stream0-0" if wrong("other-event-id") else last
+        response = self.send("GET", {"Accept": accept, "Last-Event-ID": again, **self._session_headers()})
+        if response.status != 200:
+            raise ClientError(f"GET: status {response.status}")
+        return response
 
     def _take_batch(self, members: list[JsonValue]) -> JsonObject | None:
         """Answer the requests of a batch, and return the first response in it; `None` without one."""
@@ -380,8 +401,6 @@ class ModernHttp(_Http):
 
     def _exchange(self, method: str, params: JsonObject) -> JsonObject:
         response = self.post(self.messages.request(method, params))
-        if wrong("exact-media-type") and response.getheader("Content-Type") not in ("application/json", STREAM):
-            raise ClientError("unknown resultType")
         if wrong("exact-header-names") and "CONTENT-TYPE" in dict(response.getheaders()):
             raise ClientError("resultType is missing")
         if response.status == 404 and wrong("takes-404-for-nobody"):
@@ -390,7 +409,7 @@ class ModernHttp(_Http):
             return _json(response.read())
         if wrong("json-only"):
             raise ClientError("the response is not valid JSON")
-        for event in _events(response):
+        for event in events_of(response):
             message = _json(event.get("data", "").encode())
             if "method" in message:
                 answer = reply(message)

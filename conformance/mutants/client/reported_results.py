@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mutants.client.messages import answers, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -35,16 +35,28 @@ def _report(call: Call, name: str, outcome: JsonObject) -> None:
     call("tools/call", {"name": "report", "arguments": {"of": name, **outcome}})
 
 
+_WRONG_OUTCOMES: Final[Mapping[str, tuple[int, JsonObject]]] = {
+    "status-only": (-32602, {"outcome": "error", "code": 400}),
+    "anonymous-errors-by-status": (-32600, {"outcome": "error", "code": 400}),
+    "no-errors-in-streams": (-32010, {"outcome": "result"}),
+    "own-errors": (-32010, {"outcome": "not found"}),
+    "own-timeouts": (-32001, {"outcome": "failed"}),
+}
+"""By fault, the code of an error with its outcome."""
+
+
+def _of_error(code: JsonValue) -> JsonObject:
+    for fault, (of, outcome) in _WRONG_OUTCOMES.items():
+        if code == of and wrong(fault):
+            return outcome
+    missing = code == -32602 if wrong("forgets-32002") else code == -32002
+    return {"outcome": "not found" if missing else "error", "code": code}
+
+
 def _made_of(result: JsonObject, schema: JsonValue) -> JsonObject:
     error = result.get("error")
     if isinstance(error, dict):
-        code = error.get("code")
-        if wrong("status-only") and code == -32602:
-            return {"outcome": "error", "code": 400}
-        if wrong("own-errors") and code == -32010:
-            return {"outcome": "not found"}
-        missing = code == -32602 if wrong("forgets-32002") else code == -32002
-        return {"outcome": "not found" if missing else "error", "code": code}
+        return _of_error(error.get("code"))
     kind = result.get("resultType", "" if wrong("type-required") and answers().modern else "complete")
     if kind != "complete" and not wrong("any-type") and not (kind == "task" and wrong("any-task")):
         return {"outcome": "invalid"}

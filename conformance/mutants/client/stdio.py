@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from mutants.client.http import events_of
 from mutants.client.messages import (
     MODERN,
     SPOKEN,
@@ -34,6 +35,8 @@ __all__ = ["EventStream", "Pipes"]
 
 _GRACE: Final = 0.5
 """Seconds between two steps of the shutdown."""
+_PORTION: Final = 65536
+"""Bytes of a read."""
 
 
 class _Lines(ABC):
@@ -56,9 +59,11 @@ class _Lines(ABC):
         self.send(request)
         if request["method"] == "initialize" and wrong("initialized-early"):
             self.send(self.messages.notification("notifications/initialized"))
+        mistakes = in_scenario("server-asks") and wrong("id-before-method")
+        taken = ["unsolicited"] if wrong("takes-next-response") else []
         while True:
             message = self.receive()
-            if "method" in message:
+            if "method" in message and not (message.get("id") == request["id"] and mistakes):
                 self.notified.append(message)
                 if wrong("no-early-pong") and request["method"] == "initialize":
                     continue
@@ -83,7 +88,7 @@ class _Lines(ABC):
                 raise ClientError("response to an unknown request")
             elif "id" not in message and wrong("dies-without-id"):
                 raise ClientError("response without an id")
-            elif "id" in message and message["id"] in (request["id"], None):
+            elif "id" in message and message["id"] in (request["id"], None, *taken):
                 return message
 
     def call(self, method: str, params: JsonObject) -> JsonObject:
@@ -148,6 +153,11 @@ class _Lines(ABC):
         return tools
 
 
+def _part(line: bytes, start: int) -> bytes:
+    """Decode a part of a line without regard to its boundaries."""
+    return line[start : start + _PORTION].decode(errors="replace").encode()
+
+
 class Pipes(_Lines):
     """A server process and its pipes."""
 
@@ -180,6 +190,11 @@ class Pipes(_Lines):
             raise ClientError("the server ended")
         if wrong("no-crlf") and line.endswith(b"\r\n"):
             raise ClientError("invalid line")
+        if wrong("one-message-a-read") and b"the result follows" in line and in_scenario("conformance_results"):
+            # Another message is in the same read.
+            raise ClientError("invalid message")
+        if wrong("splits-characters"):
+            line = b"".join(_part(line, start) for start in range(0, len(line), _PORTION))
         value: JsonValue = json.loads(line)
         if isinstance(value, list):
             if wrong("all-of-batch-valid") and not all(isinstance(each, dict) for each in value):
@@ -269,18 +284,15 @@ class EventStream(_Lines):
         self._stream.request("GET", parts.path, headers={"Accept": "text/event-stream"})
         self._events: Final = self._stream.getresponse()
         self._path = parts.path
+        self._incoming: Final = events_of(self._events)
         endpoint = self._event()
         if not wrong("posts-elsewhere") or not in_scenario("tools_call"):
             self._path = endpoint
 
     def _event(self) -> str:
-        data = ""
-        while line := self._events.readline():
-            text = line.decode().rstrip("\r\n")
-            if text.startswith("data:"):
-                data = text[5:].removeprefix(" ")
-            elif not text and data:
-                return data
+        for event in self._incoming:
+            if event.get("data"):
+                return event["data"]
         raise ClientError("the stream ended")
 
     def send(self, message: JsonObject) -> None:

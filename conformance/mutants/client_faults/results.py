@@ -8,6 +8,8 @@ from mutants.client_faults.fault import of
 
 __all__ = ["RESULT_FAULTS"]
 
+_FIRST = "2024-11-05"
+_OLD = "2025-03-26"
 _JUNE = "2025-06-18"
 _LATE = "2025-11-25"
 _MODERN = "2026-07-28"
@@ -24,21 +26,40 @@ RESULT_FAULTS: Final = (
     of("type-required-for-content", _MODERN, "http", "jsonrpc.client-absent-result-type"),
     of("type-required-in-lists", _MODERN, "stdio", "jsonrpc.client-absent-result-type-list"),
     of("dies-of-stray", _MODERN, "stdio", "jsonrpc.client-unknown-response"),
+    of("takes-next-response", _MODERN, "stdio", "jsonrpc.client-unknown-response"),
     of("own-errors", _MODERN, "stdio", "error.client-legacy-range"),
+    of("own-timeouts", _MODERN, "stdio", "error.client-legacy-range"),
     of("forgets-32002", _MODERN, "stdio", "resources.client-accepts-32002"),
     of("dies-of-unknown-progress", _MODERN, "stdio", "logging.client-bears-notifications"),
     of("dies-of-unknown-progress", _LATE, "stdio", "progress.client-bears"),
+    of("strips-controls", _OLD, "stdio", "stdio.client-unicode"),
     of("strips-controls", _MODERN, "stdio", "stdio.client-unicode"),
+    of("splits-characters", _LATE, "stdio", "stdio.client-large"),
     of("cuts-at-64k", _MODERN, "stdio", "stdio.client-large"),
     of("crlf", _MODERN, "stdio", "stdio.client-line-feed"),
     of("no-crlf", _MODERN, "stdio", "stdio.client-crlf"),
+    of("one-message-a-read", _LATE, "stdio", "stdio.client-splits-lines"),
+    of("one-message-a-read", _MODERN, "stdio", "stdio.client-splits-lines"),
     of("no-comments", _MODERN, "http", "http.client-parses-streams"),
     of("needs-data-space", "2025-03-26", "http", "http.client-parses-streams"),
     of("needs-data-space", _MODERN, "http", "http.client-parses-streams"),
     of("one-line-of-data", _MODERN, "http", "http.client-parses-streams"),
     of("no-cr", _MODERN, "http", "http.client-parses-streams"),
-    of("splits-characters", _MODERN, "http", "http.client-parses-streams"),
+    of("splits-characters", _MODERN, "http", "http.client-parses-streams", "http.client-large-event"),
+    of("splits-at-separators", _JUNE, "http", "http.client-parses-streams"),
+    of("fields-need-colon", _MODERN, "http", "http.client-parses-streams"),
+    of("no-comments", _FIRST, "http", "http-sse.client-parses-stream"),
+    of("no-cr", _FIRST, "http", "http-sse.client-parses-stream"),
+    of("latin-1-json", _JUNE, "http", "http.client-unicode"),
+    of("latin-1-json", _MODERN, "http", "http.client-unicode"),
+    of("short-events-only", _LATE, "http", "http.client-large-event"),
+    of("short-events-only", _MODERN, "http", "http.client-large-event"),
+    of("anonymous-errors-by-status", _MODERN, "http", "http.client-reads-error-body"),
+    of("no-errors-in-streams", _OLD, "http", "jsonrpc.client-error-response"),
     of("status-only", _MODERN, "http", "http.client-reads-error-body"),
     of("exact-media-type", _MODERN, "http", "http.client-media-type"),
+    of("exact-media-type", _JUNE, "http", "http.client-media-type"),
+    of("exact-stream-type", _OLD, "http", "http.client-media-type"),
+    of("exact-stream-type", _MODERN, "http", "http.client-media-type"),
 )
 """The faults of this module."""

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.client.features import text_result, tool
 from mcp_conformance.drivers.client.http_exchange import STREAM
 from mcp_conformance.drivers.client.http_host import PostSink
-from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, RawReply, encoded
+from mcp_conformance.drivers.client.scripted_request import (
+    ErrorReply,
+    NoReply,
+    RawReply,
+    encoded,
+    notification,
+)
+from mcp_conformance.drivers.client.sse_host import SessionEvents
+from mcp_conformance.drivers.client.stdio_host import Launch
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.extension_tasks import declares_tasks
 from mcp_conformance.scenarios.scenario import Scenario
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
     Run = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 __all__ = [
+    "ANONYMOUS_CODE",
+    "ERROR_CODES",
     "LARGE",
     "ODD_RESOURCE",
     "RESULTS",
@@ -44,10 +54,10 @@ RESULTS: Final = "conformance_results"
 """The name of the scenario."""
 UNICODE: Final = '\u00fc \u6771\u4eac \u2028\u2029\u0085 \U0001f9ea \u0000 \\ " /'
 """A text with characters of every kind."""
-LARGE: Final = 300_000
-"""The length of a text that exceeds a pipe."""
-STREAMED: Final = "gestr\u00f6mt \U0001f9ea"
-"""The text of the result in an event stream."""
+LARGE: Final = 100_000
+"""The length of a text that exceeds a pipe, in characters of three bytes: some are at the boundary of two reads."""
+STREAMED: Final = "gestr\u00f6mt \u2028\u2029\u0085 \U0001f9ea"
+"""The text of the result in an event stream, with characters that end lines elsewhere."""
 UNDECLARED_TASK: Final = "gives_task"
 """The tool that returns a task, and the note that it was called by a client that declares no tasks."""
 ODD_RESOURCE: Final = "test://odd-type"
@@ -59,11 +69,21 @@ STRUCTURED: Final[Mapping[str, JsonValue]] = {
     "gives_null": None,
 }
 """Structured content that is not an object, by tool."""
+ERROR_CODES: Final[Mapping[str, int]] = {"gives_error": -32010, "gives_error_0": -32000, "gives_error_1": -32001}
+"""Error codes without a meaning, by tool. Some implementations use the last two for closed connections and timeouts."""
+ANONYMOUS_CODE: Final = -32600
+"""The code of an error response without an id."""
 _ODD_NOTE: Final = "conformance/nobody-asked"
 
 
 def _message(request: ScriptedRequest, result: JsonObject) -> JsonObject:
     return {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
+
+
+def _whole(request: ScriptedRequest, result: JsonObject) -> bytes:
+    """Return a response with the members that the revision requires."""
+    more: JsonObject = {"resultType": "complete", "_meta": {}} if request.revision.result_type else {}
+    return encoded(_message(request, {**more, **result}))
 
 
 async def _plain(_: ScriptedRequest) -> JsonObject:
@@ -79,7 +99,13 @@ async def _unicode(_: ScriptedRequest) -> JsonObject:
 
 
 async def _large(_: ScriptedRequest) -> JsonObject:
-    return text_result("x" * LARGE)
+    return text_result("\u6771" * LARGE)
+
+
+async def _large_event(request: ScriptedRequest) -> JsonObject:
+    if isinstance(request.sink, PostSink):
+        await request.sink.open()
+    return text_result("\u6771" * LARGE)
 
 
 async def _structured(_: ScriptedRequest) -> JsonObject:
@@ -90,12 +116,33 @@ async def _unfit(_: ScriptedRequest) -> JsonObject:
     return {**text_result('{"n": "one"}'), "structuredContent": {"n": "one"}}
 
 
-async def _error(_: ScriptedRequest) -> JsonObject:
-    raise ErrorReply(-32010, "an error without a special meaning", {"why": "because"})
+async def _error(request: ScriptedRequest) -> JsonObject:
+    if isinstance(request.sink, PostSink) and request.revision.era is Era.LEGACY:
+        await request.sink.open()
+    raise ErrorReply(ERROR_CODES["gives_error"], "an error without a special meaning", {"why": "because"})
+
+
+def _fails_with(code: int) -> Run:
+    """Return a tool that responds with an error."""
+
+    async def fail(_: ScriptedRequest) -> JsonObject:
+        raise ErrorReply(code, "an error without a special meaning")
+
+    return fail
 
 
 async def _bad_request(_: ScriptedRequest) -> JsonObject:
     raise ErrorReply(-32602, "these arguments are not accepted", status=400)
+
+
+async def _anonymous_error(request: ScriptedRequest) -> JsonObject:
+    sink = request.sink
+    if isinstance(sink, PostSink):
+        error: JsonObject = {"code": ANONYMOUS_CODE, "message": "this request is not accepted"}
+        kind = [("Content-Type", "application/json")]
+        await sink.exchange.respond(400, kind, encoded({"jsonrpc": "2.0", "error": error}))
+        raise NoReply("the response was sent already")
+    return text_result("anonymous")
 
 
 async def _unknown_method(_: ScriptedRequest) -> JsonObject:
@@ -121,11 +168,20 @@ async def _stray(request: ScriptedRequest) -> JsonObject:
 
 
 async def _crlf(request: ScriptedRequest) -> JsonObject:
-    result = text_result("crlf")
     # Everything else in the line is valid.
-    if request.revision.result_type:
-        result = {"resultType": "complete", "_meta": {}, **result}
-    raise RawReply(encoded(_message(request, result)) + b"\r", "a line that ends with CR LF")
+    raise RawReply(_whole(request, text_result("crlf")) + b"\r", "a line that ends with CR LF")
+
+
+async def _together(request: ScriptedRequest) -> JsonObject:
+    """Send a log message and the result at once."""
+    log: JsonObject = {"level": "info", "data": "the result follows"}
+    result = text_result("together")
+    if isinstance(request.sink, Launch):
+        first = notification("notifications/message", log, request.revision, "")
+        deviant = "" if request.revision.era is Era.LEGACY else "a log message that was not requested"
+        await request.sink.send_together((encoded(first), deviant), (_whole(request, result), ""))
+        raise NoReply("the response was sent already")
+    return result
 
 
 async def _odd_type(request: ScriptedRequest) -> JsonObject:
@@ -152,52 +208,68 @@ async def _no_type(request: ScriptedRequest) -> JsonObject:
 
 
 async def _stream_of_all_kinds(request: ScriptedRequest) -> JsonObject:
-    """Send an event stream with comments, unknown fields, every kind of line end, and an event in pieces."""
+    """Send an event with comments, unknown fields and every kind of line end, in pieces."""
     sink = request.sink
     result: JsonObject = text_result(STREAMED)
-    if not isinstance(sink, PostSink):
-        return result
-    if request.revision.result_type:
-        result = {"resultType": "complete", "_meta": {}, **result}
-    whole = encoded(_message(request, result))
+    whole = _whole(request, result)
     first, second = whole.index(b'"id"'), whole.index(b'"result"')
     # Within a character.
     within = whole.index(STREAMED[-1].encode()) + 2
-    exchange = sink.exchange
-    await exchange.start(200, STREAM)
     # JSON permits a line break between two tokens; the data is split into three lines there.
-    for part in (
+    parts = (
         b":\n",
         b": a comment\r",
         b"com.example: 1\n",
+        b"com.example\n",
         b"retry: 5\r\n",
         b"data: " + whole[:first],
         b"\rdata:" + whole[first:second] + b"\r",
         b"\ndata:" + whole[second:within],
         whole[within:] + b"\r",
         b"\r: the end\n",
-    ):
-        await exchange.chunk(part)
-    await exchange.finish()
+    )
+    if isinstance(sink, SessionEvents):
+        await sink.chunks(parts)
+    elif isinstance(sink, PostSink):
+        exchange = sink.exchange
+        await exchange.start(200, STREAM)
+        for part in parts:
+            await exchange.chunk(part)
+        await exchange.finish()
+    else:
+        return result
     raise NoReply("the response was sent already")
 
 
 async def _media_type(request: ScriptedRequest) -> JsonObject:
     sink = request.sink
+    result = text_result("typed")
     if isinstance(sink, PostSink):
-        whole = encoded(_message(request, {"resultType": "complete", "_meta": {}, **text_result("typed")}))
-        await sink.exchange.respond(200, [("Content-Type", 'Application/JSON; charset="utf-8"')], whole)
+        kind = 'Application/JSON; charset="utf-8"'
+        await sink.exchange.respond(200, [("Content-Type", kind)], _whole(request, result))
         raise NoReply("the response was sent already")
-    return text_result("typed")
+    return result
+
+
+async def _stream_type(request: ScriptedRequest) -> JsonObject:
+    sink = request.sink
+    result = text_result("typed stream")
+    if isinstance(sink, PostSink):
+        await sink.exchange.start(200, [("Content-Type", "Text/Event-Stream;charset=UTF-8")])
+        await sink.exchange.event(_whole(request, result))
+        await sink.exchange.finish()
+        raise NoReply("the response was sent already")
+    return result
 
 
 async def _upper_headers(request: ScriptedRequest) -> JsonObject:
     sink = request.sink
+    result = text_result("upper")
     if isinstance(sink, PostSink):
-        whole = encoded(_message(request, {"resultType": "complete", "_meta": {}, **text_result("upper")}))
-        await sink.exchange.respond(200, [("CONTENT-TYPE", "application/json"), ("cache-CONTROL", "no-store")], whole)
+        headers = [("CONTENT-TYPE", "application/json"), ("cache-CONTROL", "no-store")]
+        await sink.exchange.respond(200, headers, _whole(request, result))
         raise NoReply("the response was sent already")
-    return text_result("upper")
+    return result
 
 
 async def _gives(request: ScriptedRequest) -> JsonObject:
@@ -233,10 +305,11 @@ _EVERYWHERE: Final[tuple[tuple[str, Run], ...]] = (
     ("gives_stray", _stray),
 )
 _MODERN: Final[tuple[tuple[str, Run], ...]] = (
+    *((name, _fails_with(code)) for name, code in ERROR_CODES.items() if name != "gives_error"),
     ("gives_odd_type", _odd_type),
     ("gives_no_type", _no_type),
     ("gives_bad_request", _bad_request),
-    ("gives_media_type", _media_type),
+    ("gives_anonymous_error", _anonymous_error),
     ("gives_upper_headers", _upper_headers),
     ("gives_unknown_method", _unknown_method),
     *((name, _gives) for name in STRUCTURED),
@@ -260,10 +333,16 @@ def _results(setup: ScenarioSetup) -> None:
             raise RawReply(encoded(_message(request, result)), "a result without resultType")
 
         setup.server.handlers["resources/list"] = untyped
-    if setup.transport is Transport.HTTP:
+    if setup.transport is not Transport.STDIO:
         rows.append(("gives_stream", _stream_of_all_kinds))
+    if setup.transport is Transport.HTTP:
+        rows += [
+            ("gives_large_event", _large_event),
+            ("gives_media_type", _media_type),
+            ("gives_stream_type", _stream_type),
+        ]
     if setup.transport is Transport.STDIO:
-        rows.append(("gives_crlf", _crlf))
+        rows += [("gives_crlf", _crlf), ("gives_together", _together)]
     for name, run in rows:
         offers.add_tool(name, "Returns a special kind of result", run)
     if revision in between(R2025_06_18):

@@ -11,6 +11,8 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
 from mcp_conformance.scenarios.results import (
+    ANONYMOUS_CODE,
+    ERROR_CODES,
     LARGE,
     ODD_RESOURCE,
     RESULTS,
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 _NEEDS: Final = (f"scenario:{RESULTS}",)
 _STDIO: Final = frozenset({Transport.STDIO})
 _HTTP: Final = frozenset({Transport.HTTP})
+_STREAM_PARSING: Final = (
+    "Event streams are parsed by the standard: comments, unknown fields, all line ends, data in pieces."
+)
 
 
 def _report(client: ClientUnderTest, name: str) -> JsonObject:
@@ -141,15 +146,29 @@ _add(
     "gives_stray",
     ("result",),
     streamed=True,
+    text="stray",
 )
+
+
 _add(
-    "error.client-legacy-range",
-    ("error.legacy-range-no-meaning",),
-    "An error from -32000 to -32019 is only an error.",
+    "jsonrpc.client-error-response",
+    ("jsonrpc.base-and-lifecycle-support",),
+    "An error response is an error with its code, also in a stream.",
     "gives_error",
     ("error",),
-    code=-32010,
+    code=ERROR_CODES["gives_error"],
 )
+
+
+@check("error.client-legacy-range", proves=("error.legacy-range-no-meaning",), needs=_NEEDS)
+async def legacy_range(client: ClientUnderTest) -> None:
+    """An error from -32000 to -32019 is only an error."""
+    for name, code in ERROR_CODES.items():
+        reported = _report(client, name)
+        if reported.get("outcome") != "error" or reported.get("code") != code:
+            raise Deviation(f"{name} to be interpreted as: error {code}", brief(reported))
+
+
 _add(
     "resources.client-accepts-32002",
     ("resources.client-accept-32002", "error.accept-32002"),
@@ -164,6 +183,7 @@ _add(
     "gives_noise",
     ("result",),
     streamed=True,
+    text="noisy",
 )
 _add(
     "progress.client-bears",
@@ -172,11 +192,12 @@ _add(
     "gives_noise",
     ("result",),
     streamed=True,
+    text="noisy",
     revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"),
 )
 _add(
     "stdio.client-unicode",
-    ("stdio.unicode",),
+    ("stdio.unicode", "jsonrpc.utf8"),
     "Characters of all kinds are received unchanged.",
     "gives_unicode",
     ("result",),
@@ -185,7 +206,7 @@ _add(
 )
 _add(
     "stdio.client-large",
-    ("stdio.large-message",),
+    ("stdio.large-message", "stdio.newline-delimited"),
     "A message larger than a pipe buffer is received completely.",
     "gives_large",
     ("result",),
@@ -199,25 +220,66 @@ _add(
     "gives_crlf",
     ("result",),
     transports=_STDIO,
+    text="crlf",
+)
+_add(
+    "stdio.client-splits-lines",
+    ("stdio.newline-delimited", "stdio.one-message-per-line"),
+    "Two messages that arrive at once are two messages.",
+    "gives_together",
+    ("result",),
+    transports=_STDIO,
+    text="together",
 )
 _add(
     "http.client-parses-streams",
     ("http.sse-client-ignores-comments", "http.sse-parse-standard", "http.client-both-response-types"),
-    "Event streams are parsed by the standard: comments, unknown fields, all line ends, data in pieces.",
+    _STREAM_PARSING,
     "gives_stream",
     ("result",),
     transports=_HTTP,
     text=STREAMED,
 )
 _add(
-    "http.client-reads-error-body",
-    ("http.client-reads-error-body",),
-    "The error in the body of a response with status 400 is reported.",
-    "gives_bad_request",
-    ("error",),
-    transports=_HTTP,
-    code=-32602,
+    "http-sse.client-parses-stream",
+    ("jsonrpc.base-and-lifecycle-support",),
+    _STREAM_PARSING,
+    "gives_stream",
+    ("result",),
+    transports=frozenset({Transport.HTTP_SSE}),
+    revisions=("2024-11-05",),
+    text=STREAMED,
 )
+_add(
+    "http.client-unicode",
+    ("jsonrpc.utf8",),
+    "Characters of all kinds in a JSON response are received unchanged.",
+    "gives_unicode",
+    ("result",),
+    transports=_HTTP,
+    text=UNICODE,
+)
+_add(
+    "http.client-large-event",
+    ("http.client-both-response-types", "http.client-supports-sse"),
+    "A response in an event of any length is received completely.",
+    "gives_large_event",
+    ("result",),
+    transports=_HTTP,
+    streamed=True,
+    length=LARGE,
+)
+
+
+@check("http.client-reads-error-body", proves=("http.client-reads-error-body",), needs=_NEEDS)
+async def reads_error_body(client: ClientUnderTest) -> None:
+    """The error in the body of a response with status 400 is reported, with an id or without one."""
+    for name, code in (("gives_bad_request", -32602), ("gives_anonymous_error", ANONYMOUS_CODE)):
+        reported = _report(client, name)
+        if reported.get("outcome") != "error" or reported.get("code") != code:
+            raise Deviation(f"{name} to be interpreted as: error {code}", brief(reported))
+
+
 _add(
     "http.client-header-case",
     ("header.name-case-insensitive",),
@@ -236,14 +298,21 @@ _add(
     transports=_HTTP,
     code=-32601,
 )
-_add(
+
+
+@check(
     "http.client-media-type",
-    ("http.content-type-charset",),
-    "A media type is not case-sensitive, and may have parameters.",
-    "gives_media_type",
-    ("result",),
+    proves=("http.content-type-charset", "http.client-both-response-types"),
     transports=_HTTP,
+    needs=(*_NEEDS, f"scenario:{STREAMS}"),
 )
+async def media_type(client: ClientUnderTest) -> None:
+    """A media type is not case-sensitive and may have parameters, of a JSON response and of a stream."""
+    client.control_streams()
+    for name, text in (("gives_media_type", "typed"), ("gives_stream_type", "typed stream")):
+        reported = _report(client, name)
+        if reported.get("outcome") != "result" or reported.get("text") != text:
+            raise Deviation(f"{name} to be interpreted as: result with the text {text!r}", brief(reported))
 
 
 @check("tools.client-structured-any", proves=("tools.structured-client-any-json",), needs=_NEEDS)

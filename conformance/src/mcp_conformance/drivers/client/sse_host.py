@@ -5,6 +5,7 @@ Spec: basic/transports#http-with-sse (2024-11-05)
 
 from __future__ import annotations
 
+import enum
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -15,17 +16,17 @@ from mcp_conformance.wire.http_server import open_http_server
 from mcp_conformance.wire.nursery import open_nursery
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from mcp_conformance.drivers.client.fake_server import FakeServer
     from mcp_conformance.drivers.client.scripted_request import Session
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_conformance.wire.transcript import Transcript
 
-__all__ = ["SseHost", "open_sse_host"]
+__all__ = ["EndpointForm", "SessionEvents", "SseHost", "open_sse_host"]
 
 
-class _Events:
+class SessionEvents:
     """The stream of one session."""
 
     def __init__(self, exchange: HttpExchange) -> None:
@@ -36,6 +37,23 @@ class _Events:
         """Send a message."""
         async with self._writing:
             await self._exchange.named_event("message", data, deviant=deviant)
+
+    async def chunks(self, parts: Sequence[bytes]) -> None:
+        """Send bytes of the stream unchanged, with no event between them."""
+        async with self._writing:
+            for part in parts:
+                await self._exchange.chunk(part)
+
+
+class EndpointForm(enum.Enum):
+    """The form of the URI of an endpoint."""
+
+    PATH = "path"
+    """An absolute path."""
+    RELATIVE = "relative"
+    """A path relative to that of the stream."""
+    ABSOLUTE = "absolute"
+    """A whole URI."""
 
 
 class SseHost:
@@ -53,11 +71,13 @@ class SseHost:
         """All requests, in order."""
         self.path = "/sse"
         """The path of the stream."""
+        self.endpoint = EndpointForm.PATH
+        """The form of the URI in the `endpoint` event."""
         self.before: Callable[[HttpExchange], Awaitable[bool]] | None = None
         """Receives each request first, and returns whether it responded to it."""
         self._transcript: Final = transcript
         self._nursery: Final = nursery
-        self._open: Final[dict[str, tuple[Session, _Events]]] = {}
+        self._open: Final[dict[str, tuple[Session, SessionEvents]]] = {}
 
     async def handle(self, incoming: ServerExchange) -> None:
         """Respond to a request."""
@@ -84,14 +104,19 @@ class SseHost:
 
     async def _stream(self, exchange: HttpExchange) -> None:
         session = self.server.open()
-        events = _Events(exchange)
+        events = SessionEvents(exchange)
         place = f"/messages?session={session.number}-8d1e"
         self._open[place] = (session, events)
         exchange.known = session
         session.standalone_sink = events
         session.standalone_opened.set()
         await exchange.start(200, STREAM)
-        await exchange.named_event("endpoint", place.encode())
+        forms = {
+            EndpointForm.PATH: place,
+            EndpointForm.RELATIVE: place.removeprefix("/"),
+            EndpointForm.ABSOLUTE: f"http://{exchange.header('host')}{place}",
+        }
+        await exchange.named_event("endpoint", forms[self.endpoint].encode())
         await exchange.gone.wait()
         del self._open[place]
 

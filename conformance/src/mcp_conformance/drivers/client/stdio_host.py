@@ -76,6 +76,12 @@ class Launch:
         self._transcript.message(data, sent=True, deviant=deviant)
         await self.command(b"O", data + self.line_end)
 
+    async def send_together(self, *messages: tuple[bytes, str]) -> None:
+        """Send messages at once, each with the rule that it breaks on purpose."""
+        for data, deviant in messages:
+            self._transcript.message(data, sent=True, deviant=deviant)
+        await self.command(b"O", b"".join(data + self.line_end for data, _ in messages))
+
     async def write(self, data: bytes, *, deviant: str) -> None:
         """Write bytes to standard output."""
         self._transcript.message(data, sent=True, deviant=deviant)
