@@ -33,7 +33,8 @@ def as_value(value: JsonValue) -> str | None:
         return value
     if wrong("latin-1-if-possible") and all(ord(each) < 256 for each in value):
         return f"=?base64?{base64.b64encode(value.encode('latin-1')).decode()}?="
-    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+    encode = base64.urlsafe_b64encode if wrong("url-safe-base64") else base64.b64encode
+    return f"=?base64?{encode(value.encode()).decode()}?="
 
 
 def mutated(value: JsonValue) -> str | None:

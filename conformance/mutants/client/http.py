@@ -437,7 +437,8 @@ class ModernHttp(_Http):
         name = params.get(_NAMES.get(method, "")) if isinstance(params, dict) else None
         nameless = wrong(f"no-name-{method}") or (answers().odd and wrong("task-no-name"))
         if isinstance(name, str) and not nameless:
-            headers["Mcp-Name"] = as_ascii(name) if wrong("name-unencoded") else as_value(name) or ""
+            plain = wrong("name-unencoded") or (method == "prompts/get" and wrong("prompt-names-unencoded"))
+            headers["Mcp-Name"] = as_ascii(name) if plain else as_value(name) or ""
         if isinstance(params, dict) and isinstance(name, str) and method == "tools/call":
             retried = "inputResponses" in params or "requestState" in params
             if not (retried and wrong("no-param-headers-again")):

@@ -190,6 +190,10 @@ class MessageFactory:
             return {**params, "_meta": {"progressToken": self._id + 0.5}}
         if wrong("same-token"):
             return {**params, "_meta": {"progressToken": "one"}}
+        if self.agreed == "2025-06-18" and wrong("reserved-key-of-june"):
+            return {**params, "_meta": {"tools.mcp.com/mine": 1}}
+        if self.agreed == "2025-06-18" and wrong("free-key-of-june"):
+            return {**params, "_meta": {"com.mcp/mine": 1}}
         if self.agreed == "2025-06-18" and wrong("task-in-older"):
             return {**params, "task": {"ttl": 60_000}}
         return params
@@ -379,7 +383,7 @@ def _flaws(schema: JsonValue) -> Iterator[str]:
             yield "unreachable"
         elif not isinstance(header, str):
             yield "non-string"
-        elif not _TOKEN.fullmatch(header):
+        elif not _TOKEN.fullmatch(header.removesuffix("\n") if wrong("takes-line-feed") else header):
             yield "bad-token" if header else "empty"
         elif kind not in ("string", "integer", "boolean"):
             yield "number" if kind == "number" else "non-primitive"

@@ -22,6 +22,21 @@ HEADER_FAULTS: Final = (
         "header.client-param-integer",
         "header.client-param-boolean",
     ),
+    of(
+        "url-safe-base64",
+        _MODERN,
+        "http",
+        "header.client-param-base64",
+        "header.client-name-encoded",
+        "header.client-name-resources-read",
+    ),
+    of(
+        "prompt-names-unencoded",
+        _MODERN,
+        "http",
+        "header.client-name-encoded",
+        "header.client-name-prompts-get",
+    ),
     of("integers-as-floats", _MODERN, "http", "header.client-param-integer"),
     of("inner-tabs-plain", _MODERN, "http", "header.client-param-base64"),
     of(
@@ -36,6 +51,7 @@ HEADER_FAULTS: Final = (
     of("no-param-headers-again", _MODERN, "http", "header.client-param-mirrored"),
     of("learns-first-page", _MODERN, "http", "header.client-param-mirrored"),
     of("takes-bad-token", _MODERN, "http", "header.client-rejects-bad-token"),
+    of("takes-line-feed", _MODERN, "http", "header.client-rejects-bad-token"),
     of("takes-duplicate", _MODERN, "http", "header.client-rejects-duplicate"),
     of("duplicates-by-level", _MODERN, "http", "header.client-rejects-duplicate"),
     of(

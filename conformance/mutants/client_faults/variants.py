@@ -30,6 +30,8 @@ CLIENT_VARIANTS: Final = (
     of("ignores-instructions", _MODERN, "stdio"),
     of("ignores-instructions", _MODERN, "http"),
     of("requires-cache-members", _MODERN, "stdio"),
+    # Only the label before the last one of a prefix is reserved.
+    of("free-key-of-june", _JUNE, "stdio"),
     # The version of the server has batches.
     of("batches-in-older", _JUNE, "stdio"),
     of("batches-in-older", _JUNE, "http"),

@@ -26,18 +26,26 @@ URIS: Final = (
 )
 """Resource URIs that are difficult to encode in a header."""
 
-_SPECIAL: Final = ("test_headers", "my-hyphenated-tool")
+_SPECIAL: Final = ("test_headers", "my-hyphenated-tool", "\u5de5\u5177")
+_SPECIAL_PROMPTS: Final = ("special-prompt", "Gr\u00fc\u00dfe aus \u6771\u4eac")
 
 
 async def _done(_: ScriptedRequest) -> JsonObject:
     return text_result("done")
 
 
+async def _say(_: ScriptedRequest) -> list[JsonValue]:
+    return [{"role": "user", "content": {"type": "text", "text": "a prompt"}}]
+
+
 def _standard(setup: ScenarioSetup) -> None:
-    """Add tool names and URIs of every kind."""
+    """Add URIs and names of tools and prompts of every kind."""
     offers = setup.server.offers
     for name in _SPECIAL:
         offers.add_tool(name, "Does nothing", _done)
+    for name in _SPECIAL_PROMPTS:
+        offers.prompts.append({"name": name})
+        offers.messages[name] = _say
     for number, uri in enumerate(URIS):
         offers.resources.append({"uri": uri, "name": f"special-{number}"})
         offers.texts[uri] = "a text"
@@ -70,6 +78,8 @@ _CALLS: Final[tuple[JsonObject, ...]] = (
     {"region": " padded ", "place": {"city": "Ghent"}},
     # Latin-1 has the characters too, with other bytes than UTF-8.
     {"region": "Zürich", "place": {"city": "\u6771\u4eac", "map": {"square": "B2"}}},
+    # In base64 with "+" and "/", for which some variants have other characters.
+    {"region": "\u00ff>?\u00fb\u00ef\u00be"},
     {"region": "line\r\nInjected: yes"},
     {"region": "\ttab"},
     {"region": "a\ttab inside"},
@@ -103,6 +113,7 @@ _INVALID: Final[Mapping[str, JsonObject]] = {
     "colon": _with(_STRING, "Region:Primary"),
     "non_ascii": _with(_STRING, "Rëgion"),
     "control": _with(_STRING, "Region\u0007"),
+    "line_feed": _with(_STRING, "Region\n"),
     "slash": _with(_STRING, "a/b"),
     "not_a_string": _with(_STRING, 7),
     "on_object": _with({"type": "object"}, "Data"),

@@ -9,7 +9,6 @@ from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.headers import URIS
 from mcp_core.revisions import MODERN
 from mcp_core.types.meta import PROTOCOL_VERSION
 
@@ -232,20 +231,20 @@ _NAMES: Final = (
 
 @check("header.client-name-encoded", proves=("header.mcp-name-encoded",), needs=("scenario:http-standard-headers",))
 async def name_encoded(client: ClientUnderTest) -> None:
-    """A name that is not a valid header value is encoded as base64 in `Mcp-Name`."""
-    evidence = client.run("http-standard-headers")
-    read = [each for each in evidence.exchanges if each.message.get("method") == "resources/read"]
+    """A name or URI that is not a valid header value is encoded as base64 in `Mcp-Name`."""
+    members = {method: member for method, member, _ in _NAMES}
     tried = 0
-    for exchange in read:
-        params = exchange.message["params"]
-        uri = params.get("uri") if isinstance(params, dict) else None
-        if uri not in URIS or header_value(uri) == uri:
+    for exchange in client.run("http-standard-headers").exchanges:
+        params = exchange.message.get("params")
+        member = members.get(str(exchange.message.get("method")), "")
+        name = params.get(member) if isinstance(params, dict) else None
+        if not isinstance(name, str) or header_value(name) == name:
             continue
         tried += 1
-        if exchange.all("mcp-name") != [header_value(uri)]:
-            raise Deviation(f"Mcp-Name {header_value(uri)!r} for {uri!r}", _with_header(exchange, "mcp-name"))
+        if exchange.all("mcp-name") != [header_value(name)]:
+            raise Deviation(f"Mcp-Name {header_value(name)!r} for {name!r}", _with_header(exchange, "mcp-name"))
     if not tried:
-        raise NotTestable("the client read no resource whose URI needs base64")
+        raise NotTestable("the client used nothing whose name or URI needs base64")
 
 
 def _add_absent(id: str, requirement: str, title: str, wrong: Callable[[HttpExchange], bool]) -> None:

@@ -247,7 +247,7 @@ _REJECTED: Final = (
         "bad-token",
         "bad-token",
         "A tool whose annotation is not a header name is not used.",
-        ("space", "colon", "non_ascii", "control", "slash"),
+        ("space", "colon", "non_ascii", "control", "line_feed", "slash"),
     ),
     (
         "duplicate",

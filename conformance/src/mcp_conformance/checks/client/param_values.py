@@ -11,7 +11,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.message_schema import flaw, flaw_of_params
 from mcp_conformance.protocol.response import brief
-from mcp_core.revisions import LEGACY, MODERN
+from mcp_core.revisions import LEGACY, MODERN, R2025_06_18
 from mcp_core.types import LOGGING_LEVELS
 from mcp_core.types.meta import CLIENT_INFO, LOG_LEVEL
 
@@ -198,11 +198,13 @@ async def cursor(client: ClientUnderTest) -> None:
 )
 async def reserved(client: ClientUnderTest) -> None:
     """Keys with the reserved prefix are only those that the specification defines."""
+    # In 2025-06-18 the label before the last one decides, later the second one.
+    place = -2 if client.revision is R2025_06_18 else 1
     for meta in _metas(client):
         for key in meta:
             prefix, slash, _ = key.partition("/")
             labels = prefix.split(".")
-            if slash and len(labels) > 1 and labels[1] in ("modelcontextprotocol", "mcp") and key not in _DEFINED:
+            if slash and len(labels) > 1 and labels[place] in ("modelcontextprotocol", "mcp") and key not in _DEFINED:
                 raise Deviation("no undefined key with a reserved prefix", brief(key))
 
 
