@@ -67,7 +67,15 @@ class _Http:
     def send(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPResponse:
         """Send a request and wait for the head of the response."""
         connection = http.client.HTTPConnection(*self._where, timeout=30)
-        connection.request(method, self._path + self.query, body, headers)
+        query = "" if method == "DELETE" and wrong("deletes-without-query") else self.query
+        if wrong("two-version-headers") and "MCP-Protocol-Version" in headers:
+            connection.putrequest(method, self._path + query)
+            for name, value in {**headers, "Content-Length": str(len(body or b""))}.items():
+                connection.putheader(name, value)
+            connection.putheader("MCP-Protocol-Version", SPOKEN[0])
+            connection.endheaders(body)
+        else:
+            connection.request(method, self._path + query, body, headers)
         return connection.getresponse()
 
     def headers(self, message: JsonObject) -> dict[str, str]:
@@ -224,6 +232,10 @@ class SessionHttp(_Http):
                 self.send("GET", {"Accept": STREAM})
             raise ClientError(f"initialize: status {response.status}")
         self._session = response.getheader("Mcp-Session-Id")
+        if wrong("exact-session-header"):
+            self._session = dict(response.getheaders()).get("Mcp-Session-Id")
+        if self._session is None and wrong("needs-session-id"):
+            raise ClientError("there is no session id")
         if self._session is not None and in_scenario("tools_call") and wrong("lowers-session-id"):
             self._session = self._session.lower()
         result = result_of(self._answer(response))
@@ -233,10 +245,22 @@ class SessionHttp(_Http):
         if wrong("needs-standing-stream") and in_scenario("conformance_standing_ends"):
             self.send("GET", {"Accept": STREAM, **self._session_headers()}).read()
             raise ClientError("the stream ended")
-        if not wrong("no-initialized") and not (self._losses and wrong("no-initialized-again")):
+        forgets = _is_stream(response) and wrong("no-initialized-after-stream")
+        if not forgets and not wrong("no-initialized") and not (self._losses and wrong("no-initialized-again")):
             self.post(self.messages.notification("notifications/initialized")).read()
+        self._open_standalone_streams()
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
+
+    def _open_standalone_streams(self) -> None:
+        """Open streams by GET, for the faults that concern them."""
+        headers = {"Accept": STREAM, **self._session_headers()}
+        if in_scenario("conformance_standing_ends") and wrong("reopens-at-once"):
+            self.send("GET", headers).read()
+            self.kept.append(self.send("GET", headers))
+        silent = in_scenario("server-asks") and wrong("never-reads-standalone")
+        if silent or (in_scenario("sse-retry") and wrong("last-id-of-any-stream")):
+            self.kept.append(self.send("GET", headers))
 
     def headers(self, message: JsonObject) -> dict[str, str]:
         """Return the headers of a POST."""
@@ -257,6 +281,8 @@ class SessionHttp(_Http):
         response = self.post(request)
         if response.status == 404 and self._session is not None and not wrong("session-lost"):
             self._losses += 1
+            if wrong("needs-json-404") and not _json(response.read()):
+                raise ClientError(f"{method}: the body is not JSON")
             if self._losses > 1 and wrong("reinitializes-once"):
                 raise ClientError(f"{method}: status 404")
             old = self._session
@@ -293,6 +319,8 @@ class SessionHttp(_Http):
                 if "method" in message:
                     self._reply(message)
                 elif message and message.get("id") != "unsolicited" and "id" in message:
+                    if pauses and wrong("ignores-resumed-response"):
+                        raise ClientError("a response in a stream that was opened by GET")
                     return message
             if not last or wrong("never-resumes"):
                 raise ClientError("the stream ended before the response")
@@ -342,7 +370,10 @@ class SessionHttp(_Http):
                 headers["MCP-Protocol-Version"] = "2025-06-18"
             if wrong("deletes-without-version"):
                 del headers["MCP-Protocol-Version"]
-            self.send("DELETE", headers).read()
+            response = self.send("DELETE", headers)
+            response.read()
+            if response.status >= 400 and wrong("delete-must-succeed"):
+                raise ClientError(f"DELETE: status {response.status}")
 
 
 class ModernHttp(_Http):

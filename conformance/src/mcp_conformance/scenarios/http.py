@@ -8,6 +8,7 @@ import trio
 
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.http_host import PostSink
+from mcp_conformance.drivers.client.scripted_request import encoded, notification
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, between
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["HTTP_SCENARIOS"]
+__all__ = ["HTTP_SCENARIOS", "QUERY", "RECONNECTS", "WITHOUT_SESSION", "WITHOUT_STREAM"]
+
+QUERY: Final = "?tenant=x&tenant=y%2Fz"
+"""An unusual but valid query of the URL of an endpoint."""
+RECONNECTS: Final = "test_reconnection"
+"""The tool whose stream ends before its result."""
+WITHOUT_SESSION: Final = "without-session"
+"""The scenario of a server without session ids."""
+WITHOUT_STREAM: Final = "without-standing-stream"
+"""The scenario of a server that refuses GET and DELETE."""
 
 _PAUSES: Final = (500, 300)
 """Milliseconds that a client must wait before it resumes a stream for the first and for the second time."""
@@ -39,11 +49,17 @@ def _without_session(setup: ScenarioSetup) -> None:
 
 
 def _without_standalone_stream(setup: ScenarioSetup) -> None:
+    """Offer neither standalone streams nor the end of a session by its client. The URL of the server has a query."""
+    setup.http.query = QUERY
     setup.http.standalone_streams = False
+    setup.http.deletable = False
 
 
 def _session_lost(setup: ScenarioSetup) -> None:
-    """Forget the session before the first `tools/list`, and the next session before the first `tools/call`."""
+    """Forget the session before the first `tools/list`, and the next session before the first `tools/call`.
+
+    The second response has no JSON in its body.
+    """
     losses: list[JsonValue] = []
     setup.notes["losses"] = losses
     waiting = ["tools/list", "tools/call"]
@@ -55,6 +71,10 @@ def _session_lost(setup: ScenarioSetup) -> None:
             del waiting[0]
             setup.http.lose(sessions[-1])
             losses.append({"session": sessions[-1].id, "at": exchange.number})
+            if not waiting:
+                exchange.known = sessions[-1]
+                await exchange.respond(404, [("Content-Type", "text/plain")], b"no such session")
+                return True
         return False
 
     setup.http.before = forget
@@ -77,6 +97,11 @@ def _sse_retry(setup: ScenarioSetup) -> None:
                 break
             # A second event, so that the last one is not the only one.
             await request.notify("notifications/message", {"level": "info", "data": "fetching"})
+            standalone = request.session.standalone_sink
+            if standalone is not None:
+                # The id of this event belongs to another stream.
+                log = notification("notifications/message", {"level": "info", "data": "aside"}, request.revision, "")
+                await standalone.send(encoded(log))
             await exchange.event(None, retry=_REPLACED)
             last_id = stream.id(len(stream.events) - 1)
             # Before it: on a slow machine the client may have read the pause before this task continues.
@@ -88,7 +113,7 @@ def _sse_retry(setup: ScenarioSetup) -> None:
                 break
         return text_result("fetched")
 
-    setup.server.offers.add_tool("test_reconnection", "Responds in a second stream", reconnect)
+    setup.server.offers.add_tool(RECONNECTS, "Responds in a second stream", reconnect)
 
 
 HTTP_SCENARIOS: Final = (
@@ -100,15 +125,15 @@ HTTP_SCENARIOS: Final = (
         transports=_HTTP,
     ),
     Scenario(
-        name="without-session",
+        name=WITHOUT_SESSION,
         title="A server without session ids.",
         prepare=_without_session,
         revisions=_STATEFUL,
         transports=_HTTP,
     ),
     Scenario(
-        name="without-standing-stream",
-        title="A server that responds to GET with 405.",
+        name=WITHOUT_STREAM,
+        title="A server that responds to GET and to DELETE with 405, and whose URL has a query.",
         prepare=_without_standalone_stream,
         revisions=_STATEFUL,
         transports=_HTTP,

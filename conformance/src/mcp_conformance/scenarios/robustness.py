@@ -13,12 +13,13 @@ from mcp_conformance.drivers.client.scripted_request import NoReply, encoded
 from mcp_conformance.drivers.client.stdio_host import Launch
 from mcp_conformance.model.check import Transport
 from mcp_conformance.protocol.odd_ids import ODD_IDS
+from mcp_conformance.scenarios.http import QUERY
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, R2025_06_18, R2025_11_25, between
 from mcp_core.types.meta import SERVER_INFO, SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
@@ -33,8 +34,9 @@ __all__ = [
     "CRASHES",
     "EARLY",
     "PATH",
-    "QUERY",
     "ROBUSTNESS_SCENARIOS",
+    "STANDALONE_ENDS",
+    "STANDALONE_RETRY",
     "TOKEN",
     "TWO",
     "UNKNOWN",
@@ -50,20 +52,22 @@ EARLY: Final = "early"
 """The name of the ping before the response to `initialize`."""
 PATH: Final = "/a/b%20c/the.endpoint"
 """An unusual but valid path of an endpoint."""
-QUERY: Final = "?tenant=x&tenant=y%2Fz"
-"""An unusual but valid query of its URL."""
 UNKNOWN: Final = "unknown"
 """The name of the requests whose methods do not exist."""
-_UNKNOWN_METHODS: Final = (
-    "roots/does-not-exist",
-    "roots/list/all",
-    "Roots/List",
-    "sampling/does-not-exist",
-    "elicitation/does-not-exist",
-    "tasks/does-not-exist",
-    "pings",
-)
-"""Methods that do not exist and resemble those of client requests."""
+STANDALONE_ENDS: Final = "conformance_standing_ends"
+"""The scenario in which a standalone stream ends."""
+STANDALONE_RETRY: Final = 300
+"""Milliseconds that a client must wait before it opens the standalone stream again."""
+_UNKNOWN_METHODS: Final[Mapping[str, str | int]] = {
+    "roots/does-not-exist": 0,
+    "roots/list/all": "",
+    "Roots/List": "0",
+    "sampling/does-not-exist": "null",
+    "elicitation/does-not-exist": -1,
+    "tasks/does-not-exist": 2**53 - 1,
+    "pings": "Gr\u00fc\u00dfe",
+}
+"""Methods that do not exist and resemble those of client requests, with ids that a lax implementation changes."""
 TOKEN: Final = "conformance/how far"
 """The progress token that the client receives."""
 TWO: Final = ("test_first", "test_second")
@@ -153,13 +157,20 @@ async def _behind(_: ScriptedRequest) -> JsonObject:
 
 
 def _standalone_stream_ends(setup: ScenarioSetup) -> None:
-    """End the first standalone stream at once."""
+    """End the first standalone stream at once, and state when to open another where the revision has a rule for it.
+
+    The name of the header of the session id is in lower case.
+    """
+    setup.http.session_header = "mcp-session-id"
 
     async def end(exchange: HttpExchange) -> bool:
         if exchange.method != "GET" or exchange.header("last-event-id") is not None or "ended" in setup.notes:
             return False
-        setup.notes["ended"] = True
         await exchange.start(200, STREAM)
+        if setup.revision.priming_event:
+            await exchange.event(None, retry=STANDALONE_RETRY)
+        # Before it: on a slow machine the client may have read the end before this task continues.
+        setup.notes["ended"] = {"after": exchange.number, "at": trio.current_time()}
         await exchange.finish()
         return True
 
@@ -346,7 +357,7 @@ ROBUSTNESS_SCENARIOS: Final = (
         transports=_HTTP,
     ),
     Scenario(
-        name="conformance_standing_ends",
+        name=STANDALONE_ENDS,
         title="A server that ends the first standalone stream at once.",
         prepare=_standalone_stream_ends,
         revisions=_STATEFUL,

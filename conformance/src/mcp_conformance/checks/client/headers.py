@@ -148,7 +148,7 @@ async def version_negotiated(client: ClientUnderTest) -> None:
             session = exchange.known
             if session is None or exchange.message.get("method") == "initialize" or not session.revision.version_header:
                 continue
-            if exchange.header("mcp-protocol-version") not in (None, session.revision.name):
+            if exchange.all("mcp-protocol-version") not in ([], [session.revision.name]):
                 raise Deviation(
                     f"MCP-Protocol-Version {session.revision}", _with_header(exchange, "mcp-protocol-version")
                 )

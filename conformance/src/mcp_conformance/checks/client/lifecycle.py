@@ -10,6 +10,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.evidence import STREAMS
 from mcp_conformance.scenarios.negotiation import ERA_SCENARIOS
 from mcp_conformance.scenarios.table import UNKNOWN_REVISION
 from mcp_core.methods import methods
@@ -55,10 +56,10 @@ async def initialize_first(client: ClientUnderTest) -> None:
         "jsonrpc.base-and-lifecycle-support",
     ),
     revisions=_LEGACY,
-    needs=("scenario:initialize", "scenario:tools_call", f"scenario:{_LOST}", f"scenario:{_PINGED}"),
+    needs=("scenario:initialize", "scenario:tools_call", *(f"scenario:{each}" for each in (_LOST, _PINGED, STREAMS))),
 )
 async def initialized(client: ClientUnderTest) -> None:
-    """After the result of `initialize` the client sends `notifications/initialized` before any request."""
+    """After each result of `initialize` the client sends `notifications/initialized`, before any request."""
     for name in ("initialize", "tools_call"):
         if not any(session.opened for session in client.run(name).server.sessions):
             raise NotTestable(f"initialize got no response in the scenario {name}")
@@ -72,6 +73,11 @@ async def initialized(client: ClientUnderTest) -> None:
         _initialized_again(client.run(_LOST))
     if _PINGED in client.runs:
         _not_before_result(client.run(_PINGED))
+    for evidence in client.all():
+        for messages in evidence.conversations:
+            found = [str(each["method"]) for each in messages if each.get("method", "ping") != "ping"]
+            if found[:1] == ["initialize"] and len(found) > 1 and "notifications/initialized" not in found:
+                raise Deviation("notifications/initialized", f"{', '.join(found[:3])} in {evidence.scenario.name}")
 
 
 def _initialized_again(evidence: Evidence) -> None:

@@ -11,8 +11,9 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
-from mcp_conformance.scenarios.robustness import BREAKS, CASES, CRASHES, PATH, QUERY, TOKEN, TWO
-from mcp_core.revisions import LEGACY
+from mcp_conformance.scenarios.http import QUERY, WITHOUT_STREAM
+from mcp_conformance.scenarios.robustness import BREAKS, CASES, CRASHES, PATH, STANDALONE_ENDS, TOKEN, TWO
+from mcp_core.revisions import LEGACY, MODERN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,12 +122,12 @@ async def reissues(client: ClientUnderTest) -> None:
 @check(
     "sse.client-bears-end-of-stream",
     proves=("sse.get-close-any-time",),
-    needs=("scenario:conformance_standing_ends", "scenario:tools_call"),
+    needs=(f"scenario:{STANDALONE_ENDS}", "scenario:tools_call"),
 )
 async def survives_end_of_stream(client: ClientUnderTest) -> None:
     """The end of the stream that was opened by GET does not end the session."""
     client.control()
-    evidence = client.run("conformance_standing_ends")
+    evidence = client.run(STANDALONE_ENDS)
     if "ended" not in evidence.notes:
         raise NotApplicable("the client opens no stream by GET")
     if evidence.status != 0 or not evidence.sent("tools/call"):
@@ -135,14 +136,17 @@ async def survives_end_of_stream(client: ClientUnderTest) -> None:
 
 @check(
     "http.client-endpoint-path",
-    proves=("http.custom-endpoint-path",),
-    needs=("scenario:conformance_elsewhere",),
+    proves=("http.custom-endpoint-path", "http.post-per-message"),
+    needs=("scenario:conformance_elsewhere", f"scenario:{WITHOUT_STREAM}"),
 )
 async def endpoint_path(client: ClientUnderTest) -> None:
-    """The client uses the endpoint URL as given, with its path and its query."""
-    for exchange in client.run("conformance_elsewhere").exchanges:
-        if exchange.method == "POST" and exchange.target != PATH + QUERY:
+    """The client uses the endpoint URL as given, with its path and its query, for POST, GET and DELETE."""
+    is_modern = client.revision in MODERN
+    for exchange in client.run("conformance_elsewhere" if is_modern else WITHOUT_STREAM).exchanges:
+        if is_modern and exchange.method == "POST" and exchange.target != PATH + QUERY:
             raise Deviation(f"POST {PATH}{QUERY}", str(exchange))
+        if not is_modern and not exchange.beside and exchange.target != exchange.path + QUERY:
+            raise Deviation(f"{exchange.method} {exchange.path}{QUERY}", str(exchange))
 
 
 # --- a server that exits

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.scenarios.http import RECONNECTS, WITHOUT_SESSION, WITHOUT_STREAM
+from mcp_conformance.scenarios.robustness import STANDALONE_ENDS, STANDALONE_RETRY
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
@@ -38,9 +40,9 @@ async def sends_session_id(client: ClientUnderTest) -> None:
         for exchange in evidence.exchanges:
             if exchange.beside:
                 continue
-            sent = exchange.header("mcp-session-id")
-            if exchange.message.get("method") != "initialize" and given is not None and sent != given:
-                raise Deviation(f"Mcp-Session-Id {given}", f"{exchange} with {sent or 'no Mcp-Session-Id'}")
+            sent = exchange.all("mcp-session-id")
+            if exchange.message.get("method") != "initialize" and given is not None and sent != [given]:
+                raise Deviation(f"Mcp-Session-Id {given}", f"{exchange} with {', '.join(sent) or 'no Mcp-Session-Id'}")
             given = exchange.answered or given
 
 
@@ -80,6 +82,34 @@ def _crosses(exchange: HttpExchange, loss: JsonObject, number: int) -> bool:
     """
     is_call = number > 0 and exchange.message.get("method") == "tools/call"
     return is_call and exchange.header("mcp-session-id") == loss["session"]
+
+
+@check(
+    "session.client-bears-none",
+    proves=("session.assign",),
+    needs=(f"scenario:{WITHOUT_SESSION}", "scenario:tools_call"),
+)
+async def accepts_no_session(client: ClientUnderTest) -> None:
+    """A server without session ids is used like any other."""
+    _as_in_control(client, WITHOUT_SESSION)
+
+
+@check(
+    "http.client-bears-405",
+    proves=("session.delete-405", "http.get-stream"),
+    needs=(f"scenario:{WITHOUT_STREAM}", "scenario:tools_call"),
+)
+async def accepts_405(client: ClientUnderTest) -> None:
+    """A server that responds to GET and to DELETE with 405 is used like any other."""
+    _as_in_control(client, WITHOUT_STREAM)
+
+
+def _as_in_control(client: ClientUnderTest, scenario: str) -> None:
+    """Check that the client does the same as with a server that offers everything."""
+    client.control()
+    evidence = client.run(scenario)
+    if evidence.status != 0 or not evidence.sent("tools/call"):
+        raise Deviation("the client to behave as in tools_call", evidence.ending)
 
 
 @check("session.client-deletes", proves=("session.client-delete",), needs=("scenario:initialize",))
@@ -124,10 +154,14 @@ def _resumptions(client: ClientUnderTest) -> list[tuple[JsonObject, HttpExchange
 
 @check("sse.client-polls", proves=("sse.client-polls",), needs=("scenario:sse-retry",))
 async def polls(client: ClientUnderTest) -> None:
-    """A client whose stream ends before the response resumes it, each time."""
+    """A client whose stream ends before the response resumes it, each time, and receives the response."""
+    evidence = client.run("sse-retry")
     for _, get in _pauses(client):
         if get is None:
-            raise Deviation("GET with Last-Event-ID", client.run("sse-retry").ending)
+            raise Deviation("GET with Last-Event-ID", evidence.ending)
+    last = evidence.requests[-1].get("params")
+    if evidence.status != 0 and isinstance(last, dict) and last.get("name") == RECONNECTS:
+        raise Deviation("the client to continue after the response in the resumed stream", evidence.ending)
 
 
 @check(
@@ -142,17 +176,32 @@ async def last_event_id(client: ClientUnderTest) -> None:
             raise Deviation(f"GET with Last-Event-ID {pause['last_id']} first", str(get.header("last-event-id")))
 
 
-@check("sse.client-respects-retry", proves=("sse.client-respects-retry",), needs=("scenario:sse-retry",))
+@check(
+    "sse.client-respects-retry",
+    proves=("sse.client-respects-retry",),
+    needs=("scenario:sse-retry", f"scenario:{STANDALONE_ENDS}"),
+)
 async def respects_retry(client: ClientUnderTest) -> None:
-    """A client waits for the time of the last `retry` before it resumes a stream, each time."""
+    """A client waits for the time of the last `retry` before it resumes a stream, each time, or opens a standalone one."""
+    standalone = client.run(STANDALONE_ENDS)
+    ended = standalone.notes.get("ended")
+    if isinstance(ended, dict):
+        gets = [each for each in standalone.exchanges if each.method == "GET" and not each.beside]
+        _not_early({**ended, "retry": STANDALONE_RETRY}, gets)
     for pause, get in _resumptions(client):
-        at, retry = pause["at"], pause["retry"]
-        if not isinstance(at, float) or not isinstance(retry, int):
-            continue
-        # A slow machine only makes the wait longer. If it is too short, the client is the cause.
-        waited = (get.at - at) * 1000
-        if waited < retry * _EARLY:
-            raise Deviation(f"GET not before {retry} ms", f"GET after {waited:.0f} ms")
+        _not_early(pause, [get])
+
+
+def _not_early(pause: JsonObject, gets: list[HttpExchange]) -> None:
+    """Check that the first GET request after the end of a connection is not too early."""
+    after, at, retry = pause["after"], pause["at"], pause["retry"]
+    get = next((each for each in gets if isinstance(after, int) and each.number > after), None)
+    if get is None or not isinstance(at, float) or not isinstance(retry, int):
+        return
+    # A slow machine only makes the wait longer. If it is too short, the client is the cause.
+    waited = (get.at - at) * 1000
+    if waited < retry * _EARLY:
+        raise Deviation(f"GET not before {retry} ms", f"GET after {waited:.0f} ms")
 
 
 @check("http-sse.client-posts", proves=("http-sse.post-to-endpoint",))

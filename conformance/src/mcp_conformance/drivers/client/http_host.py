@@ -53,6 +53,11 @@ class Stream:
         self.resumed: trio.Event = trio.Event()
         """Set when the stream continues in another response after a pause."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a response carries the stream, and the client has not closed it."""
+        return self.exchange is not None and not self.exchange.ended and not self.exchange.gone.is_set()
+
     def id(self, index: int) -> str | None:
         """Return the id of an event."""
         return None if self.key is None else f"{self.key}-{index}"
@@ -158,8 +163,12 @@ class HttpHost:
         """Whether every response is a stream."""
         self.sessions = True
         """Whether legacy clients receive a session id."""
+        self.session_header = "Mcp-Session-Id"
+        """The name of the header of the session id in responses, in any case."""
         self.standalone_streams = True
         """Whether legacy clients can open a standalone stream."""
+        self.deletable = True
+        """Whether legacy clients can end their sessions."""
         self.before: Callable[[HttpExchange], Awaitable[bool]] | None = None
         """Receives each request first, and returns whether it responded to it."""
         self._open: Final[dict[str, Session]] = {}
@@ -181,11 +190,13 @@ class HttpHost:
             await exchange.respond(405, [("Allow", "POST")])
         elif exchange.method == "GET":
             await self._get(exchange)
-        elif exchange.method == "DELETE":
+        elif exchange.method == "DELETE" and self.deletable:
             exchange.known = self._open.pop(exchange.header(_SESSION) or "", None)
             await exchange.respond(404 if exchange.known is None else 204)
         else:
-            await exchange.respond(405, [("Allow", "GET, POST, DELETE")])
+            given = exchange.header(_SESSION)
+            exchange.known = None if given is None else self._open.get(given)
+            await exchange.respond(405, [("Allow", "GET, POST, DELETE" if self.deletable else "GET, POST")])
 
     def lose(self, session: Session) -> None:
         """Forget a session, as a restarted server does."""
@@ -277,7 +288,7 @@ class HttpHost:
             stream,
             streams=self.streams,
             priming=revision.priming_event and kept,
-            headers=[("Mcp-Session-Id", session.id)] if opens and session.id is not None else [],
+            headers=[(self.session_header, session.id)] if opens and session.id is not None else [],
         )
         if self.streams:
             await sink.open()
