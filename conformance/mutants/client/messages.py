@@ -312,16 +312,23 @@ def reply(request: JsonObject) -> JsonObject | None:
     return {"jsonrpc": "2.0", "id": request.get("id"), "error": error}
 
 
+def _cancelled(params: JsonValue) -> JsonObject | None:
+    """Return what a faulty client responds to a cancellation."""
+    given_up = params.get("requestId") if isinstance(params, dict) else None
+    if given_up == "never was" and wrong("dies-of-odd-cancellation"):
+        raise ClientError("unknown request id")
+    if given_up in _ANSWERED and wrong("dies-of-late-cancellation"):
+        raise ClientError("the response was sent already")
+    if given_up is None and wrong("answers-odd-cancellation"):
+        return {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "invalid params"}}
+    late = given_up == "to be given up" and wrong("answers-cancelled")
+    late = late or (given_up == 0 and wrong("ignores-cancel-of-zero"))
+    return {"jsonrpc": "2.0", "id": given_up, "result": {"action": "cancel"}} if late else None
+
+
 def _reply(request: JsonObject) -> JsonObject | None:
     if "id" not in request and request["method"] == "notifications/cancelled":
-        params = request.get("params")
-        given_up = params.get("requestId") if isinstance(params, dict) else None
-        if given_up == "never was" and wrong("dies-of-odd-cancellation"):
-            raise ClientError("unknown request id")
-        if given_up in _ANSWERED and wrong("dies-of-late-cancellation"):
-            raise ClientError("the response was sent already")
-        late = given_up == "to be given up" and wrong("answers-cancelled")
-        return {"jsonrpc": "2.0", "id": given_up, "result": {"action": "cancel"}} if late else None
+        return _cancelled(request.get("params"))
     if in_scenario("conformance_server_cancels") and request["method"] in ("elicitation/create", _SAMPLING):
         # The user never answers.
         return None
@@ -349,6 +356,8 @@ def _reply(request: JsonObject) -> JsonObject | None:
     else:
         code = -32600 if wrong("wrong-code") and request["method"] != "roots/list" else -32601
         answer["error"] = {"code": code, "message": 7 if wrong("message-as-number") else "unknown method"}
+    if "error" in answer and not answer["id"] and wrong("no-falsy-id-in-errors"):
+        answer["id"] = None
     return answer
 
 

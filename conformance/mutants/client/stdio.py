@@ -71,17 +71,7 @@ class _Lines(ABC):
                     self.send(each)
                 answer = reply(message)
                 if answer is not None:
-                    self.send(answer)
-                    decided = answer.get("result")
-                    if (
-                        isinstance(decided, dict)
-                        and decided.get("action") == "decline"
-                        and wrong("declines-and-cancels")
-                    ):
-                        named: JsonObject = {"requestId": message["id"]}
-                        self.send({**self.messages.notification("notifications/cancelled"), "params": named})
-                    if wrong("answers-twice"):
-                        self.send(answer)
+                    self._send_answer(answer)
                 for each in late_notifications():
                     self.send(each)
             elif message.get("id") == "unsolicited" and wrong("dies-of-stray"):
@@ -90,6 +80,15 @@ class _Lines(ABC):
                 raise ClientError("response without an id")
             elif "id" in message and message["id"] in (request["id"], None, *taken):
                 return message
+
+    def _send_answer(self, answer: JsonObject) -> None:
+        self.send(answer)
+        decided = answer.get("result")
+        if isinstance(decided, dict) and decided.get("action") == "decline" and wrong("declines-and-cancels"):
+            named: JsonObject = {"requestId": answer["id"]}
+            self.send({**self.messages.notification("notifications/cancelled"), "params": named})
+        if wrong("answers-twice"):
+            self.send(answer)
 
     def call(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request and return the result."""
@@ -196,6 +195,8 @@ class Pipes(_Lines):
         if wrong("splits-characters"):
             line = b"".join(_part(line, start) for start in range(0, len(line), _PORTION))
         value: JsonValue = json.loads(line)
+        if value == [] and wrong("dies-of-empty-batch"):
+            raise ClientError("there is no first message")
         if isinstance(value, list):
             if wrong("all-of-batch-valid") and not all(isinstance(each, dict) for each in value):
                 return self.receive()

@@ -30,6 +30,8 @@ CANCEL_FAULTS: Final = (
     of("dies-of-late-cancellation", _LATE, "stdio", "cancellation.client-bears-late"),
     # It is cancelled twice, and responds twice.
     of("answers-cancelled", _LATE, "stdio", "cancellation.client-no-response", "jsonrpc.client-response-once"),
+    of("ignores-cancel-of-zero", _LATE, "stdio", "cancellation.client-no-response"),
+    of("answers-odd-cancellation", _JUNE, "stdio", "jsonrpc.client-notification-not-answered"),
     of("dies-of-odd-cancellation", _JUNE, "stdio", "cancellation.client-invalid-ignored"),
     of("no-batches", _OLD, "stdio", "batch.client-receives-stdio", "batch.client-receives"),
     of("first-of-batch", _OLD, "stdio", "batch.client-receives"),

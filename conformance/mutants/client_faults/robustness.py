@@ -45,6 +45,7 @@ BEARING_FAULTS: Final = (
     of("narrows-token", _LATE, "stdio", "progress.client-known"),
     of("no-early-pong", _LATE, "stdio", "ping.client-before-initialized"),
     of("no-early-pong", "2024-11-05", "http", "ping.client-before-initialized"),
+    of("dies-of-empty-batch", _OLD, "stdio", "batch.client-empty"),
     of("all-of-batch-valid", _OLD, "stdio", "batch.client-bad-member"),
     of("all-of-batch-valid", _OLD, "http", "batch.client-bad-member"),
     of("resumes-from-first", _LATE, "http", "resume.client-last-event-id"),

@@ -18,16 +18,20 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["BATCHED", "BATCHED_RESPONSES", "CANCELLED", "CANCEL_SCENARIOS", "WAITING"]
+__all__ = ["BATCHED", "BATCHED_RESPONSES", "CANCELLED", "CANCELLED_IDS", "CANCEL_SCENARIOS", "EMPTY", "WAITING"]
 
 WAITING: Final = "test_waits"
 """The tool that never ends."""
 CANCELLED: Final = "test_gives_up"
-"""The tool that sends a client request and cancels it."""
+"""The tool that sends client requests and cancels them."""
+CANCELLED_IDS: Final[tuple[str | int, ...]] = ("to be given up", 0)
+"""The ids of these requests."""
 BATCHED: Final = "test_batches"
 """The tool that sends batches."""
 BATCHED_RESPONSES: Final = ("test_batched_response", "test_batched_later")
 """The tools whose responses are in an array: alone, and after a notification, which requires a stream over HTTP."""
+EMPTY: Final = "after an empty array"
+"""The name of the ping after an array without members."""
 _ANSWERED: Final = "was answered"
 """The id of a ping that the server cancels when it has the response."""
 
@@ -54,7 +58,7 @@ def _client_cancels(setup: ScenarioSetup) -> None:
 
 
 def _server_cancels(setup: ScenarioSetup) -> None:
-    """Add a tool that requests a form and cancels the request, with pings that separate the effects."""
+    """Add a tool that requests forms and cancels the requests, with pings that separate the effects."""
     client_request = (
         by_name("ask_form")[0] if setup.revision in by_name("ask_form")[0].revisions else by_name("ask_sample")[0]
     )
@@ -62,27 +66,29 @@ def _server_cancels(setup: ScenarioSetup) -> None:
     async def give_up(request: ScriptedRequest) -> JsonObject:
         if not declares(request.session, client_request.needs):
             return text_result(f"{client_request.needs} is not declared")
-        id: JsonValue = "to be given up"
-        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": client_request.method}
-        if client_request.params is not None:
-            message["params"] = client_request.params
-        await request.sink.send(encoded(message))
+        for id in CANCELLED_IDS:
+            message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": client_request.method}
+            if client_request.params is not None:
+                message["params"] = client_request.params
+            await request.sink.send(encoded(message))
         await request.send_client_request("ping", name="before", id=_ANSWERED)
-        await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
+        for id in CANCELLED_IDS:
+            await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
         await request.send_client_request("ping", name="behind")
         await request.notify("notifications/cancelled", {"requestId": _ANSWERED, "reason": "it crossed the response"})
         await request.send_client_request("ping", name="late")
         await request.notify("notifications/cancelled", {"requestId": "never was"}, deviant="an unknown id")
-        await request.notify("notifications/cancelled", {"requestId": id}, deviant="an id that was cancelled before")
+        again: JsonObject = {"requestId": CANCELLED_IDS[0]}
+        await request.notify("notifications/cancelled", again, deviant="an id that was cancelled before")
         await request.notify("notifications/cancelled", {"reason": 7}, deviant="a cancellation of nothing")
         await request.send_client_request("ping", name="fence")
         return text_result("given up")
 
-    setup.server.offers.add_tool(CANCELLED, "Sends a client request and cancels it", give_up)
+    setup.server.offers.add_tool(CANCELLED, "Sends client requests and cancels them", give_up)
 
 
 def _batches(setup: ScenarioSetup) -> None:
-    """Add a tool that sends batches: requests and a notification, then notifications, then a ping beside what is no message.
+    """Add a tool that sends batches: requests and notifications, notifications, a ping beside what is no message, nothing.
 
     The responses of two further tools are in arrays.
     """
@@ -101,6 +107,8 @@ def _batches(setup: ScenarioSetup) -> None:
         odd: list[JsonValue] = [7, {"jsonrpc": "2.0", "id": "beside", "method": "ping"}]
         await request.sink.send(encoded(odd), deviant="a member of a batch that is a number")
         await request.send_client_request("ping", name="last")
+        await request.sink.send(encoded([]), deviant="an array without members")
+        await request.send_client_request("ping", name=EMPTY)
         return text_result("batched")
 
     async def respond_in_batch(request: ScriptedRequest) -> JsonObject:
@@ -122,7 +130,7 @@ CANCEL_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_server_cancels",
-        title="A tool that requests a form or sampling and cancels the request; the user must never respond.",
+        title="A tool that requests forms or sampling and cancels the requests; the user must never respond.",
         prepare=_server_cancels,
         revisions=frozenset(LEGACY),
     ),

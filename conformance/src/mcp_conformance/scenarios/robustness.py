@@ -315,9 +315,9 @@ def _no_request(setup: ScenarioSetup) -> None:
     async def send(request: ScriptedRequest) -> JsonObject:
         odd: JsonObject = {"jsonrpc": "2.0", "id": "odd", "method": 7}
         await request.send_client_request("ping", name="before")
-        for method in _UNKNOWN_METHODS:
+        for method, id in _UNKNOWN_METHODS.items():
             deviant = "a method that does not exist"
-            if await request.send_client_request(method, {}, name=UNKNOWN, deviant=deviant) is None:
+            if await request.send_client_request(method, {}, name=UNKNOWN, deviant=deviant, id=id) is None:
                 break
         await request.sink.send(encoded(odd), deviant="a method that is a number")
         setup.notes["sent"] = True

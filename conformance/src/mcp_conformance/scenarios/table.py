@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result
+from mcp_conformance.drivers.client.http_host import Stream
 from mcp_conformance.drivers.client.scripted_request import ErrorReply
 from mcp_conformance.model.check import Transport
 from mcp_conformance.protocol.odd_ids import ODD_IDS
@@ -135,10 +136,17 @@ _FORM: Final[JsonObject] = {
 
 
 def _all_client_requests(setup: ScenarioSetup) -> None:
-    """Add a tool that sends every kind of client request before its response."""
+    """Add a tool that sends every kind of client request before its response.
+
+    The first one has the id of the call, as each side numbers its own requests. Another one is sent on the standalone
+    stream, if the client has opened one.
+    """
 
     async def ask(request: ScriptedRequest) -> JsonObject:
-        await request.send_client_request("ping")
+        await request.send_client_request("ping", id=request.message["id"])
+        standalone = request.session.standalone_sink
+        if isinstance(standalone, Stream) and standalone.is_connected:
+            await request.send_client_request("ping", standalone=True)
         await request.send_client_request("conformance/does-not-exist", {}, deviant="a method that does not exist")
         await request.send_client_request(
             "roots/list", deviant="" if request.session.has("roots") else "roots were not declared"

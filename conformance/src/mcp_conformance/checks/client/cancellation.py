@@ -16,7 +16,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.cancellation import BATCHED, BATCHED_RESPONSES, CANCELLED, WAITING
+from mcp_conformance.scenarios.cancellation import BATCHED, BATCHED_RESPONSES, CANCELLED, CANCELLED_IDS, EMPTY, WAITING
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types.meta import PROGRESS_TOKEN
@@ -314,17 +314,20 @@ def _server_cancellation(client: ClientUnderTest) -> Evidence:
 async def no_response(client: ClientUnderTest) -> None:
     """A request that the server cancelled gets no response."""
     evidence = _server_cancellation(client)
-    cancelled = False
+    cancelled: set[bytes] = set()
+    early = 0
     for entry in evidence.transcript:
         message = entry.value
         if not isinstance(message, dict):
             continue
         if entry.sent and message.get("method") == _CANCELLED:
-            cancelled = True
-        if not entry.sent and "method" not in message and message.get("id") == "to be given up":
-            if not cancelled:
-                raise NotTestable("the client responded before the cancellation")
-            raise Deviation("no response to a cancelled request", brief(message))
+            cancelled.add(_key(_params(message).get("requestId")))
+        if not entry.sent and "method" not in message and _key(message.get("id")) in map(_key, CANCELLED_IDS):
+            if _key(message["id"]) in cancelled:
+                raise Deviation("no response to a cancelled request", brief(message))
+            early += 1
+    if early == len(CANCELLED_IDS):
+        raise NotTestable("the client responded before the cancellation")
 
 
 @check(
@@ -472,6 +475,17 @@ async def bad_member(client: ClientUnderTest) -> None:
     found = [each for each in evidence.responses if each.get("id") == "beside"]
     if len(found) != 1 or "result" not in found[0]:
         raise Deviation("one result for the request 'beside' of the batch", brief(list(found)))
+
+
+@check("batch.client-empty", proves=("batch.empty-array",), needs=(f"scenario:{_BATCHES}",))
+async def empty_batch(client: ClientUnderTest) -> None:
+    """An empty array is an invalid request, after which the client continues."""
+    evidence = _batched(client)
+    responses = {each.name: each.response for each in evidence.server.client_requests}
+    if responses.get("last") is None:
+        raise NotTestable("the control request failed: the client did not respond to a ping before the empty array")
+    if responses.get(EMPTY) is None:
+        raise Deviation("a response to the ping after an empty array", evidence.ending)
 
 
 @check(

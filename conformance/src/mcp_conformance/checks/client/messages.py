@@ -292,16 +292,48 @@ def _response(client: ClientUnderTest, request: ClientRequestRecord) -> JsonObje
         "jsonrpc.error-response-id",
         "schema.error-id-required",
         "jsonrpc.base-and-lifecycle-support",
+        "sse.get-server-messages",
     ),
     revisions=_LEGACY,
-    needs=("scenario:server-asks",),
+    needs=("scenario:server-asks", "scenario:conformance_no_request"),
 )
 async def response_id(client: ClientUnderTest) -> None:
-    """Every request of the server gets a response with its id."""
-    for request in _server_requests(client):
-        if request.response is None:
-            used = [each.get("id") for each in client.run("server-asks").responses]
-            raise Deviation(f"a response to {request.method} with the id {brief(request.request['id'])}", brief(used))
+    """Every request of the server gets a response with its id, whatever the id and the stream, also an error."""
+    _answers_pings(client.run("server-asks"))
+    unknown = [each for each in client.run("conformance_no_request").server.client_requests if each.name == UNKNOWN]
+    for scenario, requests in (("server-asks", _server_requests(client)), ("conformance_no_request", unknown)):
+        for request in requests:
+            if request.response is None:
+                used = [each.get("id") for each in client.run(scenario).responses]
+                id = brief(request.request["id"])
+                raise Deviation(f"a response to {request.method} with the id {id}", brief(used))
+
+
+_LATER_REQUESTS: Final = 2
+"""The number of later requests of a client that show that it has received a ping. One may cross it."""
+
+
+def _answers_pings(evidence: Evidence) -> None:
+    """Check that the client does not go on without a response to a ping.
+
+    A client that takes a ping for the response to its request does so, and ends before the server stops waiting.
+    """
+    waiting: dict[bytes, tuple[JsonObject, list[JsonObject]]] = {}
+    """The pings without a response, each with the later requests of the client."""
+    for entry in evidence.transcript:
+        message = entry.value
+        if not isinstance(message, dict):
+            continue
+        if entry.sent and message.get("method") == "ping":
+            waiting[encoded(message["id"])] = message, []
+        elif not entry.sent and "method" not in message:
+            waiting.pop(encoded(message.get("id")), None)
+        elif not entry.sent and "id" in message:
+            for _, later in waiting.values():
+                later.append(message)
+    for message, later in waiting.values():
+        if len(later) >= _LATER_REQUESTS:
+            raise Deviation(f"a response to {brief(message)}", brief(later[0]))
 
 
 @check(
@@ -346,7 +378,8 @@ async def unknown_method(client: ClientUnderTest) -> None:
         if request.method == "conformance/does-not-exist":
             _is_unknown(request.method, _response(client, request))
     for request in client.run("conformance_no_request").server.client_requests:
-        if request.name == UNKNOWN:
+        # Another check requires a response.
+        if request.name == UNKNOWN and request.response is not None:
             _is_unknown(request.method, request.response)
 
 
@@ -420,6 +453,10 @@ async def roots_undeclared(client: ClientUnderTest) -> None:
         raise Deviation("error -32601 for roots/list", brief(response))
 
 
+_USES: Final = ("tools/call", "resources/read", "prompts/get")
+"""The methods that use entries of lists."""
+
+
 @check(
     "jsonrpc.client-bears-unknown",
     proves=(
@@ -433,21 +470,32 @@ async def roots_undeclared(client: ClientUnderTest) -> None:
     needs=("scenario:odd-but-legal", "scenario:tools_call", "scenario:all-in-streams"),
 )
 async def ignores_unknown(client: ClientUnderTest) -> None:
-    """The client ignores unknown capabilities, members, keys of `_meta` and notifications."""
+    """The client ignores unknown capabilities, members, keys of `_meta` and notifications, with every method."""
     # Over HTTP a message before the response requires a stream, so that the control uses streams too.
     control = client.control("all-in-streams" if "all-in-streams" in client.runs else "tools_call")
     evidence = client.run("odd-but-legal")
-    if evidence.status != 0 or not evidence.sent("tools/call"):
-        raise Deviation(f"the client to behave as in {control.scenario.name}", evidence.ending)
+    missing = [each for each in _USES if control.sent(each) and not evidence.sent(each)]
+    if evidence.status != 0 or missing:
+        what = f" and to send {missing[0]}" if missing else ""
+        raise Deviation(f"the client to behave as in {control.scenario.name}{what}", evidence.ending)
+
+
+_UNREADABLE: Final = ("conformance_batches", "conformance_no_request")
+"""Scenarios with messages whose id a client may be unable to read."""
 
 
 @check(
     "jsonrpc.client-notification-not-answered",
     proves=("jsonrpc.notification-no-response",),
-    needs=("scenario:odd-but-legal",),
+    needs=("scenario:odd-but-legal", "scenario:conformance_server_cancels"),
 )
 async def notification_not_answered(client: ClientUnderTest) -> None:
-    """A notification gets no response, even when its method is unknown."""
+    """A notification gets no response, even when its method is unknown or its params are invalid."""
+    for each in client.all():
+        # In the other scenarios the server sends only requests with ids and messages that need no response.
+        for message in [] if each.scenario.name in _UNREADABLE else each.responses:
+            if message.get("id") is None:
+                raise Deviation("no response without the id of a request", brief(message))
     evidence = client.run("odd-but-legal")
     if not evidence.sent("tools/list"):
         raise NotTestable("the client did not list the tools, and got no notification")

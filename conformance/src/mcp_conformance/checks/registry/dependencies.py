@@ -480,6 +480,7 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "meta.client-info": ("meta.client-version",),
     "jsonrpc.client-no-responses": ("jsonrpc.client-notification-not-answered", "error.client-reserved-codes"),
     "jsonrpc.client-response-once": ("jsonrpc.client-notification-not-answered", "jsonrpc.client-response-id"),
+    "ping.client-respond": ("jsonrpc.client-response-id",),
     "version.client-goes-on": ("lifecycle.client-initialized",),
     "jsonrpc.client-request-id-in-flight": ("http.client-reissues",),
     "batch.client-kinds": ("batch.client-post-body",),
@@ -502,7 +503,10 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "http.client-accept": ("tasks.client-http",),
     # Headers.
     "header.client-version-matches": ("header.client-version",),
-    "header.client-name-resources-read": ("header.client-name-encoded",),
+    **{
+        f"header.client-name-{each}": ("header.client-name-encoded",)
+        for each in ("prompts-get", "resources-read", "tools-call")
+    },
     "tasks.client-mcp-name": ("header.client-name-encoded",),
     "header.client-param-nested": ("header.client-param-base64",),
     "header.client-param-base64": ("header.client-param-injection",),
