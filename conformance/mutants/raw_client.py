@@ -122,6 +122,8 @@ def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
         params = {**params, "requestState": ""}
     answers().last_state = None
     result = wire.call(method, params)
+    if method == "prompts/get" and "com.example.more" in result and wrong("strict-prompts"):
+        raise ClientError("unknown member of a result")
     if result.get("resultType") == "task" and wrong("task-unfit-polled"):
         wire.call("tasks/get", {"taskId": result["taskId"]})
     while result.get("resultType") == "input_required":

@@ -408,6 +408,8 @@ class ModernHttp(_Http):
             raise UnsupportedRevision(f"server/discover: {code}", modern=code in _MODERN_ERRORS)
         if wrong("pings"):
             self._exchange("ping", {})
+        if wrong("initialized-to-modern") and in_scenario("meets-modern"):
+            self.notify("notifications/initialized")
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 

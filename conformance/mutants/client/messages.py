@@ -149,6 +149,7 @@ class MessageFactory:
         """The version that was negotiated; until then the one that is offered."""
         self._id = used
         self._said = 0
+        self._declared = version
 
     def request(self, method: str, params: JsonObject) -> JsonObject:
         """Return a request."""
@@ -198,6 +199,11 @@ class MessageFactory:
             return {**params, "task": {"ttl": 60_000}}
         return params
 
+    def take_version(self, listed: JsonValue) -> None:
+        """Use the first version of a list, if that is the fault."""
+        if isinstance(listed, list) and listed and wrong("takes-first-version"):
+            self._declared = str(listed[0])
+
     def forget(self) -> None:
         """Use the id of the last request again."""
         self._id -= 1
@@ -205,7 +211,7 @@ class MessageFactory:
     def meta(self) -> JsonObject:
         """Return the request metadata of a modern request."""
         meta: JsonObject = {
-            f"{_PREFIX}protocolVersion": self.version,
+            f"{_PREFIX}protocolVersion": self._declared,
             f"{_PREFIX}clientCapabilities": answers().declared(),
             f"{_PREFIX}clientInfo": {"name": "raw", "version": "1"},
         }
@@ -339,6 +345,8 @@ def _reply(request: JsonObject) -> JsonObject | None:
         responds = wrong("answers-notifications") and "unheard-of" in str(request.get("method"))
         return {"jsonrpc": "2.0", "id": 4712, "result": {}} if responds else None
     answer: JsonObject = {"jsonrpc": "2.0", "id": f"{request['id']}" if wrong("id-as-string") else request["id"]}
+    if request["method"] == "ping" and in_scenario("meets-legacy") and wrong("deaf-after-fallback"):
+        return None
     if request["method"] == "ping":
         later = wrong("full-pong-later") and in_scenario("conformance_progress")
         answer["result"] = (

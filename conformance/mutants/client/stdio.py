@@ -8,7 +8,7 @@ import select
 import subprocess
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from mutants.client.http import events_of
 from mutants.client.messages import (
@@ -130,7 +130,8 @@ class _Lines(ABC):
         request = self.messages.initialize()
         result = result_of(self._response(request))
         agreed = result.get("protocolVersion")
-        if agreed not in SPOKEN and not wrong("any-version"):
+        newer = str(agreed) > SPOKEN[-1] and wrong("any-newer-version")
+        if agreed not in SPOKEN and not wrong("any-version") and not newer:
             raise ClientError(f"unsupported version {agreed}")
         self.messages.agreed = str(agreed)
         if not wrong("no-initialized") and not wrong("initialized-early"):
@@ -229,6 +230,7 @@ class Pipes(_Lines):
             data = error.get("data")
             supported = data.get("supported") if isinstance(data, dict) else None
             if isinstance(supported, list) and MODERN in supported:
+                self.messages.take_version(supported)
                 response = self._response(self.messages.request("server/discover", {}))
         result = response.get("result")
         if not isinstance(result, dict):
@@ -236,6 +238,8 @@ class Pipes(_Lines):
             code = error.get("code") if isinstance(error, dict) else None
             one = wrong("one-code-only") and code != -32600
             raise UnsupportedRevision(f"server/discover: {code}", modern=one or code in (-32020, -32021, -32022))
+        if in_scenario("meets-modern"):
+            self.messages.take_version(result.get("supportedVersions"))
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
@@ -288,7 +292,8 @@ class EventStream(_Lines):
         self._incoming: Final = events_of(self._events)
         endpoint = self._event()
         if not wrong("posts-elsewhere") or not in_scenario("tools_call"):
-            self._path = endpoint
+            whole = urlsplit(urljoin(url, endpoint))
+            self._path = endpoint if wrong("endpoint-as-path") else f"{whole.path}?{whole.query}"
 
     def _event(self) -> str:
         for event in self._incoming:

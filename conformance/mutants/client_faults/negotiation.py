@@ -15,6 +15,9 @@ _MODERN = "2026-07-28"
 ERA_FAULTS: Final = (
     of("offers-older", _LATE, "stdio", "version.client-latest"),
     of("newer-methods-anyway", _LATE, "stdio", "version.client-keeps-to-it"),
+    of("any-newer-version", _JUNE, "stdio", "version.client-disconnects"),
+    of("takes-first-version", _MODERN, "stdio", "version.client-picks-supported", "version.client-retry"),
+    of("initialized-to-modern", _MODERN, "http", "compat.client-no-legacy-methods"),
     of("other-version-later", _MODERN, "stdio", "version.client-picks-supported"),
     of("gives-up-in-silence", _MODERN, "stdio", "stdio.client-probe-silence"),
     of("probes-again", _MODERN, "stdio", "compat.client-falls-back"),
@@ -23,6 +26,8 @@ ERA_FAULTS: Final = (
     of("looks-elsewhere", _LATE, "http", "http-sse.client-falls-back"),
     of("looks-elsewhere", _MODERN, "http", "compat.client-two-endpoints"),
     of("type-from-everybody", _MODERN, "stdio", "compat.client-legacy-results"),
+    of("deaf-after-fallback", _MODERN, "stdio", "compat.client-legacy-rules"),
+    of("deaf-after-fallback", _MODERN, "http", "compat.client-legacy-rules"),
     of("no-version-behind-probe", _MODERN, "http", "compat.client-legacy-rules"),
 )
 """The faults of this module."""

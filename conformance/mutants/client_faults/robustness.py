@@ -55,6 +55,7 @@ BEARING_FAULTS: Final = (
     of("dies-without-id", _LATE, "stdio", "schema.client-bears-error-without-id"),
     of("exact-header-names", _MODERN, "http", "http.client-header-case"),
     of("takes-404-for-nobody", _MODERN, "http", "compat.client-http-404"),
+    of("strict-prompts", _LATE, "stdio", "jsonrpc.client-bears-unknown"),
     of("needs-total", _OLD, "stdio", "completion.client-partial"),
     of("no-context", _MODERN, "stdio", "completion.client-context"),
 )

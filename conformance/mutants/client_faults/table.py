@@ -159,6 +159,7 @@ CLIENT_FAULTS: Final = (
     _of("keeps-first-retry", _LATE, "http", "sse.client-respects-retry"),
     _of("waits-once", _LATE, "http", "sse.client-respects-retry"),
     _of("other-event-id", _LATE, "http", "resume.client-last-event-id"),
+    _of("endpoint-as-path", "2024-11-05", "http", "http-sse.client-posts", "jsonrpc.client-bears-unknown"),
     _of("posts-elsewhere", "2024-11-05", "http", "http-sse.client-posts"),
     _of("pretty", _JUNE, "stdio", "stdio.client-lines"),
     _of("chatty", _LATE, "stdio", "stdio.client-lines"),

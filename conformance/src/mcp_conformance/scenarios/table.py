@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.http_host import Stream
 from mcp_conformance.drivers.client.scripted_request import ErrorReply
+from mcp_conformance.drivers.client.sse_host import EndpointForm, SseHost
 from mcp_conformance.model.check import Transport
 from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.scenarios.cache_scope import SCOPE_SCENARIOS
@@ -40,23 +41,50 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["FEW_CAPABILITIES", "SCENARIOS", "UNKNOWN_REVISION"]
+__all__ = ["ENDPOINT_FORMS", "FEW_CAPABILITIES", "SCENARIOS"]
+
+ENDPOINT_FORMS: Final[Mapping[str, EndpointForm]] = {
+    "no-capabilities": EndpointForm.RELATIVE,
+    "odd-but-legal": EndpointForm.ABSOLUTE,
+}
+"""The form of the URI in the `endpoint` event of HTTP+SSE, by scenario; a path in all others."""
 
 FEW_CAPABILITIES: Final = ("odd-but-legal", "conformance_rich")
 """Scenarios whose server declares only some of the capabilities: the second one denies those to subscribe."""
 
-UNKNOWN_REVISION: Final = "1900-01-01"
-"""A revision that does not exist."""
+_UNKNOWN_REVISIONS: Final = ("1900-01-01", "2025-05-01", "2999-12-31")
+"""Revisions that do not exist: before, between and after those that do."""
 
 
 def _nothing(_: ScenarioSetup) -> None:
     """Leave the server unchanged."""
 
 
+def _use_endpoint_form(setup: ScenarioSetup, scenario: str) -> None:
+    if isinstance(setup.host, SseHost):
+        setup.host.endpoint = ENDPOINT_FORMS[scenario]
+
+
 def _no_capabilities(setup: ScenarioSetup) -> None:
+    """Declare nothing."""
+    _use_endpoint_form(setup, "no-capabilities")
     setup.server.capabilities = {}
+
+
+_ODD_METHODS: Final = (
+    "initialize",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+)
+"""The methods whose results have unknown members."""
 
 
 def _odd_but_legal(setup: ScenarioSetup) -> None:
@@ -64,6 +92,7 @@ def _odd_but_legal(setup: ScenarioSetup) -> None:
 
     Only some of the capabilities are declared.
     """
+    _use_endpoint_form(setup, "odd-but-legal")
     server = setup.server
     server.completes = False
     server.capabilities = {
@@ -76,11 +105,13 @@ def _odd_but_legal(setup: ScenarioSetup) -> None:
     for entry in [*server.offers.tools, *server.offers.resources, *server.offers.prompts]:
         entry["com.example.unheardOf"] = {"a": [1.5, None, True]}
         entry["description"] = "Ünïcode, \u2028 and \u2029 are no line ends, \U0001f9ea neither"
-    for name in ("tools/list", "tools/call"):
+    for name in _ODD_METHODS:
         handler = server.handlers[name]
 
         async def odd(request: ScriptedRequest, handler: Handler = handler) -> JsonObject:
-            await request.notify("notifications/com.example/unheard-of", {"x": 1}, deviant="an unknown notification")
+            if request.method not in ("initialize", "server/discover"):
+                deviant = "an unknown notification"
+                await request.notify("notifications/com.example/unheard-of", {"x": 1}, deviant=deviant)
             result = await handler(request)
             meta = result.get("_meta")
             more: JsonObject = {"com.example/odd": {"y": None}, **(meta if isinstance(meta, dict) else {})}
@@ -97,18 +128,33 @@ def _version_older(setup: ScenarioSetup) -> None:
 
 
 def _version_unknown(setup: ScenarioSetup) -> None:
-    setup.server.offered_version = UNKNOWN_REVISION
+    """Respond to `initialize` with an unknown revision: an older or a newer one, by revision and transport."""
+    number = LEGACY.index(setup.revision) + 2 * (setup.transport is Transport.HTTP)
+    setup.server.offered_version = _UNKNOWN_REVISIONS[number % len(_UNKNOWN_REVISIONS)]
+
+
+def _pings_in_calls(setup: ScenarioSetup) -> None:
+    """Send a ping before the response to the first call."""
+    right = setup.server.handlers["tools/call"]
+
+    async def call(request: ScriptedRequest) -> JsonObject:
+        if not setup.server.client_requests:
+            await request.send_client_request("ping")
+        return await right(request)
+
+    setup.server.handlers["tools/call"] = call
 
 
 def _refused_once(setup: ScenarioSetup) -> None:
-    """Reject the first request because of its revision, but name the same revision as supported."""
+    """Reject the first request because of its revision, but name the same revision as supported, after a newer one."""
     name = setup.revision.name
+    supported: list[JsonValue] = [_UNKNOWN_REVISIONS[-1], name]
     refused: list[JsonObject] = []
 
     def admit(message: JsonObject) -> None:
         if not refused:
             refused.append(message)
-            raise ErrorReply(-32022, "not this time", {"supported": [name], "requested": name}, status=400)
+            raise ErrorReply(-32022, "not this time", {"supported": supported, "requested": name}, status=400)
 
     setup.server.admit = admit
 
@@ -119,10 +165,15 @@ def _refused_always(setup: ScenarioSetup) -> None:
     def admit(_: JsonObject) -> None:
         requested = setup.revision.name
         raise ErrorReply(
-            -32022, "this is not spoken", {"supported": [UNKNOWN_REVISION], "requested": requested}, status=400
+            -32022, "this is not spoken", {"supported": [_UNKNOWN_REVISIONS[0]], "requested": requested}, status=400
         )
 
     setup.server.admit = admit
+
+
+def _lists_unknown(setup: ScenarioSetup) -> None:
+    """List revisions that the client cannot know, before and after the supported ones."""
+    setup.server.listed_before, setup.server.listed_after = _UNKNOWN_REVISIONS[-1:], _UNKNOWN_REVISIONS[:1]
 
 
 _SAMPLING: Final[JsonObject] = {
@@ -216,7 +267,7 @@ _GENERAL: Final = (
     Scenario(
         name="meets-legacy",
         title="A legacy server; the client may use any revision.",
-        prepare=_nothing,
+        prepare=_pings_in_calls,
         revisions=frozenset(MODERN),
         speaks=(LATEST_LEGACY,),
         free=True,
@@ -224,7 +275,7 @@ _GENERAL: Final = (
     Scenario(
         name="meets-modern",
         title="A modern server; the client may use any revision.",
-        prepare=_nothing,
+        prepare=_lists_unknown,
         revisions=frozenset(MODERN),
         free=True,
     ),

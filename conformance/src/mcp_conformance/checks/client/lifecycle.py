@@ -12,7 +12,6 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
 from mcp_conformance.scenarios.negotiation import ERA_SCENARIOS
-from mcp_conformance.scenarios.table import UNKNOWN_REVISION
 from mcp_core.methods import methods
 from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
@@ -170,7 +169,8 @@ async def disconnects(client: ClientUnderTest) -> None:
     for message in evidence.messages:
         if isinstance(message, dict) and message.get("method") not in (None, "initialize"):
             raise Deviation(
-                f"the end of a connection in {UNKNOWN_REVISION} (offered: {', '.join(offered)})", brief(message)
+                f"the end of a connection in {evidence.server.offered_version} (offered: {', '.join(offered)})",
+                brief(message),
             )
     if evidence.status is None:
         raise Deviation("the client to exit", evidence.ending)

@@ -189,12 +189,21 @@ _REMOVED_METHODS: Final = frozenset(
 """Methods that the modern revision does not have."""
 
 
-@check("compat.client-no-legacy-methods", proves=("compat.no-ping",), needs=("scenario:tools_call",))
+@check(
+    "compat.client-no-legacy-methods",
+    proves=("compat.no-ping",),
+    needs=("scenario:tools_call", "scenario:meets-modern"),
+)
 async def no_legacy_methods(client: ClientUnderTest) -> None:
-    """A modern server gets no request that only legacy revisions define."""
+    """A modern server gets no message that only legacy revisions define, also if the client may use any revision."""
     for message in client.run("tools_call").messages:
         if isinstance(message, dict) and message.get("method") in _REMOVED_METHODS:
-            raise Deviation("no request of a legacy revision", brief(message))
+            raise Deviation("no message of a legacy revision", brief(message))
+    free = client.run("meets-modern")
+    # Another check covers a client that sends initialize. A legacy client sends nothing else.
+    for message in [] if free.sent("initialize") else free.messages:
+        if isinstance(message, dict) and message.get("method") in _REMOVED_METHODS:
+            raise Deviation("no message of a legacy revision", brief(message))
 
 
 @check(

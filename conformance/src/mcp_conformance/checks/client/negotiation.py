@@ -16,7 +16,7 @@ from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
-    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.jsonrpc.messages import JsonObject
 
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
@@ -101,9 +101,9 @@ async def keeps_to_it(client: ClientUnderTest) -> None:
     needs=("scenario:meets-modern",),
 )
 async def picks_supported(client: ClientUnderTest) -> None:
-    """The requests after the result of `server/discover` use one of its supportedVersions."""
+    """The requests after the result of `server/discover` use one of its supportedVersions, which the client knows."""
     evidence = client.run("meets-modern")
-    supported: list[JsonValue] | None = None
+    supported: list[str] | None = None
     after = 0
     for entry in evidence.transcript:
         message = entry.value
@@ -112,7 +112,8 @@ async def picks_supported(client: ClientUnderTest) -> None:
         result = message.get("result")
         listed = result.get("supportedVersions") if isinstance(result, dict) else None
         if entry.sent and isinstance(listed, list):
-            supported = [*listed]
+            # The others are versions that no client can know.
+            supported = [each.name for each in evidence.server.speaks]
         elif not entry.sent and supported is not None and "id" in message and _version(message) is not None:
             # Another check requires a version in each request.
             after += 1
@@ -188,12 +189,21 @@ async def legacy_results(client: ClientUnderTest) -> None:
 @check(
     "compat.client-legacy-rules",
     proves=("compat.legacy-behaviour-by-revision",),
-    transports=_HTTP,
+    transports=_HTTP | _STDIO,
     needs=("scenario:meets-legacy",),
 )
 async def legacy_rules(client: ClientUnderTest) -> None:
-    """A client that falls back follows the rules of the legacy revision: session id and version header."""
+    """A client that falls back follows the rules of the legacy revision: ping, session id and version header."""
     evidence = _with_legacy_server(client, "meets-legacy")
+    for request in evidence.server.client_requests:
+        if request.response is None:
+            raise Deviation(f"a response to {request.method}", evidence.ending)
+    if client.transport is Transport.HTTP:
+        _sends_headers(evidence)
+
+
+def _sends_headers(evidence: Evidence) -> None:
+    """Check that every request after `initialize` has the headers of the latest legacy revision."""
     session: str | None = None
     agreed = LATEST_LEGACY.name
     for exchange in evidence.exchanges:

@@ -9,6 +9,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.scenarios.http import RECONNECTS, WITHOUT_SESSION, WITHOUT_STREAM
 from mcp_conformance.scenarios.robustness import STANDALONE_ENDS, STANDALONE_RETRY
+from mcp_conformance.scenarios.table import ENDPOINT_FORMS
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
@@ -210,8 +211,12 @@ async def posts_to_endpoint(client: ClientUnderTest) -> None:
     if client.transport is not Transport.HTTP_SSE:
         raise AssertionError("this check is for HTTP+SSE only")
     for evidence in client.all():
-        opened = False
+        opened = posted = False
         for exchange in evidence.exchanges:
             opened = opened or exchange.method == "GET"
-            if opened and exchange.method == "POST" and exchange.known is None:
-                raise Deviation("POST to the URI of the endpoint event", str(exchange))
+            if opened and exchange.method == "POST":
+                posted = True
+                if exchange.known is None:
+                    raise Deviation("POST to the URI of the endpoint event", str(exchange))
+        if opened and not posted and evidence.scenario.name in ENDPOINT_FORMS:
+            raise Deviation("POST to the URI of the endpoint event", f"no POST, and {evidence.ending}")

@@ -94,6 +94,10 @@ class FakeServer:
             "subscriptions/listen": self.listen,
         }
         """The function that makes the result of each method. A scenario may replace any."""
+        self.listed_before: tuple[str, ...] = ()
+        """Further revisions in the result of `server/discover`, before the supported ones."""
+        self.listed_after: tuple[str, ...] = ()
+        """Further revisions in that result, after the supported ones."""
         self.offered_version: str | None = None
         """A wrong revision for the result of `initialize`; `None`: the right one."""
         self.admit: Callable[[JsonObject], None] | None = None
@@ -285,7 +289,7 @@ class FakeServer:
     async def discover(self, request: ScriptedRequest) -> JsonObject:
         """Respond to `server/discover`."""
         return {
-            "supportedVersions": [revision.name for revision in self.speaks],
+            "supportedVersions": [*self.listed_before, *(each.name for each in self.speaks), *self.listed_after],
             "capabilities": self.declared(request.revision),
         }
 
