@@ -97,7 +97,7 @@ async def accepts_no_session(client: ClientUnderTest) -> None:
 
 @check(
     "http.client-bears-405",
-    proves=("session.delete-405", "http.get-stream"),
+    proves=("session.delete-405",),
     needs=(f"scenario:{WITHOUT_STREAM}", "scenario:tools_call"),
 )
 async def accepts_405(client: ClientUnderTest) -> None:
