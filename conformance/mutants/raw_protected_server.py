@@ -199,8 +199,8 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
             found = json.loads(jws.deserialize_compact(given[0], key, algorithms=algorithms).payload)
     except (JoseError, ValueError, KeyError, TypeError):
         raise bad from None
-    question = f"?{urlsplit(handler.path).query}" if "?" in handler.path else ""
-    own_url = handler.server.resource + (question if wrong("url-with-query") else "")
+    query = f"?{urlsplit(handler.path).query}" if "?" in handler.path else ""
+    own_url = handler.server.resource + (query if wrong("url-with-query") else "")
     issued = found.get("iat")
     late = time.time() - issued if isinstance(issued, int | float) else 0.0
     good = {
