@@ -432,6 +432,12 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "auth.server-token-audience-near": ("auth.server-token-audience",),
     "auth.server-token-issuer-near": ("auth.server-token-issuer",),
     "auth.server-token-unsigned": ("auth.server-token-key",),
+    "auth.server-token-malformed": (
+        "auth.server-token-missing",
+        "auth.server-token-key",
+        "auth.server-every-request",
+        "auth.server-every-message",
+    ),
     "auth.server-scope-near": ("auth.server-scope",),
     "auth.server-scope-beside": ("auth.server-scope", "auth.server-every-request"),
     "dpop.server-proof-near": ("dpop.server-proof-url", "dpop.server-proof-method", "dpop.server-proof-type"),
