@@ -293,7 +293,7 @@ _reading(
 _reading(
     "id-boolean-as-number",
     "jsonrpc.no-request-id-boolean",
-    read=lambda m: {**m, "id": int(m["id"])} if isinstance(m.get("id"), bool) else m,
+    read=lambda m: {**m, "id": 1} if m.get("id") is True else m,
 )
 _reading(
     "params-array-ignored",
@@ -382,6 +382,10 @@ def _serving_instead(
     fault(name, *checks, revisions=revisions, transports=transports)(_Serves)
 
 
+def _has_number_as_cursor(method: str, inbound: InboundRequest) -> bool:
+    return _is(inbound, method) and inbound.params.get("cursor") == 5
+
+
 for _member, _method in (
     ("resources", "resources/list"),
     ("resourceTemplates", "resources/templates/list"),
@@ -390,7 +394,7 @@ for _member, _method in (
     _serving_instead(
         f"cursor-number-taken-by-{_method}",
         "jsonrpc.invalid-params",
-        when=lambda inbound, method=_method: _is(inbound, method) and inbound.params.get("cursor") == 5,
+        when=partial(_has_number_as_cursor, _method),
         result={_member: []},
         revisions=LEGACY,
     )
