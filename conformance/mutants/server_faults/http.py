@@ -63,6 +63,16 @@ _admitting(
     "origin-foreign", "http.origin-foreign", lambda a: _is_evil(a, "request") and a.content_type == "application/json"
 )
 _admitting("origin-by-prefix", "http.origin-lookalike", lambda a: (a.origin or "").startswith("http://127.0.0.1."))
+_admitting(
+    "origin-begins-with-localhost", "http.origin-lookalike", lambda a: (a.origin or "").startswith("http://localhost")
+)
+_admitting(
+    "sse-origin-begins-with-localhost",
+    "http-sse.origin-post",
+    lambda a: (a.origin or "").startswith("http://localhost"),
+    _OLD,
+    "http-sse",
+)
 _admitting("origin-by-suffix", "http.origin-lookalike", lambda a: _host(a).endswith("127.0.0.1"))
 _admitting("origin-by-suffix-of-name", "http.origin-lookalike", lambda a: _host(a).endswith("localhost"))
 _admitting(

@@ -40,6 +40,7 @@ __all__ = [
     "error_id",
     "http_peer",
     "last_event",
+    "lookalike_origins",
     "on_one_connection",
     "probe",
     "progress_call",
@@ -64,6 +65,10 @@ _CREDENTIALS: Final = ("authorization", "x-api-key", "cookie")
 ACCEPT_STREAM = ("Accept", "text/event-stream")
 EVIL = "evil.example"
 """A name in a top-level domain that is reserved by RFC 2606."""
+_HOMOGRAPH: Final = "xn--lcalhost-nbh"
+"""The name `localhost` with a Cyrillic letter for the first o, as browsers send it."""
+_LOCAL_NAMES: Final = ("localhost", "127.0.0.1")
+"""Names whose origins a server may accept, also one that is reached by another name."""
 SEPARATORS = "\u0085\u2028\u2029"
 """Line separators of Unicode, which do not end a line of an event stream, and which JSON strings may contain."""
 
@@ -88,6 +93,22 @@ async def session(server: ServerUnderTest, *, revision: str | None = None) -> As
 def probe(peer: SuiteConnection) -> JsonObject:
     """Return a request that every server answers with a result."""
     return peer.message("ping" if peer.revision.era is Era.LEGACY else "server/discover")
+
+
+def lookalike_origins(endpoint: Endpoint) -> list[str]:
+    """Return the origins of foreign sites that resemble the one of a server, or of a page on the same machine."""
+    port = endpoint.port
+    found = [f"http://{_HOMOGRAPH}:{port}", f"http://{EVIL}:{port}", "http://evil-localhost:80"]
+    for name in dict.fromkeys((endpoint.host, *_LOCAL_NAMES)):
+        found += [
+            f"http://{name}.{EVIL}:{port}",
+            f"https://{name}.{EVIL}",
+            f"http://{name}.{EVIL}.:{port}",
+            f"http://evil-{name}:{port}",
+            f"http://{name}:{port}@{EVIL}:{port}",
+            f"http://{name}:{port}.{EVIL}",
+        ]
+    return found
 
 
 def without(headers: Sequence[tuple[str, str]], *names: str) -> Headers:

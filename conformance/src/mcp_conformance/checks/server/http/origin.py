@@ -12,6 +12,7 @@ from mcp_conformance.checks.probes.http_requests import (
     control,
     http_peer,
     last_event,
+    lookalike_origins,
     probe,
     require,
     session,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 _PROVES = ("http.origin-validate", "http.origin-403", "http.origin-validated", "http.origin-invalid-403")
 _VALIDATES = ("http.origin-validate", "http.origin-validated")
-_HOMOGRAPH = "xn--lcalhost-nbh"
-"""The name `localhost` with a Cyrillic letter for the first o, as browsers send it."""
+_FOREIGN = ("Origin", f"https://{EVIL}")
+_PAGE = "a request of a foreign page"
 _CLIENT_ERRORS = frozenset(range(400, 500))
 
 
@@ -45,16 +46,26 @@ def _refusals(peer: HttpConnection) -> frozenset[int]:
 
 
 async def _refused(
-    peer: HttpConnection, origin: str, *, host: str | None = None, statuses: frozenset[int] | None = None
+    peer: HttpConnection, *origins: str, host: str | None = None, statuses: frozenset[int] | None = None
 ) -> None:
+    """Require that a request is rejected with each of some origins, after the same request without one."""
     request = await control(peer)
-    answer = await peer.look(
-        headers=[*peer.headers(request), ("Origin", origin)],
-        body=encoded(request),
-        host=host,
-        deviant="a request of a foreign page",
-    )
-    require(answer, statuses or _refusals(peer), f"the Origin {origin}" + (f" at the Host {host}" if host else ""))
+    for origin in origins:
+        request = {**request, "id": peer.next_id()}
+        answer = await peer.look(
+            headers=[*peer.headers(request), ("Origin", origin)],
+            body=encoded(request),
+            host=host,
+            deviant=_PAGE,
+        )
+        require(answer, statuses or _refusals(peer), f"the Origin {origin}" + (f" at the Host {host}" if host else ""))
+
+
+def _opening(peer: HttpConnection) -> tuple[JsonObject, list[tuple[str, str]]]:
+    """Return an `initialize` request, and its headers, which belong to no session."""
+    opening: JsonObject = {"protocolVersion": peer.revision.name, "capabilities": {}, "clientInfo": CLIENT_INFO}
+    request = peer.message("initialize", opening)
+    return request, without(peer.headers(request), "Mcp-Session-Id", "MCP-Protocol-Version")
 
 
 @check("http.origin-foreign", proves=_PROVES)
@@ -63,36 +74,16 @@ async def origin_foreign(server: ServerUnderTest) -> None:
     peer = http_peer(server)
     await _refused(peer, f"https://{EVIL}")
     if peer.revision.era is Era.LEGACY:
-        opening = peer.message(
-            "initialize",
-            {"protocolVersion": peer.revision.name, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
-        )
-        headers = without(peer.headers(opening), "Mcp-Session-Id", "MCP-Protocol-Version")
-        answer = await peer.look(
-            headers=[*headers, ("Origin", f"https://{EVIL}")],
-            body=encoded(opening),
-            deviant="a request of a foreign page",
-        )
+        opening, headers = _opening(peer)
+        answer = await peer.look(headers=[*headers, _FOREIGN], body=encoded(opening), deviant=_PAGE)
         require(answer, _refusals(peer), "initialize with a foreign Origin")
 
 
 @check("http.origin-lookalike", proves=_PROVES)
 async def origin_lookalike(server: ServerUnderTest) -> None:
-    """A request whose Origin only resembles the server's own is rejected."""
+    """A request whose Origin only resembles the server's own, or that of a local page, is rejected."""
     peer = http_peer(server)
-    host, port = peer.endpoint.host, peer.endpoint.port
-    for origin in (
-        f"http://{host}.{EVIL}:{port}",
-        f"https://{host}.{EVIL}:{port}",
-        f"http://{host}.{EVIL}.:{port}",
-        f"http://evil-{host}:{port}",
-        "http://evil-localhost:80",
-        f"http://{EVIL}:{port}",
-        f"http://{host}:{port}@{EVIL}:{port}",
-        f"http://{host}:{port}.{EVIL}",
-        f"http://{_HOMOGRAPH}:{port}",
-    ):
-        await _refused(peer, origin)
+    await _refused(peer, *lookalike_origins(peer.endpoint))
 
 
 @check("http.origin-null", proves=_PROVES)
@@ -117,9 +108,9 @@ async def origin_simple_post(server: ServerUnderTest) -> None:
     request = await control(peer)
     headers = with_header(peer.headers(request), "Content-Type", "text/plain")
     answer = await peer.look(
-        headers=[*headers, ("Origin", f"https://{EVIL}"), ("Sec-Fetch-Site", "cross-site")],
+        headers=[*headers, _FOREIGN, ("Sec-Fetch-Site", "cross-site")],
         body=encoded(request),
-        deviant="a request of a foreign page",
+        deviant=_PAGE,
     )
     require(answer, _CLIENT_ERRORS, "text/plain from a foreign page")
 
@@ -136,7 +127,7 @@ async def origin_notification(server: ServerUnderTest) -> None:
     await control(peer)
     for name, each in messages:
         answer = await peer.look(
-            headers=[*peer.headers(each), ("Origin", f"https://{EVIL}")],
+            headers=[*peer.headers(each), _FOREIGN],
             body=encoded(each),
             deviant=f"{name} of a foreign page",
         )
@@ -147,29 +138,24 @@ async def origin_notification(server: ServerUnderTest) -> None:
 async def origin_every_method(server: ServerUnderTest) -> None:
     """A request of any method with a foreign Origin is rejected, whatever it is and however it is answered."""
     peer = http_peer(server)
-    foreign = ("Origin", f"https://{EVIL}")
     for method, params in valid_requests(server):
         # Other checks cover whether the method is served at all.
         with suppress(NotTestable):
             request = await control(peer, peer.message(method, params))
-            answer = await peer.look(
-                headers=[*peer.headers(request), foreign], body=encoded(request), deviant="a request of a foreign page"
-            )
+            answer = await peer.look(headers=[*peer.headers(request), _FOREIGN], body=encoded(request), deviant=_PAGE)
             require(answer, _refusals(peer), f"{method} with a foreign Origin")
     if server.revision.era is Era.LEGACY:
         # The connection of the check shows that the server serves the same request without an Origin.
-        opening: JsonObject = {"protocolVersion": server.revision.name, "capabilities": {}, "clientInfo": CLIENT_INFO}
-        request = peer.message("initialize", opening)
-        headers = [*without(peer.headers(request), "Mcp-Session-Id", "MCP-Protocol-Version"), foreign]
-        answer = await peer.look(headers=headers, body=encoded(request), deviant="a request of a foreign page")
+        request, headers = _opening(peer)
+        answer = await peer.look(headers=[*headers, _FOREIGN], body=encoded(request), deviant=_PAGE)
         require(answer, _refusals(peer), "initialize with a foreign Origin")
     else:
         for name in ("GET", "DELETE"):
             version = ("MCP-Protocol-Version", server.revision.name)
             answer = await peer.look(
                 name,
-                headers=[*peer.settings.headers, ACCEPT_STREAM, version, foreign],
-                deviant="a request of a foreign page",
+                headers=[*peer.settings.headers, ACCEPT_STREAM, version, _FOREIGN],
+                deviant=_PAGE,
             )
             # Both methods are refused for other reasons too, for instance with 405.
             require(answer, _CLIENT_ERRORS, f"{name} with a foreign Origin")
@@ -185,8 +171,8 @@ async def origin_stream(server: ServerUnderTest) -> None:
             what = f"a GET{' with Last-Event-ID' if lines else ''} with a foreign Origin"
             answer = await peer.look(
                 "GET",
-                headers=[*headers, *lines, ("Origin", f"https://{EVIL}")],
-                deviant="a request of a foreign page",
+                headers=[*headers, *lines, _FOREIGN],
+                deviant=_PAGE,
             )
             straight = await peer.look("GET", headers=[*headers, *lines])
             if straight.status == 200:
@@ -206,8 +192,8 @@ async def origin_delete(server: ServerUnderTest) -> None:
         headers = [*peer.settings.headers, *peer.session_headers()]
         answer = await peer.look(
             "DELETE",
-            headers=[*headers, ("Origin", f"https://{EVIL}")],
-            deviant="a request of a foreign page",
+            headers=[*headers, _FOREIGN],
+            deviant=_PAGE,
         )
         request = probe(peer)
         alive = await peer.look(headers=peer.headers(request), body=encoded(request))
@@ -226,11 +212,11 @@ async def origin_preflight(server: ServerUnderTest) -> None:
     answer = await peer.look(
         "OPTIONS",
         headers=[
-            ("Origin", f"https://{EVIL}"),
+            _FOREIGN,
             ("Access-Control-Request-Method", "POST"),
             ("Access-Control-Request-Headers", "content-type, mcp-protocol-version"),
         ],
-        deviant="a request of a foreign page",
+        deviant=_PAGE,
     )
     allowed = answer.header("access-control-allow-origin")
     if 200 <= answer.status < 300 and allowed in ("*", f"https://{EVIL}"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.http_requests import (
     EVIL,
     SEPARATORS,
+    lookalike_origins,
     require_credentials,
     require_local,
     session_messages,
@@ -266,6 +267,10 @@ async def origin_post(server: ServerUnderTest) -> None:
             answer = await peer.send(encoded(message), headers=headers, host=host, deviant=_PAGE)
             if answer.status not in _CLIENT_ERRORS:
                 raise Deviation(f"HTTP 4xx for {name} with a foreign Origin", f"HTTP {answer.status}")
+    for origin in lookalike_origins(peer.endpoint):
+        answer = await peer.send(encoded(_ping(peer)), headers=(("Origin", origin),), deviant=_PAGE)
+        if answer.status not in _CLIENT_ERRORS:
+            raise Deviation(f"HTTP 4xx for the Origin {origin}", f"HTTP {answer.status}")
 
 
 @check("http-sse.bind-localhost", proves=("http-sse.bind-localhost",))
