@@ -91,6 +91,17 @@ _admitting("origin-of-any-scheme", "http.origin-lookalike", lambda a: (a.origin 
 _admitting("origin-in-punycode", "http.origin-lookalike", lambda a: _host(a).startswith("xn--"))
 _admitting("origin-null", "http.origin-null", lambda a: a.origin == "null")
 _admitting("origin-as-host", "http.dns-rebinding", lambda a: a.origin == f"http://{a.host}")
+
+
+def _rebound(name: str, check: str, kind: str, revisions: tuple[str, ...] = MODERN, transport: str = "http") -> None:
+    """Add a server that takes the Origin of some messages for its own when it is equal to the Host."""
+    _admitting(name, check, lambda a: a.kind == kind and a.origin == f"http://{a.host}", revisions, transport)
+
+
+_rebound("rebound-notification-unchecked", "http.dns-rebinding", "notification")
+_rebound("rebound-get-unchecked", "http.origin-stream", "GET", _STREAMS)
+_rebound("rebound-delete-unchecked", "http.origin-delete", "DELETE", _STREAMS)
+_rebound("sse-rebound-get-unchecked", "http-sse.origin-stream", "GET", _OLD, "http-sse")
 _admitting(
     "simple-post-unchecked",
     "http.origin-simple-post",
@@ -109,7 +120,14 @@ _admitting(
 _admitting("sse-response-unchecked", "http-sse.origin-post", lambda a: _is_evil(a, "response"), _OLD, "http-sse")
 
 
-@fault("initialize-unchecked", "http.origin-foreign", "http.authentication", revisions=_STREAMS, transports=_HTTP)
+@fault(
+    "initialize-unchecked",
+    "http.origin-foreign",
+    "http.dns-rebinding",
+    "http.authentication",
+    revisions=_STREAMS,
+    transports=_HTTP,
+)
 class _InitializeUnchecked(Fault):
     def exempts(self, message: JsonValue) -> bool:
         return isinstance(message, dict) and message.get("method") == "initialize"
@@ -125,7 +143,7 @@ def _exempting(method: str, revisions: tuple[str, ...]) -> None:
     era = "modern" if revisions is MODERN else "legacy"
     name = f"origin-unread-of-{era}-{method.replace('/', '-')}"
     # Such a server does not read the credentials of these requests either.
-    others = ("http.authentication",) if method == "initialize" else ()
+    others = ("http.authentication", "http.dns-rebinding") if method == "initialize" else ()
     fault(name, "http.origin-every-method", *others, revisions=revisions, transports=_HTTP)(_Exempts)
 
 

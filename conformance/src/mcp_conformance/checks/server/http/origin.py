@@ -16,6 +16,7 @@ from mcp_conformance.checks.probes.http_requests import (
     probe,
     require,
     session,
+    session_messages,
     shown,
     with_header,
     without,
@@ -94,11 +95,24 @@ async def origin_null(server: ServerUnderTest) -> None:
 
 @check("http.dns-rebinding", proves=_PROVES)
 async def dns_rebinding(server: ServerUnderTest) -> None:
-    """A request of a foreign page to a host name that was rebound to the server's address is rejected."""
+    """A message of a foreign page to a host name that was rebound to the server's address is rejected, whatever it is."""
     peer = http_peer(server)
-    place = f"{EVIL}:{peer.endpoint.port}"
+    host, origin = _rebound(peer)
     # The Host is foreign too, and may be rejected first, for instance with 421.
-    await _refused(peer, f"http://{place}", host=place, statuses=_CLIENT_ERRORS)
+    await _refused(peer, origin, host=host, statuses=_CLIENT_ERRORS)
+    messages = [(name, message, peer.headers(message)) for name, message in session_messages(probe(peer))[1:]]
+    if peer.revision.era is Era.LEGACY:
+        messages.append(("initialize", *_opening(peer)))
+    for name, message, headers in messages:
+        lines = [*headers, ("Origin", origin)]
+        answer = await peer.look(headers=lines, body=encoded(message), host=host, deviant=_PAGE)
+        require(answer, _CLIENT_ERRORS, f"{name} with the Origin {origin} at the Host {host}")
+
+
+def _rebound(peer: HttpConnection) -> tuple[str, str]:
+    """Return the Host and the Origin of a foreign page whose host name has the address of the server."""
+    host = f"{EVIL}:{peer.endpoint.port}"
+    return host, f"http://{host}"
 
 
 @check("http.origin-simple-post", proves=_VALIDATES)
@@ -169,14 +183,13 @@ async def origin_stream(server: ServerUnderTest) -> None:
         headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
         for lines in ([last] if last else []) + [[]]:
             what = f"a GET{' with Last-Event-ID' if lines else ''} with a foreign Origin"
-            answer = await peer.look(
-                "GET",
-                headers=[*headers, *lines, _FOREIGN],
-                deviant=_PAGE,
-            )
+            answer = await peer.look("GET", headers=[*headers, *lines, _FOREIGN], deviant=_PAGE)
+            host, origin = _rebound(peer)
+            other = await peer.look("GET", headers=[*headers, *lines, ("Origin", origin)], host=host, deviant=_PAGE)
             straight = await peer.look("GET", headers=[*headers, *lines])
             if straight.status == 200:
                 require(answer, _refusals(peer), what)
+                require(other, _CLIENT_ERRORS, f"{what} at a rebound host name")
             elif not lines and straight.status == 405:
                 raise NotApplicable("the server offers no stream by GET")
             elif not lines:
@@ -190,17 +203,16 @@ async def origin_delete(server: ServerUnderTest) -> None:
         if peer.session_id is None:
             raise NotApplicable("the server has no sessions")
         headers = [*peer.settings.headers, *peer.session_headers()]
-        answer = await peer.look(
-            "DELETE",
-            headers=[*headers, _FOREIGN],
-            deviant=_PAGE,
-        )
+        answer = await peer.look("DELETE", headers=[*headers, _FOREIGN], deviant=_PAGE)
+        host, origin = _rebound(peer)
+        other = await peer.look("DELETE", headers=[*headers, ("Origin", origin)], host=host, deviant=_PAGE)
         request = probe(peer)
         alive = await peer.look(headers=peer.headers(request), body=encoded(request))
         straight = await peer.look("DELETE", headers=headers)
         if straight.status == 405:
             raise NotApplicable("clients cannot end sessions")
         require(answer, _refusals(peer), "a DELETE with a foreign Origin")
+        require(other, _CLIENT_ERRORS, "a DELETE with a foreign Origin at a rebound host name")
         if alive.status != 200:
             raise Deviation("the session to remain valid", shown(alive))
 

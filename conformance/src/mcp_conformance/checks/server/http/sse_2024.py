@@ -247,12 +247,22 @@ for _name, _what, _fixture, _arguments, _method in _CALLS:
 
 @check("http-sse.origin-stream", proves=("http-sse.origin-validate",))
 async def origin_stream(server: ServerUnderTest) -> None:
-    """A GET of the stream with the Origin of a foreign site is rejected."""
+    """A GET of the stream with the Origin of a foreign site is rejected, also with the Host of that site."""
     peer = _peer(server)
-    headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *_FOREIGN]
-    async with peer.endpoint.exchange(peer.transcript, "GET", headers, deviant=_PAGE) as exchange:
-        if exchange.status not in _CLIENT_ERRORS:
-            raise Deviation("HTTP 4xx for a foreign Origin", f"HTTP {exchange.status}")
+    own = [*peer.settings.headers, ("Accept", "text/event-stream")]
+    for headers, host in _of_pages(peer):
+        async with peer.endpoint.exchange(
+            peer.transcript, "GET", [*own, *headers], host=host, deviant=_PAGE
+        ) as exchange:
+            if exchange.status not in _CLIENT_ERRORS:
+                at = "" if host is None else f" at the Host {host}"
+                raise Deviation(f"HTTP 4xx for a foreign Origin{at}", f"HTTP {exchange.status}")
+
+
+def _of_pages(peer: SseConnection) -> tuple[tuple[tuple[tuple[str, str], ...], str | None], ...]:
+    """Return the headers and the Host of a foreign page, and of one whose host name has the address of the server."""
+    at = f"{EVIL}:{peer.endpoint.port}"
+    return (_FOREIGN, None), ((("Origin", f"http://{at}"),), at)
 
 
 @check("http-sse.origin-post", proves=("http-sse.origin-validate",))
@@ -261,8 +271,7 @@ async def origin_post(server: ServerUnderTest) -> None:
     peer = _peer(server)
     if not 200 <= (await peer.send(encoded(_ping(peer)))).status < 300:
         raise NotTestable("the control request failed: a POST is rejected")
-    at = f"{EVIL}:{peer.endpoint.port}"
-    for headers, host in ((_FOREIGN, None), ((("Origin", f"http://{at}"),), at)):
+    for headers, host in _of_pages(peer):
         for name, message in session_messages(_ping(peer)):
             answer = await peer.send(encoded(message), headers=headers, host=host, deviant=_PAGE)
             if answer.status not in _CLIENT_ERRORS:
