@@ -31,11 +31,18 @@ class _Handler(Answering):
 
     # --- access control -----------------------------------------------------------------------------------------------
 
+    def _header(self, name: str) -> str | None:
+        """Return the value of a header."""
+        if self.fault.keeps(f"names-any-case {name}"):
+            return self.headers.get(name)
+        return dict(self.headers.items()).get(name)
+
     def _admitted(self, kind: str) -> bool:
         host = self.headers.get("Host", "")
-        origin = self.headers.get("Origin")
+        origin = self._header("Origin")
         name, _, port = (None, "", "") if origin is None else origin.partition("://")[2].rpartition(":")
-        info = AccessInfo(kind=kind, host=host, origin=origin, content_type=self.headers.get("Content-Type", ""))
+        content_type = self.headers.get("Content-Type", "")
+        info = AccessInfo(kind=kind, host=host, origin=origin, content_type=content_type, kept=self.kept)
         local = host.rpartition(":")[0] in _LOCAL and (name is None or (name in _LOCAL and port.isdecimal()))
         if not self.fault.admits(info, admitted=local):
             self.refuse("origin", 403, -32600, "Host or Origin is not allowed")
@@ -51,7 +58,7 @@ class _Handler(Answering):
     @property
     def _version(self) -> str | None:
         """The value of MCP-Protocol-Version."""
-        value: str | None = self.headers.get("MCP-Protocol-Version")
+        value = self._header("MCP-Protocol-Version")
         return value if value is None else value.strip(" \t")
 
     @property
@@ -65,7 +72,7 @@ class _Handler(Answering):
         return self.headers.get("Authorization", "")
 
     def _session(self, kind: str) -> HttpSession | None:
-        id = self.headers.get("Mcp-Session-Id")
+        id = self._header("Mcp-Session-Id")
         if id is None and not self.fault.keeps(f"session of {kind}"):
             last = self.headers.get("Last-Event-ID")
             every = self.server.sessions.values()

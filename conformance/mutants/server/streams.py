@@ -27,13 +27,15 @@ class AccessInfo:
         host: The header Host.
         origin: The header Origin.
         content_type: The header Content-Type.
+        kept: The state of the HTTP connection.
     """
 
-    def __init__(self, *, kind: str, host: str, origin: str | None, content_type: str) -> None:
+    def __init__(self, *, kind: str, host: str, origin: str | None, content_type: str, kept: JsonObject) -> None:
         self.kind: Final = kind
         self.host: Final = host
         self.origin: Final = origin
         self.content_type: Final = content_type
+        self.kept: Final = kept
 
 
 class _Changes(Protocol):

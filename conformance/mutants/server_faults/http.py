@@ -208,6 +208,16 @@ class _SessionAsCredentials(Fault):
         return known or session is not None
 
 
+@fault("origin-read-once", "http.origin-foreign", transports=_HTTP)
+class _OriginReadOnce(Fault):
+    """A server that reads the Origin of the first request of each HTTP connection."""
+
+    def admits(self, info: AccessInfo, *, admitted: bool) -> bool:
+        admitted = admitted or info.kept.get("admitted") is True
+        info.kept["admitted"] = admitted
+        return admitted
+
+
 # --- statuses ---------------------------------------------------------------------------------------------------------
 
 
@@ -270,6 +280,9 @@ class _VersionBeforeLatest(Fault):
         return speaks or (between and len(str(version)) == len(LEGACY[0]))
 
 
+breaking("version-name-exact", "http.version-unknown", "names-any-case MCP-Protocol-Version", revisions=LEGACY[2:])
+breaking("session-name-exact", "http.post", "names-any-case Mcp-Session-Id", revisions=_STREAMS)
+breaking("origin-name-exact", "http.origin-foreign", "names-any-case Origin", revisions=(*_STREAMS, *MODERN))
 breaking("version-demanded", "http.version-absent", "version-absent", revisions=LEGACY[2:])
 breaking("array-taken", ("http.array", "batch.refused"), "array")
 breaking("response-taken", "http.response-posted", "response")

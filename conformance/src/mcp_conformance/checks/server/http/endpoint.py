@@ -31,10 +31,11 @@ from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Kind
+from mcp_core.revisions import Era
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
@@ -62,10 +63,17 @@ _STREAMS: Final = re.compile(r"(?i)content-type:\s*text/event-stream")
     proves=("http.single-endpoint", "http.single-endpoint-post", "http.success-status-200", "http.origin-absent-ok"),
 )
 async def post(server: ServerUnderTest) -> None:
-    """A POST request from a client other than a browser is answered with status 200."""
+    """A POST request from a client other than a browser is answered with status 200, in whatever case its headers are named."""
     peer = http_peer(server)
-    request = probe(peer)
-    require(await peer.look(headers=peer.headers(request), body=encoded(request)), {200}, "a request")
+    spelled: tuple[tuple[str, Callable[[str], str]], ...] = (
+        ("a request", str),
+        ("a request with the names of its headers in lower case", str.lower),
+        ("a request with the names of its headers in upper case", str.upper),
+    )
+    for what, spell in spelled if server.revision.era is Era.LEGACY else spelled[:1]:
+        request = probe(peer)
+        headers = [(spell(name), value) for name, value in peer.headers(request)]
+        require(await peer.look(headers=headers, body=encoded(request)), {200}, what)
 
 
 @check("http.get", proves=("http.single-endpoint", "http.get-response"))
@@ -308,6 +316,14 @@ async def version_unknown(server: ServerUnderTest) -> None:
             deviant="an unsupported version",
         )
         require(answer, {400}, f"MCP-Protocol-Version: {version}")
+    request = await control(peer)
+    headers = without(peer.headers(request), "MCP-Protocol-Version")
+    answer = await peer.look(
+        headers=[*headers, ("mcp-protocol-version", _UNKNOWN)],
+        body=encoded(request),
+        deviant="an unsupported version",
+    )
+    require(answer, {400}, f"mcp-protocol-version: {_UNKNOWN}")
     for name, message in session_messages(probe(peer)):
         answer = await peer.look(
             headers=with_header(peer.headers(message), "MCP-Protocol-Version", _UNKNOWN),

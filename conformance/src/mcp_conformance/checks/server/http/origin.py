@@ -13,6 +13,7 @@ from mcp_conformance.checks.probes.http_requests import (
     http_peer,
     last_event,
     lookalike_origins,
+    on_one_connection,
     probe,
     require,
     session,
@@ -71,9 +72,20 @@ def _opening(peer: HttpConnection) -> tuple[JsonObject, list[tuple[str, str]]]:
 
 @check("http.origin-foreign", proves=_PROVES)
 async def origin_foreign(server: ServerUnderTest) -> None:
-    """A request with the Origin of a foreign site is rejected, also one that begins a session."""
+    """A request with the Origin of a foreign site is rejected, also one that begins a session or follows another one."""
     peer = http_peer(server)
     await _refused(peer, f"https://{EVIL}")
+    request = probe(peer)
+    answer = await peer.look(
+        headers=[*peer.headers(request), ("origin", f"https://{EVIL}")], body=encoded(request), deviant=_PAGE
+    )
+    require(answer, _refusals(peer), "a foreign Origin with the name of the header in lower case")
+    own, foreign = probe(peer), probe(peer)
+    with suppress(NotApplicable):
+        _, answer = await on_one_connection(
+            peer, own, foreign, deviant=_PAGE, headers=[*peer.headers(foreign), _FOREIGN]
+        )
+        require(answer, _refusals(peer), "a foreign Origin in the second request of an HTTP connection")
     if peer.revision.era is Era.LEGACY:
         opening, headers = _opening(peer)
         answer = await peer.look(headers=[*headers, _FOREIGN], body=encoded(opening), deviant=_PAGE)
