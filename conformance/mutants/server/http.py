@@ -161,7 +161,9 @@ class _Handler(Answering):
         if not self.fault.exempts(message) and not self._admitted(kind):
             return
         plain = self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json"
-        if plain and self.fault.keeps("content-type"):
+        if not self.fault.understands(self.headers.get("Accept", ""), self.headers.get("Content-Type", "")):
+            self.refuse("types", 406, -32600, "the types are not supported")
+        elif plain and self.fault.keeps("content-type"):
             self.refuse("content-type", 415, -32600, "the content is not application/json")
         elif message is None:
             error: JsonValue = {"code": -32700, "message": "invalid JSON"}

@@ -197,6 +197,10 @@ class HttpFault:
         """Return whether the credentials of a request are accepted."""
         return known
 
+    def understands(self, accept: str, content_type: str) -> bool:  # noqa: ARG002
+        """Return whether the types that a request states are understood."""
+        return True
+
     def exempts(self, message: JsonValue) -> bool:  # noqa: ARG002
         """Return whether a posted message is accepted from every page and host."""
         return False

@@ -421,6 +421,23 @@ for _revisions, _era in ((LEGACY[3:], "legacy"), (MODERN, "modern")):
         ),
         revisions=_revisions,
     )
+
+
+def _understanding(name: str, understands: Callable[[str, str], bool]) -> None:
+    """Add a server that rejects some forms of the headers Accept and Content-Type."""
+
+    class _Understands(Fault):
+        def understands(self, accept: str, content_type: str) -> bool:
+            return understands(accept, content_type)
+
+    fault(name, "http.response-type", transports=_HTTP)(_Understands)
+
+
+_understanding("accept-in-one-order", lambda accept, _: not accept.startswith("text/event-stream,"))
+_understanding("accept-without-weights", lambda accept, _: ";q=0.9" not in accept)
+_understanding("accept-in-lower-case", lambda accept, _: accept == accept.lower())
+_understanding("charset-refused", lambda _, content_type: ";" not in content_type)
+_understanding("content-type-in-lower-case", lambda _, content_type: content_type == content_type.lower())
 _shaping("session-minted", "http.no-session", lambda _, s, h: (s, {"Mcp-Session-Id": "minted", **h}))
 _shaping(
     "buffering",

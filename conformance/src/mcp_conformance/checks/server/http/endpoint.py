@@ -54,6 +54,14 @@ _REMOVED: Final[Mapping[str, JsonObject]] = {
     "resources/unsubscribe": {"uri": "test://static-text"},
 }
 _TYPES: Final = ("application/json", "text/event-stream")
+_FORMS: Final = (
+    ("Accept", "text/event-stream, application/json"),
+    ("Accept", "application/json;q=0.9,text/event-stream;q=0.8"),
+    ("Accept", "Application/JSON, Text/Event-Stream, text/plain;q=0.1"),
+    ("Content-Type", "application/json; charset=utf-8"),
+    ("Content-Type", "Application/JSON"),
+)
+"""Headers that name the same types as those of other requests: in another order or case, or with parameters."""
 _OK: Final = "HTTP 200"
 _STREAMS: Final = re.compile(r"(?i)content-type:\s*text/event-stream")
 
@@ -88,8 +96,13 @@ async def get(server: ServerUnderTest) -> None:
 
 @check("http.response-type", proves=("http.request-response-type", "http.request-response-content-type"))
 async def response_type(server: ServerUnderTest) -> None:
-    """A POST request is answered with application/json or text/event-stream."""
+    """A POST request is answered with application/json or text/event-stream, in whatever form its headers state the types."""
     peer = http_peer(server)
+    await control(peer)
+    for name, value in _FORMS:
+        request = probe(peer)
+        answer = await peer.look(headers=with_header(peer.headers(request), name, value), body=encoded(request))
+        require(answer, _SUCCESSES, f"a request with {name}: {value}")
     requests = [probe(peer)]
     if server.inventory.has("tools"):
         requests.append(peer.message("tools/list"))
