@@ -440,6 +440,11 @@ _understanding("charset-refused", lambda _, content_type: ";" not in content_typ
 _understanding("content-type-in-lower-case", lambda _, content_type: content_type == content_type.lower())
 _shaping("session-minted", "http.no-session", lambda _, s, h: (s, {"Mcp-Session-Id": "minted", **h}))
 _shaping(
+    "errors-as-html",
+    "http.content-type",
+    lambda _, s, h: (s, {**h, "Content-Type": "text/html"} if s >= 400 and _is_json(h) else h),
+)
+_shaping(
     "buffering",
     "http.accel-buffering",
     lambda _, s, h: (s, {name: value for name, value in h.items() if name != "X-Accel-Buffering"}),

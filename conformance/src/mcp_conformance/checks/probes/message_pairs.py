@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Entry, Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["answered", "client_requests", "event_data", "key_of", "notified", "objects"]
+__all__ = ["answered", "client_requests", "event_data", "key_of", "notified", "objects", "requests_by_exchange"]
 
 _STREAM: Final = re.compile(r"(?im)^content-type:\s*text/event-stream\b")
 
@@ -35,6 +35,19 @@ def objects(entry: Entry) -> Iterator[JsonObject]:
         for each in entry.value if isinstance(entry.value, list) else [entry.value]:
             if isinstance(each, dict):
                 yield each
+
+
+def requests_by_exchange(transcript: Transcript) -> dict[int, JsonObject]:
+    """Return the request that is posted in each HTTP exchange; of a batch, the last one."""
+    found: dict[int, JsonObject] = {}
+    for entry in transcript:
+        exchange = entry.exchange
+        if exchange is None or not entry.sent:
+            continue
+        for each in objects(entry):
+            if "method" in each and "id" in each:
+                found[exchange] = each
+    return found
 
 
 def event_data(transcript: Transcript) -> Iterator[Entry]:

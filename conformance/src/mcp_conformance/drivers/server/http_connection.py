@@ -217,7 +217,7 @@ class HttpConnection(SuiteConnection):
         raise AssertionError("the block returns or raises")
 
     def _enter(self, answer: HttpResponse) -> None:
-        """Enter a body. A body that is not declared as JSON, such as the page of a proxy, is not a message."""
+        """Enter a body. One that is not declared as JSON is no message, unless it looks like one, unlike the page of a proxy."""
         if answer.status == _ACCEPTED:
             # There is no response that it could contain. A check of the status judges it, and no check of messages.
             self.transcript.data(answer.body)
@@ -227,6 +227,8 @@ class HttpConnection(SuiteConnection):
             for event in SseParser(CLIENT_LIMITS).receive_data(answer.body):
                 if isinstance(event, Event) and event.data:
                     self.transcript.message(event.data, sent=False)
+        elif any(each.get("jsonrpc") == "2.0" for each in _messages(answer.body)):
+            self.transcript.message(answer.body, sent=False)
         elif answer.body:
             self.transcript.note(f"a body of {answer.media_type or 'no content type'}: {unframed(answer.body)}")
 

@@ -23,7 +23,7 @@ from mcp_conformance.checks.probes.http_requests import (
     without,
 )
 from mcp_conformance.checks.probes.interactive_calls import REPLIES
-from mcp_conformance.checks.probes.message_pairs import objects
+from mcp_conformance.checks.probes.message_pairs import key_of, objects, requests_by_exchange
 from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD, unknown_methods
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -118,19 +118,24 @@ async def response_type(server: ServerUnderTest) -> None:
     subject=CheckScope.EVIDENCE,
 )
 async def content_type(server: ServerUnderTest) -> None:
-    """Every response with status 200 to a request has the type application/json or text/event-stream."""
+    """Every response to a request, also an error, has the type application/json or text/event-stream."""
     for transcript in server.evidence:
-        requested: dict[int | None, str] = {}
+        requested = requests_by_exchange(transcript)
+        types: dict[int | None, str] = {}
+        deviant = {entry.exchange for entry in transcript if entry.deviant}
         for entry in transcript:
-            for each in objects(entry) if entry.sent and not entry.deviant else ():
-                if "method" in each and "id" in each:
-                    requested[entry.exchange] = str(each["method"])
-            if entry.kind is Kind.HEAD and not entry.sent and entry.exchange in requested:
-                status, *lines = entry.text.splitlines()
-                types = [line.partition(":")[2] for line in lines if line.lower().startswith("content-type:")]
-                media = types[0].partition(";")[0].strip().lower() if types else "no content type"
-                if status == "HTTP 200" and media not in _TYPES:
-                    raise Deviation(f"{' or '.join(_TYPES)} for {requested[entry.exchange]}", media)
+            if not entry.sent and entry.exchange is not None and entry.exchange in requested:
+                request = requested[entry.exchange]
+                is_response = entry.kind is Kind.MESSAGE and any(
+                    "method" not in each and key_of(each.get("id")) == key_of(request["id"]) for each in objects(entry)
+                )
+                if entry.kind is Kind.HEAD:
+                    status, *lines = entry.text.splitlines()
+                    found = [line.partition(":")[2] for line in lines if line.lower().startswith("content-type:")]
+                    types[entry.exchange] = found[0].partition(";")[0].strip().lower() if found else "no content type"
+                    is_response = status == _OK and entry.exchange not in deviant
+                if is_response and types[entry.exchange] not in _TYPES:
+                    raise Deviation(f"{' or '.join(_TYPES)} for {request['method']}", types[entry.exchange])
 
 
 @check(
