@@ -383,6 +383,15 @@ class _CancellationWithBody(Fault):
         return status, {**headers, "Content-Type": _JSON} if status == 202 else headers
 
 
+for _revisions, _era in ((_STREAMS, "legacy"), (MODERN, "modern")):
+
+    @fault(f"{_era}-unknown-notification-204", "http.accepted-status", revisions=_revisions, transports=_HTTP)
+    class _UnknownNotification204(Fault):
+        def accepted_status(self, message: JsonValue) -> int:
+            is_unknown = isinstance(message, dict) and message.get("method") == "notifications/conformance-unknown"
+            return 204 if is_unknown else 202
+
+
 def _answering(name: str, member: str, *checks: str) -> None:
     """Add a server that answers a posted response with 200."""
 

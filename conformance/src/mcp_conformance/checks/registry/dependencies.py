@@ -308,7 +308,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "schema.cancelled": ("cancellation.of-own-requests",),
     "stdio.cancelled-silent": ("cancellation.stops",),
     "cancellation.silent-to-the-end": ("cancellation.no-answer", "cancellation.stops", "stdio.cancelled-silent"),
-    "http.accepted-status": ("http.notification", "http.notification-accepted"),
+    "http.accepted-status": ("http.notification", "http.notification-accepted", "http.notification-invalid"),
     "sse.own-responses": ("sse.get-no-response",),
     "resume.own-stream": ("sse.get-no-response",),
     "resources.updated": ("http.get",),
