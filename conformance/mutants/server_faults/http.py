@@ -581,6 +581,16 @@ class _NotFound200(_ErrorStatus):
     code = -32601
 
 
+@fault("versions-of-calls-200", "http.error-status", revisions=MODERN, transports=_HTTP)
+class _VersionsOfCalls200(Fault):
+    """A server that sends the error for an unsupported version with the status 400 only for `server/discover`."""
+
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if error.code == -32022 and inbound.request["method"] != "server/discover":
+            raise RpcError(error.code, str(error), error.data)
+        return super().refused(inbound, error)
+
+
 @fault("ping-answered", "http.removed-methods", revisions=MODERN, transports=_HTTP)
 class _PingAnswered(Fault):
     def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:

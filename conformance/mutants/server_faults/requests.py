@@ -280,7 +280,8 @@ def _coded(
     class _OtherCode(Fault):
         def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
             if _no_reference(inbound):
-                raise RpcError(code, str(error), error.data)
+                # Another check covers the status.
+                raise RpcError(code, str(error), error.data, {-32601: 404, -32021: 400}.get(code, 200))
             raise error
 
     fault(name, check, revisions=revisions, transports=transports)(_OtherCode)

@@ -24,22 +24,24 @@ from mcp_conformance.checks.probes.http_requests import (
 )
 from mcp_conformance.checks.probes.interactive_calls import REPLIES
 from mcp_conformance.checks.probes.message_pairs import key_of, objects, requests_by_exchange
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD, unknown_methods
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import Era
-from mcp_core.types.meta import PROTOCOL_VERSION
+from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _UNKNOWN: Final = "1900-01-01"
 _NO_REVISIONS: Final = (_UNKNOWN, "2025-09-09", "2999-12-31")
@@ -63,7 +65,7 @@ _FORMS: Final = (
 )
 """Headers that name the same types as those of other requests: in another order or case, or with parameters."""
 _OK: Final = "HTTP 200"
-_STREAMS: Final = re.compile(r"(?i)content-type:\s*text/event-stream")
+_STREAMS: Final = re.compile(r"(?im)^content-type:\s*text/event-stream")
 
 
 @check(
@@ -168,6 +170,50 @@ async def result_status(server: ServerUnderTest) -> None:
             status = statuses.get(entry.exchange, _OK)
             if status != _OK and any("result" in each for each in objects(entry)):
                 raise Deviation(f"HTTP 200 for the result of {requested[entry.exchange]}", status)
+
+
+@check(
+    "http.error-status",
+    proves=(
+        "http.method-not-found-404",
+        "http.unsupported-version-400",
+        "http.missing-capability-400",
+        "http.header-mismatch-400",
+        "meta.missing-field-http-400",
+    ),
+    subject=CheckScope.EVIDENCE,
+)
+async def error_status(server: ServerUnderTest) -> None:
+    """Every error for which the revision defines a status has it, whatever the method of the request."""
+    for transcript in server.evidence:
+        requested = requests_by_exchange(transcript)
+        heads: dict[int | None, str] = {}
+        for entry in transcript:
+            if entry.sent or entry.exchange is None or entry.exchange not in requested:
+                continue
+            if entry.kind is Kind.HEAD:
+                heads[entry.exchange] = entry.text
+            elif not _STREAMS.search(heads[entry.exchange]):
+                # An error on a stream comes after the status.
+                request, status = requested[entry.exchange], heads[entry.exchange].splitlines()[0]
+                for each in objects(entry):
+                    code = member(each, "error", "code")
+                    defined = _defined_status(request, code)
+                    if defined is not None and status != defined:
+                        raise Deviation(f"{defined} for the error {brief(code)} of {request['method']}", status)
+
+
+def _defined_status(request: JsonObject, code: JsonValue) -> str | None:
+    """Return the status that the revision defines for an error; `None` if it defines none."""
+    meta = member(request, "params", "_meta")
+    is_complete = isinstance(meta, dict) and PROTOCOL_VERSION in meta and CLIENT_CAPABILITIES in meta
+    if code == -32601:
+        # An `initialize` of an older revision has another status, and a notification with an id is no valid request.
+        is_request = not str(request["method"]).startswith("notifications/")
+        return "HTTP 404" if is_complete and is_request else None
+    if code == -32602:
+        return None if is_complete else "HTTP 400"
+    return "HTTP 400" if code in (-32020, -32021, -32022) else None
 
 
 @check(
