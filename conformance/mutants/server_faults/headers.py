@@ -70,13 +70,16 @@ _breaking("base64-unchecked", "header.param-base64-invalid", "invalid-base64")
 _breaking("era-of-version-header", "header.version-mismatch", "era-of-body")
 
 
-def _header_unread(name: str, *checks: str, when: Callable[[JsonObject, JsonObject, str], bool]) -> None:
+def _header_unread(
+    name: str, *checks: str, when: Callable[[JsonObject, JsonObject, str], bool], words: tuple[str, ...] = ()
+) -> None:
     """Add a server that does not compare the headers of some requests with the body.
 
     Args:
         name: The name of the fault.
         checks: The checks that must detect it.
         when: Whether it accepts a request; its arguments are the state of the connection, the request and the flaw.
+        words: More command line arguments of the server.
     """
 
     class _HeaderUnread(Fault):
@@ -86,7 +89,7 @@ def _header_unread(name: str, *checks: str, when: Callable[[JsonObject, JsonObje
                 return None
             return flaw
 
-    fault(name, *checks, revisions=MODERN, transports=_HTTP)(_HeaderUnread)
+    fault(name, *checks, revisions=MODERN, transports=_HTTP, words=words)(_HeaderUnread)
 
 
 def _retried(message: JsonObject) -> bool:
@@ -116,7 +119,21 @@ for _method in (
         when=partial(_of_method, _method),
     )
 _header_unread(
-    "headers-unread-of-listen", *_OF_METHOD, when=lambda _, message, __: message["method"] == "subscriptions/listen"
+    "version-read-for-discover-only",
+    "header.version-mismatch",
+    when=lambda _, message, flaw: message["method"] != "server/discover" and "MCP-Protocol-Version" in flaw,
+)
+_header_unread(
+    "version-demanded-for-discover-only",
+    "header.version-missing",
+    when=lambda _, message, flaw: message["method"] != "server/discover" and "Version is missing" in flaw,
+    words=("--modern-only",),
+)
+_header_unread(
+    "headers-unread-of-listen",
+    *_OF_METHOD,
+    "header.version-mismatch",
+    when=lambda _, message, __: message["method"] == "subscriptions/listen",
 )
 _header_unread(
     "headers-unread-of-retries",
@@ -127,7 +144,13 @@ _header_unread(
     when=lambda _, message, __: _retried(message),
 )
 _header_unread(
+    "version-read-once",
+    "header.version-mismatch",
+    when=lambda kept, _, flaw: kept.get("served") is True and "MCP-Protocol-Version" in flaw,
+)
+_header_unread(
     "headers-read-once",
+    "header.version-mismatch",
     "header.method-mismatch",
     "header.method-missing",
     "header.name-mismatch",
@@ -226,6 +249,11 @@ _agreeing(
 _agreeing("param-unheeded", "header.param-mismatch", "header.param-nested", agrees=lambda _, text, __: text == "there")
 
 
+_agreeing(
+    "version-begins-alike",
+    "header.version-mismatch",
+    agrees=lambda name, text, value: name == "MCP-Protocol-Version" and text.startswith(str(value)),
+)
 _agreeing(
     "method-in-base64",
     "header.method-mismatch",

@@ -64,22 +64,43 @@ async def _rejected(peer: HttpConnection, message: JsonObject, *changes: tuple[_
         require(answer, {400}, what, code=_MISMATCH)
 
 
+def _require_mismatch(answer: HttpResponse, what: str) -> None:
+    require(answer, {400}, what, code=_MISMATCH)
+
+
+def _require_other_version(answer: HttpResponse, what: str) -> None:
+    """Require an error for versions that differ: a mismatch, or an unsupported version. The order of the tests is not defined."""
+    require(answer, {400}, what)
+    if error_code(answer) not in (_MISMATCH, _UNSUPPORTED):
+        raise Deviation(f"error {_MISMATCH} or {_UNSUPPORTED} for {what}", shown(answer))
+
+
 async def _rejected_of_each_method(
-    server: ServerUnderTest, peer: HttpConnection, change: Callable[[str], _Change], what: str
+    server: ServerUnderTest,
+    peer: HttpConnection,
+    change: Callable[[str], _Change],
+    what: str,
+    judge: Callable[[HttpResponse, str], None] = _require_mismatch,
 ) -> None:
     """Require that a request of each method is rejected for its headers, after the same request with correct ones."""
     for request in await _requests_of_each_method(server, peer):
         method = str(request["method"])
         answer = await _sent(peer, request, change(method)(peer.headers(request)), f"{method} {what}")
-        require(answer, {400}, f"{method} {what}", code=_MISMATCH)
+        judge(answer, f"{method} {what}")
 
 
-async def _rejected_later(peer: HttpConnection, message: JsonObject, change: _Change, what: str) -> None:
+async def _rejected_later(
+    peer: HttpConnection,
+    message: JsonObject,
+    change: _Change,
+    what: str,
+    judge: Callable[[HttpResponse, str], None] = _require_mismatch,
+) -> None:
     """Require that a request is rejected for its headers on a connection that has served a correct request."""
     request = {**message, "id": peer.next_id()}
     with suppress(NotApplicable):
         _, answer = await on_one_connection(peer, message, request, deviant=what, headers=change(peer.headers(request)))
-        require(answer, {400}, f"{what}, as the second request of a connection", code=_MISMATCH)
+        judge(answer, f"{what}, as the second request of a connection")
 
 
 async def _rejected_retries(server: ServerUnderTest, peer: HttpConnection, change: _Change, what: str) -> None:
@@ -180,31 +201,36 @@ async def _requests_of_each_method(server: ServerUnderTest, peer: HttpConnection
 
 @check("header.version-mismatch", proves=("header.protocol-version-mismatch-rejected",))
 async def version_mismatch(server: ServerUnderTest) -> None:
-    """A request whose body has another version than MCP-Protocol-Version is rejected with 400."""
+    """A request of any method whose body has another version than MCP-Protocol-Version, even a similar one, is rejected with 400."""
     peer = http_peer(server)
+    similar = [each for each in value_near_misses(peer.revision.name) if each]
     for header, body, what in (
         # A server that reads only the body serves the first request, and one that reads only the header the third.
         (_UNKNOWN, peer.revision.name, "another version in the header"),
         # The metadata of the body decides that the request is none of that revision.
         (_LEGACY, peer.revision.name, f"{_LEGACY} in the header only"),
         (peer.revision.name, _UNKNOWN, "another version in the body"),
+        *((each, peer.revision.name, f"the version {each!r} in the header") for each in similar),
     ):
         request: JsonObject = {**await control(peer), "params": {"_meta": {**peer.meta(), PROTOCOL_VERSION: body}}}
         answer = await _sent(peer, request, with_header(peer.headers(request), _VERSION, header), what)
-        # It is both a mismatch and an unsupported version. The order of the two tests is not defined.
-        require(answer, {400}, what)
-        if error_code(answer) not in (_MISMATCH, _UNSUPPORTED):
-            raise Deviation(f"error {_MISMATCH} or {_UNSUPPORTED} for {what}", shown(answer))
+        _require_other_version(answer, what)
+    other = _put(_VERSION, _LEGACY)
+    await _rejected_of_each_method(
+        server, peer, lambda _: other, f"with {_LEGACY} in the header", _require_other_version
+    )
+    await _rejected_later(peer, probe(peer), other, f"{_LEGACY} in the header", _require_other_version)
 
 
 @check("header.version-missing", proves=("header.protocol-version-missing-rejected",))
 async def version_missing(server: ServerUnderTest) -> None:
-    """A server that supports no revision before 2025-06-18 rejects a request without MCP-Protocol-Version."""
+    """A server that supports no revision before 2025-06-18 rejects a request of any method without MCP-Protocol-Version."""
     for revision in ("2025-03-26", "2024-11-05"):
         if await serves_legacy(server, revision):
             raise NotApplicable(f"the server supports {revision} too")
     peer = http_peer(server)
-    await _rejected(peer, probe(peer), (_drop("MCP-Protocol-Version"), "a request without MCP-Protocol-Version"))
+    await _rejected_of_each_method(server, peer, lambda _: _drop(_VERSION), f"without {_VERSION}")
+    await _rejected_later(peer, probe(peer), _drop(_VERSION), f"a request without {_VERSION}")
 
 
 # --- method and name
