@@ -66,7 +66,7 @@ for _method in ("tools/call", "tools/list", "resources/read"):
         "header.param-unknown",
         f"params of other tools, {_method}",
     )
-_breaking("base64-unchecked", "header.param-base64-invalid", "invalid-base64")
+_breaking("base64-unchecked", ("header.name-mismatch", "header.param-base64-invalid"), "invalid-base64")
 _breaking("era-of-version-header", "header.version-mismatch", "era-of-body")
 
 
@@ -281,6 +281,55 @@ def _undone(name: str, value: str) -> str:
 
 
 _reading("marker-any-case", "header.param-literal", _undone)
+
+
+class _InBase64(Fault):
+    """A server that treats names in base64 differently.
+
+    Args:
+        takes: Whether it accepts a header; its arguments are the name and the value of the header, and that in the body.
+    """
+
+    def __init__(self, takes: Callable[[str, str, JsonValue], bool]) -> None:
+        self._takes = takes
+        self._given = ""
+
+    def read(self, name: str, value: str) -> str:
+        self._given = value if name.startswith(("Mcp-Name", "Mcp-Param")) else ""
+        return super().read(name, value)
+
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
+        return super().agrees(name, text, value, same=same) or self._takes(name, self._given, value)
+
+
+def _decodes_to(value: JsonValue, text: str) -> bool:
+    """Return whether text is base64 of a value, for a decoder that skips other characters."""
+    try:
+        return base64.b64decode(text).decode() == value
+    except ValueError:
+        return False
+
+
+for _name, _takes in {
+    "name-in-base64-not-compared": lambda name, given, _: name == "Mcp-Name" and given.startswith("=?base64?"),
+    "name-marker-any-case": lambda name, given, value: (
+        name == "Mcp-Name" and given.startswith("=?BASE64?") and _decodes_to(value, given[len("=?BASE64?") : -2])
+    ),
+    "name-marker-unended": lambda name, given, value: (
+        name == "Mcp-Name" and given.startswith("=?base64?") and _decodes_to(value, given[len("=?base64?") :])
+    ),
+}.items():
+    fault(_name, "header.name-mismatch", revisions=MODERN, transports=_HTTP)(partial(_InBase64, _takes))
+
+
+@fault("name-of-resources-undecoded", "header.name-base64", revisions=MODERN, transports=_HTTP)
+class _ResourcesUndecoded(Fault):
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
+        return same and not (name == "Mcp-Name" and self._given.startswith("=?base64?dGVzdDov"))
+
+    def read(self, name: str, value: str) -> str:
+        self._given = value
+        return super().read(name, value)
 
 
 def _decoded_twice(name: str, value: str) -> str:

@@ -302,6 +302,10 @@ async def name_mismatch(server: ServerUnderTest) -> None:
             message,
             (other, f"another Mcp-Name of {method}"),
             *((_put_name(each), f"the Mcp-Name {each!r} of {method} {_named(message)!r}") for each in similar),
+            *(
+                (_put("Mcp-Name", each), f"the Mcp-Name {each!r} of {method} {_named(message)!r}")
+                for each in _base64_near_misses(_named(message))
+            ),
         )
         await _rejected_later(peer, message, other, f"another Mcp-Name of {method}")
     await _rejected_retries(server, peer, other, "another Mcp-Name")
@@ -361,11 +365,11 @@ async def spaces(server: ServerUnderTest) -> None:
     needs=_TOOLS,
 )
 async def name_base64(server: ServerUnderTest) -> None:
-    """An Mcp-Name in base64 is decoded."""
+    """An Mcp-Name in base64 is decoded, of a tool, a resource and a prompt."""
     peer = http_peer(server)
-    call = _call(server, peer)
-    name, _ = server.tool("test_simple_text")
-    await _accepted(peer, call, _put("Mcp-Name", _base64(name)), "an Mcp-Name in base64")
+    for message in _requests_with_name(server, peer):
+        encoding = _put("Mcp-Name", _base64(_named(message)))
+        await _accepted(peer, message, encoding, f"{message['method']} with an Mcp-Name in base64")
 
 
 def _requests_with_headers(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
@@ -378,6 +382,19 @@ def _requests_with_headers(server: ServerUnderTest, peer: HttpConnection) -> lis
             arguments = fixture.arguments or {"region": "here"}
             requests.append(peer.message("tools/call", {"name": fixture.name, "arguments": arguments}))
     return requests
+
+
+def _base64_near_misses(name: str) -> list[str]:
+    """Return values of a header that a lax decoder of base64 takes for a name."""
+    encoded = _base64(name)
+    return [
+        _base64("conformance-other"),
+        _base64(f"{name} "),
+        encoded.replace("=?base64?", "=?BASE64?"),
+        encoded.removesuffix("?="),
+        encoded.removeprefix("=?base64?"),
+        encoded.replace("=?base64?", "=?base64?!"),
+    ]
 
 
 def _base64(text: str) -> str:
