@@ -144,6 +144,14 @@ _header_unread(
     when=lambda _, message, __: _retried(message),
 )
 _header_unread(
+    "one-param-of-several-compared",
+    "header.param-mismatch",
+    "header.param-missing",
+    when=lambda _, message, flaw: (
+        "Mcp-Param-Region" not in flaw and "Mcp-Param" in flaw and "region" in str(message.get("params"))
+    ),
+)
+_header_unread(
     "version-read-once",
     "header.version-mismatch",
     when=lambda kept, _, flaw: kept.get("served") is True and "MCP-Protocol-Version" in flaw,
@@ -192,6 +200,17 @@ for _word, _accepts in {
     fault(f"name-characters-{_word}", "header.invalid-characters", revisions=MODERN, transports=_HTTP)(
         partial(_SomeCharacters, _accepts)
     )
+
+
+@fault("param-that-controls", "header.param-characters", revisions=MODERN, transports=_HTTP)
+class _ControlInParam(_SomeCharacters):
+    """A server that accepts a control character in a header parameter."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _, __: False)
+
+    def keeps(self, rule: str) -> bool:
+        return rule != "characters Mcp-Param-Region" or "\x7f" not in self._value
 
 
 def _agreeing(name: str, *checks: str, agrees: Callable[[str, str, JsonValue], bool]) -> None:
@@ -322,14 +341,38 @@ for _name, _takes in {
     fault(_name, "header.name-mismatch", revisions=MODERN, transports=_HTTP)(partial(_InBase64, _takes))
 
 
-@fault("name-of-resources-undecoded", "header.name-base64", revisions=MODERN, transports=_HTTP)
-class _ResourcesUndecoded(Fault):
-    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
-        return same and not (name == "Mcp-Name" and self._given.startswith("=?base64?dGVzdDov"))
+fault("param-in-base64-not-compared", "header.param-mismatch", revisions=MODERN, transports=_HTTP)(
+    partial(_InBase64, lambda name, given, _: name == "Mcp-Param-Region" and given.startswith("=?base64?dGhlcmU"))
+)
+
+
+@fault("numbers-in-base64-undecoded", "header.param-base64", revisions=MODERN, transports=_HTTP)
+class _NumbersUndecoded(Fault):
+    def __init__(self) -> None:
+        self._given = ""
 
     def read(self, name: str, value: str) -> str:
         self._given = value
         return super().read(name, value)
+
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
+        is_number = isinstance(value, int) and self._given.startswith("=?base64?")
+        return super().agrees(name, text, value, same=same) and not is_number
+
+
+@fault("name-of-resources-undecoded", "header.name-base64", revisions=MODERN, transports=_HTTP)
+class _ResourcesUndecoded(Fault):
+    def __init__(self) -> None:
+        self._given = ""
+
+    def read(self, name: str, value: str) -> str:
+        self._given = value
+        return super().read(name, value)
+
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
+        # Base64 of a URI that begins with `test:/`.
+        is_resource = name == "Mcp-Name" and self._given.startswith("=?base64?dGVzdDov")
+        return super().agrees(name, text, value, same=same) and not is_resource
 
 
 def _decoded_twice(name: str, value: str) -> str:
@@ -381,7 +424,12 @@ def _is_spelled(spelled: tuple[str, str], _: str, text: str, value: JsonValue) -
     return isinstance(value, bool) and text == spelled[not value]
 
 
-_agreeing("booleans-not-compared", "header.param-boolean", agrees=lambda _, __, value: isinstance(value, bool))
+_agreeing(
+    "booleans-not-compared",
+    "header.param-boolean",
+    "header.param-mismatch",
+    agrees=lambda _, __, value: isinstance(value, bool),
+)
 for _word, _spelled in {"any-case": ("True", "False"), "digits": ("1", "0"), "words": ("yes", "no")}.items():
     _agreeing(
         f"booleans-in-{_word}",

@@ -236,13 +236,44 @@ async def _require_success(server: ServerUnderTest, value: str, header: str) -> 
 @check("header.param-mismatch", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
 async def param_mismatch(server: ServerUnderTest) -> None:
     """A call whose Mcp-Param header differs from the body, even a little, is rejected with 400 and -32020."""
-    await _require_mismatches(server, "here", ("there", "HERE", *value_near_misses("here")))
+    await _require_mismatches(server, "here", ("there", "HERE", _base64("there"), *value_near_misses("here")))
     # A server without such parameters was tested as far as it can be.
     with suppress(NotTestable):
         await _require_mismatches(server, "", ("here",))
     with suppress(NotTestable):
         await _require_mismatches(server, 42, ("43", "-42", "42.5", "42abc", "42 43", "true", ""), kind="integer")
         await _require_mismatches(server, 0, ("1", "", "false", "zero"), kind="integer")
+    with suppress(NotTestable):
+        await _require_mismatch_of_each(server, missing=False)
+
+
+async def _require_mismatch_of_each(server: ServerUnderTest, *, missing: bool) -> None:
+    """Require that a call with several header parameters is rejected when the header of any of them differs.
+
+    Args:
+        server: The server.
+        missing: Whether the header is missing instead.
+
+    Raises:
+        NotTestable: No tool has parameters of several types.
+    """
+    peer = http_peer(server)
+    values: dict[str, tuple[JsonValue, str]] = {
+        "string": ("here", "there"),
+        "integer": (42, "43"),
+        "boolean": (True, "false"),
+    }
+    params = {kind: _param(server, kind) for kind in values}
+    if len({param.tool for param in params.values()}) > 1:
+        raise NotTestable("no tool has header parameters of several types")
+    arguments: JsonObject = {param.argument: values[kind][0] for kind, param in params.items()}
+    request = await control(peer, peer.message("tools/call", {"name": params["string"].tool, "arguments": arguments}))
+    for kind, param in params.items():
+        header = None if missing else values[kind][1]
+        given = "no header" if header is None else f"the header {header!r}"
+        what = f"{given} for the {kind} of several parameters"
+        request = {**request, "id": peer.next_id()}
+        require(await _look(peer, param, request, header, what), {400}, what, code=_MISMATCH)
 
 
 @check("header.param-boolean", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
@@ -316,6 +347,8 @@ async def param_missing(server: ServerUnderTest) -> None:
         # A server without such parameters was tested as far as it can be.
         with suppress(NotTestable):
             await _require_mismatches(server, value, (None,), kind=kind)
+    with suppress(NotTestable):
+        await _require_mismatch_of_each(server, missing=True)
 
 
 @check("header.param-characters", proves=("header.param-invalid-chars-rejected",), needs=_NEEDS)
@@ -323,13 +356,28 @@ async def param_characters(server: ServerUnderTest) -> None:
     """A call whose Mcp-Param header has invalid characters is rejected with 400 and -32020."""
     what = "an Mcp-Param header that is not ASCII"
     require(await _send_header(server, "caf\u00e9", "caf\u00e9", what), {400}, what, code=_MISMATCH)
+    what = "an Mcp-Param header with a control character"
+    answer = await _send_header(server, "a\x7fb", "a\x7fb", what)
+    # The HTTP implementation may reject a control character before the server sees it.
+    require(answer, {400}, what, code=_MISMATCH if answer.media_type == "application/json" else None)
 
 
 @check("header.param-base64", proves=("header.base64-decoded-before-compare",), needs=_NEEDS)
 async def param_base64(server: ServerUnderTest) -> None:
     """An Mcp-Param header in base64 is decoded, once and without further changes."""
     for value in ("Hello", "=?base64?SGVsbG8=?=", " padded ", "Hello, \u4e16\u754c", "~~~???", "line1\nline2"):
-        await _require_success(server, value, f"=?base64?{base64.b64encode(value.encode()).decode()}?=")
+        await _require_success(server, value, _base64(value))
+    typed: tuple[tuple[JsonValue, str], ...] = ((42, "integer"), (True, "boolean"))
+    for given, kind in typed:
+        # A server without such parameters was tested as far as it can be.
+        with suppress(NotTestable):
+            answer = await _send_header(server, given, _base64(brief(given)), kind=kind)
+            if not succeeded(answer):
+                raise Deviation(f"a result for the parameter {brief(given)} with its header in base64", shown(answer))
+
+
+def _base64(text: str) -> str:
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 
 @check("header.param-base64-invalid", proves=("header.base64-invalid-rejected",), needs=_NEEDS)
