@@ -153,6 +153,11 @@ class ListenStream:
         self._event: Final = event
         self._queue: Final[queue.Queue[JsonValue]] = queue.Queue()
 
+    @property
+    def session(self) -> HttpSession:
+        """The session of the client."""
+        return self._stream.session
+
     def put(self, value: JsonValue) -> None:
         """Queue a message."""
         self._queue.put(value)

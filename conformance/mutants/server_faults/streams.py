@@ -227,6 +227,17 @@ _on_all("updates-on-all-streams", "notifications/resources/updated")
 _on_all("prompt-changes-on-all-streams", "notifications/prompts/list_changed")
 
 
+@fault("closed-stream-notified", "sse.get-closed", revisions=_STREAMS, transports=_HTTP)
+class _ClosedStreamNotified(Fault):
+    """A server that sends the notifications of a session on its first stream by GET, also when the client has closed it."""
+
+    def __init__(self) -> None:
+        self._first: Final[dict[str, ListenStream]] = {}
+
+    def streams(self, listen_streams: Sequence[ListenStream], message: JsonValue) -> Sequence[ListenStream]:  # noqa: ARG002
+        return [self._first.setdefault(each.session.id, each) for each in listen_streams[:1]]
+
+
 @fault("replays-renumbered", "resume.own-stream", revisions=_STREAMS, transports=_HTTP)
 class _ReplaysRenumbered(Fault):
     """A server that counts the events of a resumed stream from its start."""

@@ -13,6 +13,7 @@ from mcp_conformance.checks.probes.http_requests import (
     read_stream,
     session,
 )
+from mcp_conformance.checks.probes.standalone_stream import causing_call, notified_events
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 _NEEDS: Final = ("capability:tools",)
 _UPDATED: Final = "notifications/resources/updated"
-_CHANGES: Final = 10
-"""The most changes until enough are notified: a server notices only after some time that a stream was closed."""
-_ENOUGH: Final = 2
 _FENCES: Final = 20
 """The requests during which a resumed stream shows its events: one by GET may stay open."""
 
@@ -78,57 +76,6 @@ def _require_unique(*streams: RecordedStream) -> None:
             )
 
 
-def _change(server: ServerUnderTest) -> tuple[str, JsonObject, str]:
-    """Return a tool that causes a notification, its arguments, and the resource that it updates, or the empty string.
-
-    Raises:
-        NotTestable: The server has no such tool.
-    """
-    with suppress(NotTestable):
-        if server.inventory.has("resources.subscribe"):
-            watched = server.require("resources", "test://watched-resource")
-            return *server.tool("conformance_touch_resource", {"uri": watched}), watched
-    return *server.tool("test_trigger_tool_change"), ""
-
-
-async def _notified(server: ServerUnderTest, peer: HttpConnection) -> list[Event]:
-    """Open a stream by GET, cause notifications until some arrive on it, close it, and return its events.
-
-    Returns:
-        The events; empty if the server does not offer the stream, or sends its notifications elsewhere.
-
-    Raises:
-        NotTestable: The server has no tool that causes a notification, or a call has no response.
-    """
-    name, arguments, watched = _change(server)
-    events: list[Event] = []
-    headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
-    async with peer.open_exchange("GET", headers) as exchange, open_nursery() as nursery:
-        if exchange.status != 200 or exchange.media_type != "text/event-stream":
-            return []
-
-        async def read() -> None:
-            with suppress(IncompleteResponse):
-                while (event := await exchange.next_event()) is not None:
-                    events.append(event)
-                    if event.data:
-                        await peer.take(peer.transcript.message(event.data, sent=False))
-
-        nursery.start_soon(read)
-        try:
-            if watched:
-                await peer.request("resources/subscribe", {"uri": watched})
-            for _ in range(_CHANGES):
-                await peer.request("tools/call", {"name": name, "arguments": arguments})
-                # The events after the first one are those of its resumption.
-                if sum(1 for event in events if event.data) >= _ENOUGH:
-                    break
-        except Deviation as deviation:
-            raise NotTestable(f"the control request failed: {deviation}") from deviation
-        nursery.cancel_scope.cancel()
-    return events
-
-
 async def _resumed(peer: HttpConnection, last_event_id: str, *, deviant: str = "") -> list[JsonObject]:
     """Resume a stream, and return its messages until it ends or stays silent; empty if it cannot be resumed."""
     headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers(), ("Last-Event-ID", last_event_id)]
@@ -159,7 +106,7 @@ async def unique(server: ServerUnderTest) -> None:
         ids = [each for _, stream in await _streams(server, peer, "one", "two") for each in stream.ids]
         with suppress(NotTestable):
             for _ in range(2):
-                ids += [event.id for event in await _notified(server, peer) if event.id]
+                ids += [event.id for event in await notified_events(server, peer) if event.id]
     twice = sorted({each for each in ids if ids.count(each) > 1})
     if twice:
         raise Deviation("ids that are unique in the session", f"{brief(twice[0])} twice")
@@ -180,7 +127,7 @@ async def own_stream(server: ServerUnderTest) -> None:
     async with session(server) as peer:
         notified: list[Event] = []
         with suppress(NotTestable):
-            notified = await _notified(server, peer)
+            notified = await notified_events(server, peer)
         calls = await _streams(server, peer, "mine", "other")
         (request, first), (_, other) = calls
         again = await read_stream(peer, None, last_event_id=first.ids[0])
@@ -204,8 +151,8 @@ async def foreign_session(server: ServerUnderTest) -> None:
         notified: list[Event] = []
         with suppress(NotTestable):
             # An update of a resource is not for a session that did not subscribe to it, unlike the change of a list.
-            if _change(server)[2]:
-                notified = await _notified(server, peer)
+            if causing_call(server)[2]:
+                notified = await notified_events(server, peer)
         ((request, stream),) = await _streams(server, peer, "foreign")
         if peer.session_id is None:
             raise NotApplicable("the server has no sessions")

@@ -22,6 +22,7 @@ from mcp_conformance.checks.probes.http_requests import (
 from mcp_conformance.checks.probes.interactive_calls import REPLIES
 from mcp_conformance.checks.probes.message_pairs import event_data, key_of, objects
 from mcp_conformance.checks.probes.repetition import each_time
+from mcp_conformance.checks.probes.standalone_stream import notified_events
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
@@ -43,6 +44,10 @@ _CLIENT_REQUESTS: Final[Mapping[str, tuple[str, JsonObject]]] = {
     "roots/list": ("test_input_required_result_list_roots", {}),
 }
 """By client request, a tool that sends it, and its arguments."""
+_CHANGES_AFTERWARDS: Final = 100
+"""The most changes until one is notified on a new stream."""
+_PAUSE: Final = 0.03
+"""The time between two of them in seconds. A server that notifies does so after one or two."""
 _CHANGES: Final = (
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
@@ -365,7 +370,7 @@ async def disconnect(server: ServerUnderTest) -> None:
 
 @check("sse.get-closed", proves=("sse.get-close-any-time",))
 async def get_closed(server: ServerUnderTest) -> None:
-    """A client may close its stream by GET, is served after that, and can open another one."""
+    """A client may close its stream by GET, is served after that, and can open another one, which gets the notifications."""
     async with session(server) as peer:
         headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
         first = await peer.look("GET", headers=headers)
@@ -373,3 +378,9 @@ async def get_closed(server: ServerUnderTest) -> None:
             raise NotApplicable(f"GET returns HTTP {first.status}")
         await peer.fence()
         require(await peer.look("GET", headers=headers), {200}, "another GET after the first stream was closed")
+        with suppress(NotTestable):
+            if any(event.data for event in await notified_events(server, peer)):
+                # A server may notice the end of the first stream only when it has sent something on it.
+                later = await notified_events(server, peer, most=_CHANGES_AFTERWARDS, pause=_PAUSE)
+                if not any(event.data for event in later):
+                    raise Deviation("notifications on the stream that was opened after another one was closed", "none")
