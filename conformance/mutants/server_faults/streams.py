@@ -249,6 +249,26 @@ class _ReplaysRenumbered(Fault):
         return [re.sub(rb"(?m)^id: (\d+)-\d+", rb"id: \g<1>-%d" % number, frame) for number, frame in enumerate(found)]
 
 
+@fault("replays-the-last-again", "resume.after-the-event", revisions=_STREAMS, transports=_HTTP)
+class _ReplaysTheLast(Fault):
+    """A server that begins with the event that the client names as its last one."""
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        own = [frame for stream in session.streams for id, frame in stream.frames if id == last]
+        return None if found is None else [*own, *found]
+
+
+@fault("replays-from-the-start", "resume.after-the-event", revisions=_STREAMS, transports=_HTTP)
+class _ReplaysFromStart(Fault):
+    """A server that begins with the first event of the stream."""
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        streams = (stream for stream in session.streams if last in dict(stream.frames))
+        return None if found is None else [frame for stream in streams for _, frame in stream.frames]
+
+
 @fault("replays-all", "resume.own-stream", revisions=_STREAMS, transports=_HTTP)
 class _ReplaysAll(Fault):
     def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:

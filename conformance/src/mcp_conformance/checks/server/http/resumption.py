@@ -144,6 +144,31 @@ async def own_stream(server: ServerUnderTest) -> None:
                         raise Deviation("only messages of the resumed stream by GET", brief(message))
 
 
+@check("resume.after-the-event", proves=("resume.event-id-per-stream",), needs=_NEEDS)
+async def after_the_event(server: ServerUnderTest) -> None:
+    """A resumed stream goes on after the event that Last-Event-ID names: it repeats neither this one nor earlier ones."""
+    async with session(server) as peer:
+        ((_, stream),) = await _streams(server, peer, "position")
+        known: list[JsonObject] = []
+        for event in stream.events:
+            known += _messages_in(event)
+            if event.id and len(known) > 1:
+                break
+        else:
+            raise NotTestable("the stream has no second message with an id")
+        again = await _resumed(peer, event.id)
+        for message in again:
+            if message in known:
+                raise Deviation("only messages that followed the named event", brief(message))
+        if not again:
+            raise NotTestable("no event was replayed")
+
+
+def _messages_in(event: Event) -> list[JsonObject]:
+    """Return the message of an event, if it has one."""
+    return RecordedStream(headers=(), events=(event,), ended=True).messages
+
+
 @check("resume.foreign-session", proves=("resume.no-cross-stream",), needs=_NEEDS)
 async def foreign_session(server: ServerUnderTest) -> None:
     """An event id of another session's stream, of POST or of GET, does not return events of that session."""
