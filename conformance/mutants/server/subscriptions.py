@@ -142,7 +142,9 @@ class SubscriptionRegistry:
 
     def _send_legacy(self, inbound: InboundRequest, message: JsonObject) -> None:
         notification = self._fault.change_notification(message)
-        if notification is not None and not inbound.session.announce(notification):
+        if notification is None:
+            return
+        if not inbound.session.announce(notification) or not self._fault.keeps("change-once"):
             inbound.send(notification)
 
     def _notify(self, subscription: Subscription, method: str, params: JsonObject) -> None:

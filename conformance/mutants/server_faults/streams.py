@@ -212,6 +212,9 @@ class _Broadcast(Fault):
         return listen_streams
 
 
+breaking("changes-on-stream-of-call-too", "sse.no-broadcast", "change-once", revisions=_STREAMS)
+
+
 def _on_all(name: str, method: str) -> None:
     """Add a server that sends its notifications of one method on all streams of a session."""
 
@@ -225,6 +228,7 @@ def _on_all(name: str, method: str) -> None:
 
 _on_all("updates-on-all-streams", "notifications/resources/updated")
 _on_all("prompt-changes-on-all-streams", "notifications/prompts/list_changed")
+_on_all("resource-changes-on-all-streams", "notifications/resources/list_changed")
 
 
 @fault("closed-stream-notified", "sse.get-closed", revisions=_STREAMS, transports=_HTTP)

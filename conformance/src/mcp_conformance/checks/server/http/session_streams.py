@@ -48,11 +48,13 @@ _CHANGES_AFTERWARDS: Final = 100
 """The most changes until one is notified on a new stream."""
 _PAUSE: Final = 0.03
 """The time between two of them in seconds. A server that notifies does so after one or two."""
-_CHANGES: Final = (
-    "notifications/tools/list_changed",
-    "notifications/prompts/list_changed",
-    "notifications/resources/updated",
-)
+_CHANGES: Final = {
+    "notifications/tools/list_changed": 2,
+    "notifications/prompts/list_changed": 2,
+    "notifications/resources/list_changed": 2,
+    "notifications/resources/updated": 1,
+}
+"""How many notifications a call causes at most: those of lists change them and change them back."""
 
 
 def _is_response(message: JsonObject, request: JsonObject) -> bool:
@@ -239,19 +241,22 @@ def _token(message: JsonObject) -> object:
 
 @asynccontextmanager
 async def _standalone_streams(peer: HttpConnection, count: int) -> AsyncIterator[list[list[JsonObject]]]:
-    """Open streams by GET for a block. At its end the session is ended, and with it the streams.
+    """Open streams by GET for a block, as many as the server offers. At its end the session is ended, and with it they.
 
     Raises:
-        NotApplicable: The server does not offer that many streams.
+        NotApplicable: The server offers no such stream.
     """
     received: list[list[JsonObject]] = [[] for _ in range(count)]
 
     async def read(number: int, task_status: trio.TaskStatus[None]) -> None:
         headers = [*peer.settings.headers, ("Accept", "text/event-stream"), *peer.session_headers()]
         async with peer.open_exchange("GET", headers) as exchange:
-            if exchange.status != 200 or exchange.media_type != "text/event-stream":
-                raise NotApplicable(f"stream {number + 1} by GET returns HTTP {exchange.status}")
+            is_stream = exchange.status == 200 and exchange.media_type == "text/event-stream"
+            if not is_stream and not number:
+                raise NotApplicable(f"GET returns HTTP {exchange.status}")
             task_status.started()
+            if not is_stream:
+                return
             while (event := await exchange.next_event()) is not None:
                 value = peer.transcript.message(event.data, sent=False) if event.data else None
                 for each in value if isinstance(value, list) else [value]:
@@ -305,10 +310,11 @@ async def second_stream(server: ServerUnderTest) -> None:
 
 @check("sse.no-broadcast", proves=("sse.no-broadcast",), needs=_NEEDS)
 async def no_broadcast(server: ServerUnderTest) -> None:
-    """A notification or client request is sent on one of the streams of a session, not on several."""
+    """A notification or client request is sent on one of the streams of a session, of GET and of its call, not on several."""
     changes = [server.tool("test_trigger_tool_change")]
-    with suppress(NotTestable):
-        changes.append(server.tool("test_trigger_prompt_change"))
+    for fixture in ("test_trigger_prompt_change", "conformance_change_resources"):
+        with suppress(NotTestable):
+            changes.append(server.tool(fixture))
     watched = ""
     with suppress(NotTestable):
         if server.inventory.has("resources.subscribe"):
@@ -323,18 +329,25 @@ async def no_broadcast(server: ServerUnderTest) -> None:
             async with _standalone_streams(peer, 2) as received:
                 if watched:
                     await peer.request("resources/subscribe", {"uri": watched})
+                called: list[JsonObject] = []
                 for name, arguments in changes:
-                    (await peer.request("tools/call", {"name": name, "arguments": arguments})).result()
+                    answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
+                    answer.result()
+                    called += answer.before
                 marks = [len(one) for one in received]
                 logs = await _sent_by_call(server, peer, "test_tool_with_logging", {})
                 sampled = await _sent_by_call(server, peer, *_CLIENT_REQUESTS["sampling/createMessage"])
                 await peer.fence()
-        for method in _CHANGES:
-            if all(any(each.get("method") == method for each in one) for one in received):
+        for method, most in _CHANGES.items():
+            on_get = [sum(1 for each in one if each.get("method") == method) for one in received]
+            on_call = sum(1 for each in called if each.get("method") == method)
+            if all(on_get):
                 return f"{method} was sent on both"
-        on_get = [encoded(each) for one, mark in zip(received, marks, strict=True) for each in one[mark:]]
+            if on_call and sum(on_get) and on_call + sum(on_get) > most:
+                return f"{method} was sent on the stream of the call and on one by GET"
+        others = [encoded(each) for one, mark in zip(received, marks, strict=True) for each in one[mark:]]
         for each in logs:
-            if "id" not in each and encoded(each) in on_get:
+            if "id" not in each and encoded(each) in others:
                 return f"{brief(each)} was sent on the stream of its call and on one by GET"
         received += [logs, sampled]
         requests = [key_of(each["id"]) for one in received for each in one if "method" in each and "id" in each]
