@@ -165,6 +165,17 @@ class _PiecesAsLines(Fault):
                 kept = b""
 
 
+@fault("characters-in-pieces", "stdio.pieces", transports=_PIPES)
+class _CharactersInPieces(Fault):
+    """A server that decodes each portion of its input, also one that ends within a character."""
+
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        kept = ""
+        while data := os.read(pipe.fileno(), _PORTION):
+            *lines, kept = (kept + data.decode("utf-8", "replace")).split("\n")
+            yield from (line.encode() for line in lines)
+
+
 @fault("cancelled-goes-on", "stdio.cancelled-silent", revisions=MODERN, transports=_PIPES)
 class _CancelledGoesOn(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:

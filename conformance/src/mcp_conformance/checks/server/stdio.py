@@ -13,7 +13,7 @@ from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
@@ -28,6 +28,8 @@ _TO_END: Final = 1.0
 """Seconds from the exit of a process to the end of its output."""
 _LINES: Final = ("stdio.newline-delimited", "stdio.one-message-per-line")
 _PROGRESS_TOOL: Final = "test_tool_with_progress"
+_SPLIT: Final = "\u65e5"
+"""A character of three bytes in UTF-8."""
 _TEXT: Final = "Grüße, 日本語, 🎉, \u2028 and \u2029, \u0085"
 
 
@@ -113,25 +115,33 @@ async def large_message(server: ServerUnderTest) -> None:
         answer.result()
 
 
-@check("stdio.pieces", proves=_LINES, subject=CheckScope.RECOVERING)
+@check(
+    "stdio.pieces",
+    proves=(*_LINES, "stdio.unicode", "jsonrpc.utf8"),
+    transports=(Transport.STDIO,),
+    subject=CheckScope.RECOVERING,
+)
 async def pieces(server: ServerUnderTest) -> None:
-    """A line that arrives in pieces is one message, and two lines that arrive together are two."""
+    """A line that arrives in pieces, even of a character, is one message, and two lines that arrive together are two."""
     peer = _pipes(server.peer)
     await peer.fence()
     method = "ping" if peer.handshake else "server/discover"
-    first, line, last = (encoded(peer.message(method, id=id)) for id in ("before it", "in pieces", "behind it"))
+    ids = ("before it", f"in pieces: {_SPLIT}", "behind it")
+    first, line, last = (encoded(peer.message(method, id=id)) for id in ids)
+    at = line.index(_SPLIT.encode()) + 1
     known = len(peer.strays)
 
     def found() -> list[str]:
         return sorted(str(each.get("id")) for each in peer.strays[known:] if "result" in each)
 
     # The response to the first line shows that the piece after it was read.
-    peer.transcript.message(first, sent=True)
-    await peer.process.send(first + b"\n" + line[:20])
+    for each in (first, line, last):
+        peer.transcript.message(each, sent=True)
+    await peer.process.send(first + b"\n" + line[:at])
     await peer.until(lambda: "before it" in found(), "a result for a line that is followed by a piece of the next one")
-    await peer.send_line(line[20:] + b"\n" + last)
+    await peer.process.send(line[at:] + b"\n" + last + b"\n")
     await peer.fence()
-    if found() != ["before it", "behind it", "in pieces"]:
+    if found() != sorted(ids):
         raise Deviation("a result for each of the three lines", brief(list(peer.strays[known:])))
 
 
