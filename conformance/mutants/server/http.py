@@ -152,7 +152,7 @@ class _Handler(Answering):
     def do_POST(self) -> None:  # noqa: N802  its name in http.server
         """Receive a message."""
         with nullcontext() if self.fault.keeps("reads-apart") else self.server.reading:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self.fault.posted_body(self.rfile, int(self.headers.get("Content-Length") or 0))
         try:
             message: JsonValue = strict(body)
         except (ValueError, RecursionError):

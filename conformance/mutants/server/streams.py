@@ -13,6 +13,7 @@ from mutants.server.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from io import BufferedIOBase
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -205,6 +206,10 @@ class HttpFault:
     def understands(self, accept: str, content_type: str) -> bool:  # noqa: ARG002
         """Return whether the types that a request states are understood."""
         return True
+
+    def posted_body(self, source: BufferedIOBase, length: int) -> bytes:
+        """Read a body."""
+        return source.read(length)
 
     def exempts(self, message: JsonValue) -> bool:  # noqa: ARG002
         """Return whether a posted message is accepted from every page and host."""

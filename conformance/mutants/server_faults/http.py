@@ -10,6 +10,7 @@ from mutants.server.protocol import LEGACY, MODERN, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from io import BufferedIOBase
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import Checks, InboundRequest
@@ -484,7 +485,18 @@ _status(
     404,
     words=_ALONE,
 )
-breaking("reads-one-by-one", "http.slow-client", "reads-apart")
+breaking("reads-one-by-one", ("http.slow-client", "http.split-character"), "reads-apart")
+
+
+@fault("bodies-in-portions", "http.split-character", transports=_HTTP)
+class _BodiesInPortions(Fault):
+    """A server that decodes each portion of a body, also one that ends within a character."""
+
+    def posted_body(self, source: BufferedIOBase, length: int) -> bytes:
+        text, left = "", length
+        while left and (data := source.read1(left)):
+            text, left = text + data.decode("utf-8", "replace"), left - len(data)
+        return text.encode()
 
 
 @fault("initialize-answered", "http.removed-initialize", revisions=MODERN, transports=_HTTP, words=_ALONE)

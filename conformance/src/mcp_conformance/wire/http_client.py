@@ -22,7 +22,7 @@ from mcp_core.framing.sse import Event, SseParser
 from mcp_core.limits import CLIENT_LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from mcp_conformance.wire.transcript import Transcript
 
@@ -236,6 +236,7 @@ class Endpoint:
         host: str | None = None,
         deviant: str = "",
         over: trio.abc.Stream | None = None,
+        pause: tuple[int, Callable[[], Awaitable[None]]] | None = None,
     ) -> AsyncIterator[ClientExchange]:
         """Send a request. The block starts at the head of the response; after the block the connection is closed.
 
@@ -248,6 +249,8 @@ class Endpoint:
             host: The Host header; `None`: the one of the endpoint.
             deviant: The rule that the request breaks on purpose.
             over: An open connection, which stays open; the block must read the whole response. `None`: a new one.
+            pause: A number of bytes of the body, and a function that is called between these and the rest; `None`: the
+                body is sent at once.
 
         Raises:
             IncompleteResponse: There is no response.
@@ -273,7 +276,11 @@ class Endpoint:
                 connection.send(h11.Request(method=method, target="/", headers=[("Host", "suite")]))
                 connection.send(h11.EndOfMessage())
                 try:
-                    await stream.send_all(head.encode("latin-1", "replace") + (body or b""))
+                    at, paused = (len(body or b""), None) if pause is None else pause
+                    await stream.send_all(head.encode("latin-1", "replace") + (body or b"")[:at])
+                    if paused is not None:
+                        await paused()
+                        await stream.send_all((body or b"")[at:])
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     # The server may reject the request before it has read all of it.
                     transcript.note("the connection was closed before the request was read")

@@ -15,14 +15,17 @@ from mcp_conformance.checks.probes.http_requests import (
     require,
     require_local,
     session_messages,
+    shown,
+    succeeded,
     with_credentials,
     without,
 )
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.http_client import IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import Era
@@ -36,6 +39,8 @@ _SUCCESSES: Final = frozenset(range(200, 300))
 _SAME: Final = "conformance-same"
 """The id that requests of several clients have."""
 _WAIT: Final = "conformance_wait"
+_SPLIT: Final = "\u65e5"
+"""A character of three bytes in UTF-8."""
 
 
 @check("http.same-ids", proves=("http.multiple-clients",))
@@ -143,6 +148,30 @@ async def slow_client(server: ServerUnderTest) -> None:
         finally:
             await trio.aclose_forcefully(stream)
         await _served(peer, "after another client has disconnected")
+
+
+@check("http.split-character", proves=("jsonrpc.utf8",), transports=(Transport.HTTP,))
+async def split_character(server: ServerUnderTest) -> None:
+    """A request whose body arrives in two portions, the first of which ends within a character, is answered with its id."""
+    peer = http_peer(server)
+    request = {**await control(peer), "id": f"in portions: {_SPLIT}"}
+    body = encoded(request)
+
+    async def meanwhile() -> None:
+        # A server that reads each portion when it arrives has read the first one after this.
+        await _served(peer, "while another client waits")
+
+    pause = body.index(_SPLIT.encode()) + 1, meanwhile
+    try:
+        async with (
+            peer.within("a response to a request in two portions", times=2),
+            peer.endpoint.exchange(peer.transcript, "POST", peer.headers(request), body, pause=pause) as exchange,
+        ):
+            answer = await exchange.answer()
+    except IncompleteResponse as ended:
+        raise Deviation("an HTTP response", str(ended)) from ended
+    if [each.get("id") for each in messages_of(answer)] != [request["id"]] or not succeeded(answer):
+        raise Deviation(f"a result with the id {brief(request['id'])}", shown(answer))
 
 
 async def _served(peer: HttpConnection, when: str) -> None:
