@@ -77,6 +77,9 @@ def serve(server: RawServer, source: BinaryIO | None = None, output: _LineWriter
             running = [each for each in running if each.is_alive()] + [thread]
         else:
             answer(message)
+    for arrived, _ in session.answers.values():
+        # No response follows.
+        arrived.set()
     for thread in running:
         thread.join(1)
     server.listeners.end()

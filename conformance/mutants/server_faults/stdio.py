@@ -344,6 +344,27 @@ class _WithoutIdAnswered(Fault):
         return answer
 
 
+@fault("exit-after-responses", "stdio.exit", revisions=LEGACY[3:], transports=_PIPES)
+class _ExitAfterResponses(Fault):
+    """A server that does not exit before its client requests have their responses."""
+
+    def __init__(self) -> None:
+        self._waits = 0
+
+    def before(self, message: JsonValue) -> JsonValue:
+        self._waits += isinstance(message, dict) and "id" in message
+        return message
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        self._waits -= isinstance(message, dict) and "method" not in message
+        return message
+
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        yield from pipe
+        if self._waits > 0:
+            threading.Event().wait()
+
+
 @fault("farewell-on-stdout", "stdio.stdout-only-messages", transports=_PIPES)
 class _Farewell(Fault):
     def lines(self, pipe: BinaryIO) -> Iterator[bytes]:

@@ -17,9 +17,10 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
-from mcp_core.revisions import Era
+from mcp_core.revisions import R2025_11_25, Era
 
 if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -28,6 +29,7 @@ _TO_END: Final = 1.0
 """Seconds from the exit of a process to the end of its output."""
 _LINES: Final = ("stdio.newline-delimited", "stdio.one-message-per-line")
 _PROGRESS_TOOL: Final = "test_tool_with_progress"
+_SAMPLING: Final = "sampling/createMessage"
 _SPLIT: Final = "\u65e5"
 """A character of three bytes in UTF-8."""
 _TEXT: Final = "Grüße, 日本語, 🎉, \u2028 and \u2029, \u0085"
@@ -59,9 +61,34 @@ async def line_feed(server: ServerUnderTest) -> None:
 
 @check("stdio.exit", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=CheckScope.PROCESS)
 async def exits(server: ServerUnderTest) -> None:
-    """The server exits when its standard input ends."""
+    """The server exits when its standard input ends, although it waits for the client's response to a request."""
     async with server.open() as peer:
+        # A server may give its calls a moment to end. How it exits does not depend on the revision, so that one is enough.
+        if server.revision is R2025_11_25:
+            with suppress(NotTestable):
+                await _await_client(server, peer)
         await _exit(server, _pipes(peer))
+
+
+async def _await_client(server: ServerUnderTest, peer: SuiteConnection) -> None:
+    """Call a tool that sends a client request, which gets no response.
+
+    Raises:
+        NotTestable: The server has no such tool, or sends no request.
+    """
+    name, arguments = server.tool("test_sampling", {"prompt": "Say yes."})
+    peer.unanswered.add(_SAMPLING)
+    known = len(peer.strays)
+    await peer.post(peer.message("tools/call", {"name": name, "arguments": arguments}))
+
+    def waits() -> bool:
+        # A server that sends no request responds instead.
+        return any(each.get("method") == _SAMPLING for each in peer.inbox) or len(peer.strays) > known
+
+    try:
+        await peer.until(waits, _SAMPLING)
+    except Deviation as deviation:
+        raise NotTestable(f"the control condition failed: {name} sends no request") from deviation
 
 
 @check("stdio.exit-early", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=CheckScope.PROCESS)
