@@ -344,7 +344,7 @@ class _Handler(Answering):
             self.json(status, response)
             return
         self.server.listeners.append(listen_streams)
-        self.start_stream()
+        self.start_stream(listens=True)
         try:
             while not self.gone():
                 for frame in listen_streams.take(0.02):

@@ -121,9 +121,11 @@ class Answering(BaseHTTPRequestHandler):
             error["id"] = id
         self.json(self.fault.refusal(why, status), self.fault.refusal_body(why, error))
 
-    def start_stream(self) -> None:
-        """Send the head of an event stream."""
-        status, headers = self.fault.head(self.command, 200, dict(_STREAM))
+    def start_stream(self, *, listens: bool = False) -> None:
+        """Send the head of an event stream; `listens`: whether a subscription opens the stream."""
+        unbuffered = not listens or self.fault.keeps("listen-unbuffered")
+        lines = {name: value for name, value in _STREAM.items() if unbuffered or name != "X-Accel-Buffering"}
+        status, headers = self.fault.head(self.command, 200, lines)
         self.send_response(status)
         for name, text in headers.items():
             self.send_header(name, text)

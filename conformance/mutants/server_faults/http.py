@@ -459,6 +459,12 @@ _shaping(
     "http.accel-buffering",
     lambda _, s, h: (s, {name: value for name, value in h.items() if name != "X-Accel-Buffering"}),
 )
+breaking("listen-buffered", "http.accel-buffering", "listen-unbuffered")
+_shaping(
+    "session-minted-on-streams",
+    "http.no-session",
+    lambda _, s, h: (s, {"Mcp-Session-Id": "minted", **h} if "stream" in h.get("Content-Type", "") else h),
+)
 _shaping(
     "get-json",
     # No client receives notifications on that stream.

@@ -25,7 +25,7 @@ from mcp_conformance.checks.probes.http_requests import (
 from mcp_conformance.checks.probes.interactive_calls import REPLIES
 from mcp_conformance.checks.probes.message_pairs import key_of, objects, requests_by_exchange
 from mcp_conformance.checks.probes.recorded_values import member
-from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD, unknown_methods
+from mcp_conformance.checks.probes.unknown_methods import unknown_methods
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
@@ -573,16 +573,15 @@ async def _ignored(peer: HttpConnection, name: str, value: str) -> None:
     require(answer, _SUCCESSES, f"a request with {name}")
 
 
-@check("http.no-session", proves=("http.session-id-not-minted",))
+@check("http.no-session", proves=("http.session-id-not-minted",), subject=CheckScope.EVIDENCE)
 async def no_session(server: ServerUnderTest) -> None:
-    """No response has an Mcp-Session-Id header."""
-    peer = http_peer(server)
-    requests = [probe(peer), peer.message(UNKNOWN_METHOD)]
-    if server.inventory.has("tools"):
-        requests.append(peer.message("tools/list"))
-    for request in requests:
-        answer = await peer.look(headers=peer.headers(request), body=encoded(request))
-        if answer.header("mcp-session-id") is not None:
-            raise Deviation(
-                f"no Mcp-Session-Id in the response to {request['method']}", str(answer.header("mcp-session-id"))
-            )
+    """No response has an Mcp-Session-Id header, be it JSON, a stream or an error."""
+    for transcript in server.evidence:
+        requested = requests_by_exchange(transcript)
+        for entry in transcript:
+            method = requested.get(entry.exchange or 0, {}).get("method")
+            # A server of both eras begins a session by `initialize`.
+            if not entry.sent and entry.kind is Kind.HEAD and method not in (None, "initialize"):
+                found = [line for line in entry.text.splitlines() if line.lower().startswith("mcp-session-id:")]
+                if found:
+                    raise Deviation(f"no Mcp-Session-Id in the response to {method}", found[0])

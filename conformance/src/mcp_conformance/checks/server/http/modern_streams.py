@@ -15,10 +15,13 @@ from mcp_conformance.checks.probes.http_requests import (
     read_stream,
     with_header,
 )
+from mcp_conformance.checks.probes.message_pairs import requests_by_exchange
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
+from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.transcript import Kind
 from mcp_core.types.meta import LOG_LEVEL
 
 if TYPE_CHECKING:
@@ -35,14 +38,29 @@ _PAUSE: Final = 0.01
 """Poll interval in seconds."""
 
 
-@check("http.accel-buffering", proves=("http.sse-x-accel-buffering",), needs=_NEEDS)
+@check("http.accel-buffering", proves=("http.sse-x-accel-buffering",), subject=CheckScope.EVIDENCE)
 async def accel_buffering(server: ServerUnderTest) -> None:
-    """A stream has the header X-Accel-Buffering: no."""
-    peer = http_peer(server)
-    stream = await read_stream(peer, progress_call(server, peer, "buffering"))
-    values = [value for name, value in stream.headers if name == "x-accel-buffering"]
-    if [value.strip().lower() for value in values] != ["no"]:
-        raise Deviation("X-Accel-Buffering: no", brief([*values]))
+    """Every stream, of a request or of a subscription, has the header X-Accel-Buffering: no."""
+    streams = 0
+    for transcript in server.evidence:
+        requested = requests_by_exchange(transcript)
+        for entry in transcript:
+            method = requested.get(entry.exchange or 0, {}).get("method")
+            if not entry.sent and entry.kind is Kind.HEAD and method is not None:
+                found = [(name.lower(), value.strip().lower()) for name, value in _lines_of(entry.text)]
+                if any(name == "content-type" and value.startswith("text/event-stream") for name, value in found):
+                    streams += 1
+                    values: list[JsonValue] = [value for name, value in found if name == "x-accel-buffering"]
+                    if values != ["no"]:
+                        raise Deviation(f"X-Accel-Buffering: no for {method}", brief(values))
+    if not streams:
+        raise NotApplicable("no response is a stream")
+
+
+def _lines_of(head: str) -> list[tuple[str, str]]:
+    """Return the header lines of a head."""
+    found = [line.partition(":") for line in head.splitlines()[1:]]
+    return [(name, value) for name, _, value in found]
 
 
 @check("http.stream-no-requests", proves=("http.sse-no-requests",), needs=_NEEDS)
