@@ -105,7 +105,8 @@ def request_input(
 def request_client(inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:
     """Send one client request as a request, and return its result; empty for an error, and without a response."""
     id = inbound.server.fault.client_request_id(f"s{next(inbound.session.numbers)}")
-    arrived, answers = inbound.session.answers[str(id)] = (threading.Event(), [])
+    known = inbound.server.fault.answers(inbound.session.answers)
+    arrived, answers = known[str(id)] = (threading.Event(), [])
     inbound.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
     arrived.wait(_WITHIN)
     result = answers[0].get("result") if answers else None

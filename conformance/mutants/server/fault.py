@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.protocol import RpcError
-    from mutants.server.session import Session
+    from mutants.server.session import Answers, Session
 
 __all__ = ["FAULTS", "Checks", "Fault", "InboundRequest", "Row", "fault", "ids_of"]
 
@@ -158,6 +158,10 @@ class Fault(HttpFault):
         return answer, status
 
     # --- client requests ---------------------------------------------------------------------------------------------
+
+    def answers(self, own: Answers) -> Answers:
+        """Return the client requests without a response; `own`: those of the session."""
+        return own
 
     def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
         """Return whether to send a client request."""

@@ -76,7 +76,7 @@ class RawServer:
             return refused, self.fault.invalid_status(message)
         method, id = message.get("method"), message.get("id")
         if "method" not in message:
-            waiting = session.answers.pop(str(id), None)
+            waiting = self.fault.answers(session.answers).pop(str(id), None)
             if waiting is not None:
                 waiting[1].append(message)
                 waiting[0].set()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Session"]
+__all__ = ["Answers", "Session"]
+
+Answers: TypeAlias = "dict[str, tuple[threading.Event, list[JsonObject]]]"
+"""The client requests that have no response yet, by id."""
 
 
 class Session:
@@ -28,7 +31,7 @@ class Session:
         self.cancelled: list[JsonValue] = []
         self.cancelling: Final = threading.Lock()
         self.send: Final = send
-        self.answers: Final[dict[str, tuple[threading.Event, list[JsonObject]]]] = {}
+        self.answers: Final[Answers] = {}
         self.numbers: Final = itertools.count(1)
 
     def forget_cancellation(self, id: JsonValue) -> None:

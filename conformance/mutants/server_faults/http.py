@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import Checks, InboundRequest
-    from mutants.server.session import Session
+    from mutants.server.session import Answers, Session
     from mutants.server.streams import AccessInfo
 
 __all__ = ["breaking"]
@@ -567,6 +567,18 @@ class _CancelsOfAll(_IdsOfAll):
         return answer
 
 
+class _AnswersOfAll(Fault):
+    """A server that keeps its client requests for all its clients together."""
+
+    def __init__(self) -> None:
+        self._answers: Answers = {}
+
+    def answers(self, own: Answers) -> Answers:  # noqa: ARG002
+        return self._answers
+
+
+fault("answers-of-all-sessions", "session.same-ids", revisions=_STREAMS, transports=_HTTP)(_AnswersOfAll)
+fault("sse-answers-of-all", "session.same-ids", revisions=_OLD, transports=_SSE)(_AnswersOfAll)
 fault("id-in-use-by-another", "http.same-ids", revisions=MODERN, transports=_HTTP)(_IdInUse)
 fault("id-in-use-by-session", "session.same-ids", revisions=_STREAMS, transports=_HTTP)(_IdInUse)
 fault("cancels-of-all-sessions", "session.same-ids", revisions=_STREAMS, transports=_HTTP)(_CancelsOfAll)

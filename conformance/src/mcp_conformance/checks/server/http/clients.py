@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -20,6 +22,8 @@ from mcp_conformance.checks.probes.http_requests import (
     with_credentials,
     without,
 )
+from mcp_conformance.checks.probes.interactive_calls import REPLIES
+from mcp_conformance.checks.probes.message_pairs import key_of
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -33,12 +37,14 @@ from mcp_core.revisions import Era
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_conformance.protocol.response import JsonRpcResponse
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _SUCCESSES: Final = frozenset(range(200, 300))
 _SAME: Final = "conformance-same"
 """The id that requests of several clients have."""
 _WAIT: Final = "conformance_wait"
+_SAMPLING: Final = "sampling/createMessage"
 _SPLIT: Final = "\u65e5"
 """A character of three bytes in UTF-8."""
 
@@ -81,8 +87,58 @@ async def same_ids(server: ServerUnderTest) -> None:
     transports=(Transport.HTTP, Transport.HTTP_SSE),
 )
 async def same_ids_of_sessions(server: ServerUnderTest) -> None:
-    """While a call runs in one session, its id has no effect in another one: a request is served, and nothing cancelled."""
+    """While calls run in two sessions, ids have no effect in the other one: of requests, cancellations and responses."""
+    with suppress(NotTestable):  # a server without this tool may have the other one
+        await _respond_apart(server, server.peer)
     await _call_apart(server, server.peer)
+
+
+async def _respond_apart(server: ServerUnderTest, peer: SuiteConnection) -> None:
+    """Run a call of each of two clients that waits for a response of its own client, and require that both get their results.
+
+    Raises:
+        NotTestable: The server lacks the tool, or a call with the response of the suite fails.
+    """
+    name, arguments = server.tool("test_sampling", {"prompt": "Say yes."})
+    call: JsonObject = {"name": name, "arguments": arguments}
+    sampled = REPLIES[_SAMPLING]({})
+    peer.replies[_SAMPLING] = REPLIES[_SAMPLING]
+    control = await peer.request("tools/call", call)
+    if control.is_error or control.result().get("isError") is True:
+        raise NotTestable(f"the control request failed: {control}")
+    async with server.open() as other, open_nursery() as nursery:
+        clients = (peer, other)
+        marks = [len(each.inbox) for each in clients]
+        answers: dict[SuiteConnection, JsonRpcResponse] = {}
+
+        async def run(each: SuiteConnection) -> None:
+            answers[each] = await each.request("tools/call", call)
+
+        def requested(number: int) -> list[JsonValue]:
+            inbox = clients[number].inbox[marks[number] :]
+            return [each.get("id") for each in inbox if each.get("method") == _SAMPLING]
+
+        def waits(number: int) -> bool:
+            return bool(requested(number))
+
+        for number, each in enumerate(clients):
+            each.unanswered.add(_SAMPLING)
+            nursery.start_soon(run, each)
+            await each.until(partial(waits, number), _SAMPLING)
+        first, second = requested(0)[0], requested(1)[0]
+        if key_of(first) != key_of(second):
+            foreign: JsonObject = {
+                "jsonrpc": "2.0",
+                "id": first,
+                "error": {"code": -1, "message": "not of this client"},
+            }
+            await other.post(foreign, deviant="a response to a request that another client got")
+            await other.fence()
+        for each, id in ((peer, first), (other, second)):
+            await each.post({"jsonrpc": "2.0", "id": id, "result": sampled})
+    for each in clients:
+        if answers[each].is_error or answers[each].result().get("isError") is True:
+            raise Deviation("the result of a call whose own client has responded", str(answers[each]))
 
 
 async def _call_apart(server: ServerUnderTest, peer: SuiteConnection) -> None:
