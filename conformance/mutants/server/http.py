@@ -144,7 +144,8 @@ class _Handler(Answering):
             last = [] if self.fault.keeps("ends-one") else list(self.server.sessions)[-1:]
             if not self.fault.keeps("ended-by-next-end"):
                 self.server.restore_ended()
-            for id in {session.id, *last} & self.server.sessions.keys():
+            kept = {session.id} if session.listen_streams and not self.fault.keeps("ended-with-stream") else set()
+            for id in ({session.id, *last} - kept) & self.server.sessions.keys():
                 self.server.ended[id] = self.server.sessions.pop(id)
                 self.server.ended[id].end()
             self.respond(204, {})

@@ -292,6 +292,7 @@ breaking("event-id-heeded", "http.last-event-id-ignored", "ignores Last-Event-ID
 breaking("modern-resumption", "http.no-resumption", "no-resumption")
 for _kind in ("request", "notification", "response", "GET", "resumption", "DELETE"):
     breaking(f"{_kind.lower()}-after-end", "session.ended", f"ended {_kind}", revisions=_STREAMS)
+breaking("alive-with-stream", "session.ended", "ended-with-stream", revisions=_STREAMS)
 breaking("ended-until-next-end", "session.ended", "ended-by-next-end", revisions=_STREAMS)
 breaking("ended-until-next-session", "session.ended", "ended-by-next-session", revisions=_STREAMS)
 for _kind in ("response", "resumption"):

@@ -104,7 +104,7 @@ async def missing(server: ServerUnderTest) -> None:
 
 @check("session.ended", proves=("session.terminated-404",))
 async def ended(server: ServerUnderTest) -> None:
-    """A POST, a GET and a DELETE with the id of a terminated session are answered with 404, also after other sessions."""
+    """A POST, a GET and a DELETE with the id of a terminated session are answered with 404, even if it has an open stream."""
     async with session(server) as peer, session(server) as other:
         if peer.session_id is None:
             raise NotApplicable("the server has no sessions")
@@ -125,12 +125,16 @@ async def ended(server: ServerUnderTest) -> None:
                     answer, {404}, f"{method}{' with Last-Event-ID' if lines else ''} in a terminated session{when}"
                 )
 
-        deleted = await _delete(peer)
-        if deleted.status == 405:
-            raise NotApplicable("clients cannot end sessions")
-        if not 200 <= deleted.status < 300:
-            raise NotTestable(f"the session could not be terminated: {shown(deleted)}")
-        await refused()
+        async with AsyncExitStack() as stack:
+            if [] in served:
+                # An open stream must not keep the session alive.
+                await stack.enter_async_context(peer.open_exchange("GET", stream))
+            deleted = await _delete(peer)
+            if deleted.status == 405:
+                raise NotApplicable("clients cannot end sessions")
+            if not 200 <= deleted.status < 300:
+                raise NotTestable(f"the session could not be terminated: {shown(deleted)}")
+            await refused()
         if 200 <= (await _delete(other)).status < 300:
             await refused(" after the end of another one")
             answer = await other.look(
