@@ -451,6 +451,13 @@ _agreeing(
     "header.param-mismatch",
     agrees=lambda name, text, value: name.startswith("Mcp-Param") and text.lower() == value,
 )
+_agreeing(
+    "numeric-text-as-number",
+    "header.param-mismatch",
+    agrees=lambda name, text, value: (
+        name.startswith("Mcp-Param") and (text.strip(), value) in (("42.0", "42"), ("042", "42"), ("+42", "42"))
+    ),
+)
 _agreeing("empty-param-not-compared", "header.param-mismatch", agrees=lambda _, __, value: value == "")
 
 

@@ -240,6 +240,9 @@ async def param_mismatch(server: ServerUnderTest) -> None:
     # A server without such parameters was tested as far as it can be.
     with suppress(NotTestable):
         await _require_mismatches(server, "", ("here",))
+        # Text that looks like a number or a boolean is compared as text.
+        await _require_mismatches(server, "42", ("42.0", "042", "+42"))
+        await _require_mismatches(server, "true", ("True", "1"))
     with suppress(NotTestable):
         await _require_mismatches(server, 42, ("43", "-42", "42.5", "42abc", "42 43", "true", ""), kind="integer")
         await _require_mismatches(server, 0, ("1", "", "false", "zero"), kind="integer")
