@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from mutants.server.fault import Fault, fault, ids_of
-from mutants.server.protocol import MODERN
+from mutants.server.protocol import MODERN, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import Checks, InboundRequest
-    from mutants.server.protocol import RpcError
 
 _HTTP: Final = ("http",)
 _OF_URLS: Final = str.maketrans("-_", "+/")
@@ -211,6 +210,17 @@ class _ControlInParam(_SomeCharacters):
 
     def keeps(self, rule: str) -> bool:
         return rule != "characters Mcp-Param-Region" or "\x7f" not in self._value
+
+
+@fault("params-of-legacy-demanded", "compat.legacy-session", revisions=MODERN, transports=_HTTP)
+class _ParamsOfLegacy(Fault):
+    """A server that demands the headers of parameters of legacy clients, too."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        arguments = inbound.params.get("arguments")
+        if not inbound.modern and isinstance(arguments, dict) and "region" in arguments:
+            raise RpcError(-32020, "the header Mcp-Param-Region is missing", status=400)
+        return result
 
 
 def _agreeing(name: str, *checks: str, agrees: Callable[[str, str, JsonValue], bool]) -> None:

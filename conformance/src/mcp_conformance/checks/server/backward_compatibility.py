@@ -15,7 +15,7 @@ from mcp_conformance.drivers.server.http_connection import HttpConnection, messa
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.settings import CLIENT_INFO
 from mcp_conformance.model.check import CheckScope
-from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_core.methods import methods
 from mcp_core.revisions import LATEST_LEGACY, REVISIONS, Era
@@ -134,6 +134,12 @@ async def legacy_session(server: ServerUnderTest) -> None:
         if not isinstance(member(peer.handshake.message if peer.handshake else None, "result", "serverInfo"), dict):
             raise Deviation("serverInfo in the result of initialize", str(peer.handshake))
         (await peer.request("ping")).result()
+        # A server without a tool with header parameters has none that it could demand.
+        with suppress(NotTestable):
+            name, arguments = server.tool("conformance_headers", {"region": "here"})
+            served = await peer.request("tools/call", {"name": name, "arguments": arguments})
+            if served.is_error:
+                raise Deviation("a result of a legacy call, which has no header parameters", str(served))
 
 
 @check("compat.legacy-results", proves=("compat.server-dual-legacy-results",), subject=CheckScope.PROCESS)
