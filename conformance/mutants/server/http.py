@@ -89,7 +89,8 @@ class _Handler(Answering):
 
     def _spoken(self, kind: str) -> bool:
         version = self._version
-        if (version is None and self.fault.keeps("version-absent")) or not self.fault.keeps(f"version of {kind}"):
+        absent = version is None and self.fault.keeps("version-absent") and self.fault.keeps(f"version-absent {kind}")
+        if absent or not self.fault.keeps(f"version of {kind}"):
             return True
         known = version in LEGACY or (version is not None and not self.fault.keeps("version-unknown"))
         if self.fault.speaks(version, speaks=known):

@@ -285,6 +285,10 @@ breaking("version-name-exact", "http.version-unknown", "names-any-case MCP-Proto
 breaking("session-name-exact", "http.post", "names-any-case Mcp-Session-Id", revisions=_STREAMS)
 breaking("origin-name-exact", "http.origin-foreign", "names-any-case Origin", revisions=(*_STREAMS, *MODERN))
 breaking("version-demanded", "http.version-absent", "version-absent", revisions=LEGACY[2:])
+for _kind in ("notification", "GET"):
+    breaking(
+        f"version-of-{_kind.lower()}-demanded", "http.version-absent", f"version-absent {_kind}", revisions=LEGACY[2:]
+    )
 breaking("array-taken", ("http.array", "batch.refused"), "array")
 breaking("response-taken", "http.response-posted", "response")
 breaking("session-id-heeded", "http.session-ignored", "ignores Mcp-Session-Id")

@@ -358,7 +358,7 @@ async def notification_invalid(server: ServerUnderTest) -> None:
 
 @check("http.version-absent", proves=("http.protocol-version-assume",))
 async def version_absent(server: ServerUnderTest) -> None:
-    """A request without MCP-Protocol-Version is served."""
+    """A request, a notification and a GET without MCP-Protocol-Version are served as with it."""
     peer = http_peer(server)
     request = await control(peer)
     answer = await peer.look(
@@ -367,6 +367,18 @@ async def version_absent(server: ServerUnderTest) -> None:
         deviant="no MCP-Protocol-Version",
     )
     require(answer, {200}, "a request without MCP-Protocol-Version")
+    _, (name, notification), _ = session_messages(request)
+    headers, body = peer.headers(notification), encoded(notification)
+    served = await peer.look(headers=headers, body=body)
+    bare = without(headers, "MCP-Protocol-Version")
+    answer = await peer.look(headers=bare, body=body, deviant="no MCP-Protocol-Version")
+    require(answer, {served.status}, f"{name} without MCP-Protocol-Version")
+    stream = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
+    opened = await peer.look("GET", headers=stream)
+    bare = without(stream, "MCP-Protocol-Version")
+    answer = await peer.look("GET", headers=bare, deviant="no MCP-Protocol-Version")
+    # The number of streams of a client may have a limit.
+    require(answer, {opened.status, 429, 503}, "a GET without MCP-Protocol-Version")
 
 
 @check("http.version-unknown", proves=("http.protocol-version-400",))
