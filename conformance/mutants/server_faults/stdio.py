@@ -165,7 +165,8 @@ class _PiecesAsLines(Fault):
                 kept = b""
 
 
-@fault("characters-in-pieces", "stdio.pieces", transports=_PIPES)
+# The id of the response is one that no request has.
+@fault("characters-in-pieces", "stdio.pieces", "jsonrpc.response-ids", transports=_PIPES)
 class _CharactersInPieces(Fault):
     """A server that decodes each portion of its input, also one that ends within a character."""
 
