@@ -192,7 +192,7 @@ class MessageFactory:
         if wrong("same-token"):
             return {**params, "_meta": {"progressToken": "one"}}
         if self.agreed == "2025-06-18" and wrong("reserved-key-of-june"):
-            return {**params, "_meta": {"tools.mcp.com/mine": 1}}
+            return {**params, "_meta": {"mcp.com/mine": 1}}
         if self.agreed == "2025-06-18" and wrong("free-key-of-june"):
             return {**params, "_meta": {"com.mcp/mine": 1}}
         if self.agreed == "2025-06-18" and wrong("task-in-older"):
