@@ -118,7 +118,7 @@ async def picks_supported(client: ClientUnderTest) -> None:
             # Another check requires a version in each request.
             after += 1
             if _version(message) not in supported:
-                raise Deviation(f"one of {brief(supported)}", brief(message))
+                raise Deviation(f"one of {brief([*supported])}", brief(message))
     if supported is None:
         raise NotApplicable("the client does not send server/discover")
     if not after:
