@@ -77,10 +77,20 @@ _public("private-resource-read", "resources.of-one-user", "resources/read")
 _public("private-completed", "completion.of-one-user", "completion/complete")
 
 
-@fault("list-by-user-public", "caching.of-one-user", revisions=MODERN, transports=_HTTP)
-class _ListPublic(Fault):
-    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
-        return {**result, "cacheScope": "public"} if inbound.request["method"] == "tools/list" else result
+def _shared(name: str, method: str) -> None:
+    """Add a fault: the results of a method are declared as those of all users."""
+
+    class _PublicResult(Fault):
+        def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            return {**result, "cacheScope": "public"} if inbound.request["method"] == method else result
+
+    fault(name, "caching.of-one-user", revisions=MODERN, transports=_HTTP)(_PublicResult)
+
+
+_shared("list-by-user-public", "tools/list")
+_shared("prompts-by-user-public", "prompts/list")
+_shared("resources-by-user-public", "resources/list")
+_shared("private-content-public", "resources/read")
 
 
 @fault("state-of-everybody", "mrtr.state-of-another-user", revisions=MODERN, transports=_HTTP)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.interactive_calls import retried
 from mcp_conformance.checks.probes.second_user import other_user
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.checks.server.lists import LISTS, walk
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
@@ -87,20 +89,27 @@ def _values(answer: JsonRpcResponse) -> set[str]:
     "caching.of-one-user",
     proves=("caching.scope-reflects-visibility",),
     transports=_HTTP,
-    needs=("capability:tools",),
 )
-async def list_of_one_user(server: ServerUnderTest) -> None:
-    """A list that differs between users does not have the cacheScope "public"."""
+async def result_of_one_user(server: ServerUnderTest) -> None:
+    """A list that differs between users, or a resource that one may read, does not have the cacheScope "public"."""
+    differing: list[tuple[str, JsonObject]] = []
     async with other_user(server) as other:
-        own = (await server.peer.request("tools/list")).result()
-        theirs = (await other.request("tools/list")).result()
-    if own.get("tools") == theirs.get("tools"):
-        raise NotTestable(f"the control request failed: both users get the same tools, including {_TOOL}")
-    for each in (own, theirs):
-        if each.get("cacheScope") != "private":
-            raise Deviation(
-                'the cacheScope "private" for a list that differs between users', brief(each.get("cacheScope"))
-            )
+        for row in LISTS:
+            if server.inventory.has(row.capability):
+                own, theirs = [await walk(peer, row) for peer in (server.peer, other)]
+                if [each.get(row.member) for each in own] != [each.get(row.member) for each in theirs]:
+                    differing += [(row.method, page) for page in (*own, *theirs)]
+        with suppress(NotTestable):  # a server without this resource has lists
+            read: JsonObject = {"uri": server.require("resources", _RESOURCE)}
+            answers = [await peer.request("resources/read", read) for peer in (server.peer, other)]
+            if [each.is_error for each in answers] == [False, True]:
+                differing.append(("resources/read", answers[0].result()))
+    if not differing:
+        raise NotTestable(f"the control request failed: both users get the same lists, including {_TOOL}")
+    for method, result in differing:
+        if result.get("cacheScope") != "private":
+            scope = brief(result.get("cacheScope"))
+            raise Deviation(f'the cacheScope "private" for {method}, whose result differs between users', scope)
 
 
 @check(
