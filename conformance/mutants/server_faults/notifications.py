@@ -521,6 +521,14 @@ class _ComplainsOfMalformed(Fault):
         return answer
 
 
+@fault("complains-of-missing-params", "cancellation.malformed", transports=("stdio",))
+class _ComplainsOfParams(Fault):
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        if message["method"] == "notifications/cancelled" and "params" not in message:
+            return {"jsonrpc": "2.0", "id": 0, "error": {"code": -32603, "message": "params is undefined"}}
+        return answer
+
+
 class _CancelsOthers(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         if name_of(inbound) == "test_simple_text":

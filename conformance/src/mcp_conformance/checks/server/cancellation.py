@@ -299,7 +299,7 @@ async def only_this_request(server: ServerUnderTest) -> None:
             raise Deviation("no response to a cancellation", brief(each))
 
 
-async def _harmless(server: ServerUnderTest, params: JsonObject, deviant: str) -> None:
+async def _harmless(server: ServerUnderTest, params: JsonObject | None, deviant: str) -> None:
     peer = server.peer
     since = len(peer.strays)
     await peer.notify(_CANCELLED, params, deviant=deviant)
@@ -367,9 +367,9 @@ async def of_the_unknown(server: ServerUnderTest) -> None:
     transports=(Transport.STDIO,),
 )
 async def malformed(server: ServerUnderTest) -> None:
-    """A malformed cancellation is ignored."""
+    """A malformed cancellation is ignored, also one without params."""
     wrong = [each for each in _MALFORMED if "requestId" in each or server.revision is not R2025_11_25]
-    for params in wrong:
+    for params in (*wrong, None):
         await _harmless(server, params, "a malformed cancellation")
 
 
