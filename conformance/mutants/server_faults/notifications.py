@@ -529,6 +529,22 @@ class _ComplainsOfParams(Fault):
         return answer
 
 
+@fault("waiting-call-answered", "cancellation.while-it-waits", "cancellation.silent-to-the-end", revisions=LEGACY)
+class _WaitingAnswered(Fault):
+    """A server that does not cancel a call while it waits for the client."""
+
+    def __init__(self) -> None:
+        self._calls: list[JsonValue] = []
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and _params(message).get("name") in ("test_sampling", "test_elicitation"):
+            self._calls.append(message.get("id"))
+        return message
+
+    def cancels(self, id: JsonValue) -> bool:
+        return id not in self._calls
+
+
 class _CancelsOthers(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         if name_of(inbound) == "test_simple_text":

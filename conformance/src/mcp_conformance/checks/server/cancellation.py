@@ -42,6 +42,7 @@ _REQUEST_TOOLS: Final[Mapping[str, JsonObject]] = {
 """Tools that send a client request, with their arguments."""
 _NEEDS: Final = ("capability:tools",)
 _REPORTS: Final = 3
+_LATER_REQUESTS: Final = 2
 _MORE: Final = 0.3
 """The time in seconds for more progress notifications, several times the interval of the fixture."""
 _PING_PARAMS: Final[tuple[JsonObject | None, ...]] = (
@@ -228,6 +229,74 @@ async def no_answer(server: ServerUnderTest) -> None:
 
     if (observed := await each_time(answered)) is not None:
         raise Deviation("no response to a cancelled call", observed)
+
+
+@check(
+    "cancellation.while-it-waits",
+    proves=("cancellation.no-response", "cancellation.stop-processing"),
+    needs=_NEEDS,
+    revisions=_LEGACY,
+    subject=CheckScope.LEAVING,
+)
+async def while_it_waits(server: ServerUnderTest) -> None:
+    """A call that waits for the client can be cancelled: it gets no response, also after the late response of the client."""
+    peer = server.peer
+    count = 0
+    for fixture, given in _REQUEST_TOOLS.items():
+        if server.inventory.find("tools", server.manifest.find("tools", fixture).name) is None:
+            continue
+        name, arguments = server.tool(fixture, given)
+        call = peer.message("tools/call", {"name": name, "arguments": arguments})
+        async with _unanswered_call(peer, call) as request:
+            if request is None:
+                continue  # a server may have no such request in this revision
+            count += 1
+            await peer.notify(_CANCELLED, {"requestId": call["id"], "reason": "a check"})
+            await peer.fence()
+            # The response crosses the cancellation.
+            result = REPLIES[str(request["method"])](_params_of(request))
+            await peer.post({"jsonrpc": "2.0", "id": request["id"], "result": result})
+            for _ in range(_LATER_REQUESTS):
+                await peer.fence()
+        if number := _answers(peer, call["id"]):
+            raise Deviation("no response to a call that was cancelled while it waited", f"{number} responses")
+    if not count:
+        raise NotTestable(f"no call of {' or '.join(_REQUEST_TOOLS)} sends a client request")
+
+
+@asynccontextmanager
+async def _unanswered_call(peer: SuiteConnection, call: JsonObject) -> AsyncIterator[JsonObject | None]:
+    """Keep a call in progress while the block runs, and yield its client request, which gets no response.
+
+    It is `None` if the call ends without one.
+    """
+    since = len(peer.inbox)
+    has_ended = False
+
+    def requests() -> list[JsonObject]:
+        return [each for each in peer.inbox[since:] if "id" in each and each.get("method") in REPLIES]
+
+    async def run() -> None:
+        nonlocal has_ended
+        with suppress(Deviation):  # a cancelled call has no response
+            await peer.exchange(call)
+        has_ended = True
+        peer.wake()
+
+    peer.unanswered.update(REPLIES)
+    async with open_nursery() as nursery:
+        nursery.start_soon(run)
+        try:
+            await peer.until(lambda: bool(requests()) or has_ended, "a client request, or the end of the call")
+        except Deviation as deviation:
+            raise NotTestable(f"the control request failed: {deviation}") from deviation
+        yield next(iter(requests()), None)
+        nursery.cancel_scope.cancel()
+
+
+def _params_of(request: JsonObject) -> JsonObject:
+    params = request.get("params")
+    return params if isinstance(params, dict) else {}
 
 
 @check(
