@@ -867,6 +867,45 @@ class _UnrequestedNotification(Fault):
         return result
 
 
+@fault("every-other-change", "tools.list-changed", "prompts.list-changed", "resources.list-changed",
+       "resources.updated", revisions=LEGACY)  # fmt: skip
+class _EveryOtherChange(Fault):
+    """A server that sends only the first notification of two of a type."""
+
+    def __init__(self) -> None:
+        self._sent: dict[JsonValue, bool] = {}
+
+    def change_notification(self, message: JsonObject) -> JsonObject | None:
+        is_second = self._sent.get(str(message["method"]), False)
+        self._sent[str(message["method"])] = not is_second
+        return None if is_second else message
+
+
+@fault("unsubscribes-all", "resources.updated", revisions=LEGACY)
+class _UnsubscribesAll(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] == "resources/unsubscribe":
+            inbound.session.subscribed.clear()
+        return result
+
+
+@fault("never-subscribed-again", "resources.updated", revisions=LEGACY)
+class _NeverAgain(Fault):
+    """A server that ignores a subscription to a resource from which the client has unsubscribed."""
+
+    def __init__(self) -> None:
+        self._ended: list[JsonValue] = []
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        method, uri = inbound.request["method"], str(inbound.params.get("uri"))
+        key: JsonValue = [id(inbound.session), uri]
+        if method == "resources/unsubscribe":
+            self._ended.append(key)
+        if method == "resources/subscribe" and key in self._ended:
+            inbound.session.subscribed.discard(uri)
+        return result
+
+
 @fault("changes-not-told", "tools.list-changed", "prompts.list-changed", "resources.list-changed",
        "resources.updated", "resources.updated-only-if-subscribed", revisions=LEGACY)  # fmt: skip
 class _NoNotification(Fault):

@@ -12,9 +12,12 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
+_CHANGES: Final = 2
+"""The number of changes: a server may send a notification only for the first one."""
 _UPDATED: Final = "notifications/resources/updated"
 _WATCHED: Final = "test://watched-resource"
 _OTHER: Final = "test://static-text"
@@ -32,14 +35,15 @@ def _register() -> None:
 
         async def run(server: ServerUnderTest, *, kind: str = kind, fixture: str = fixture) -> None:
             method = f"notifications/{kind}/list_changed"
-            before = _count(server, method)
-            (await server.call(fixture)).result()
-            await _until(server, method, before)
+            for _ in range(_CHANGES):
+                before = _count(server.peer, method)
+                (await server.call(fixture)).result()
+                await _until(server.peer, method, before)
 
         SERVER_CHECKS.add(
             f"{kind}.list-changed",
             run,
-            title=f"When the list of {kind} changes, the server sends a list_changed notification.",
+            title=f"Each time that the list of {kind} changes, the server sends a list_changed notification.",
             proves=(f"{kind}.list-changed",),
             needs=("capability:tools", f"capability:{kind}.listChanged"),
         )
@@ -48,21 +52,30 @@ def _register() -> None:
 _register()
 
 
-def _count(server: ServerUnderTest, method: str) -> int:
-    return sum(1 for each in server.peer.inbox if each.get("method") == method)
+def _count(peer: SuiteConnection, method: str) -> int:
+    return sum(1 for each in peer.inbox if each.get("method") == method)
 
 
-async def _until(server: ServerUnderTest, method: str, before: int) -> None:
+async def _until(peer: SuiteConnection, method: str, before: int) -> None:
     """Wait for one more notification.
 
     Raises:
         Deviation: No further notification was received in time.
     """
-    await server.peer.until(lambda: _count(server, method) > before, method)
+    await peer.until(lambda: _count(peer, method) > before, method)
 
 
-async def _touch(server: ServerUnderTest, uri: str) -> None:
-    (await server.call("conformance_touch_resource", {"uri": uri})).result()
+async def _touch(server: ServerUnderTest, uri: str, peer: SuiteConnection | None = None) -> None:
+    name, arguments = server.tool("conformance_touch_resource", {"uri": uri})
+    (await (peer or server.peer).request("tools/call", {"name": name, "arguments": arguments})).result()
+
+
+async def _touch_and_wait(server: ServerUnderTest, uri: str, peer: SuiteConnection | None = None) -> None:
+    """Change a resource by a call of a client that has subscribed to it, and wait for the notification."""
+    client = peer or server.peer
+    before = _count(client, _UPDATED)
+    await _touch(server, uri, client)
+    await _until(client, _UPDATED, before)
 
 
 def _uris(server: ServerUnderTest, since: int) -> list[object]:
@@ -74,9 +87,11 @@ def _uris(server: ServerUnderTest, since: int) -> list[object]:
     return found
 
 
-async def _subscribe(server: ServerUnderTest, verb: str = "subscribe") -> JsonObject:
+async def _subscribe(
+    server: ServerUnderTest, verb: str = "subscribe", peer: SuiteConnection | None = None
+) -> JsonObject:
     uri = _watched(server)
-    return (await server.peer.request(f"resources/{verb}", {"uri": uri})).result()
+    return (await (peer or server.peer).request(f"resources/{verb}", {"uri": uri})).result()
 
 
 def _watched(server: ServerUnderTest) -> str:
@@ -89,17 +104,26 @@ def _watched(server: ServerUnderTest) -> str:
     needs=_SUBSCRIBE,
 )
 async def updated(server: ServerUnderTest) -> None:
-    """A client that subscribed to a resource is notified of its update."""
+    """A client that subscribed to a resource is notified of each update, until it unsubscribes, and if it subscribes again."""
     if set(result := await _subscribe(server)) - {"_meta"}:
         raise Deviation("an empty result of resources/subscribe", brief(result))
     watched = _watched(server)
-    await _touch(server, watched)
-    await _until(server, _UPDATED, 0)
+    for _ in range(_CHANGES):
+        await _touch_and_wait(server, watched)
     # The notification may name a sub-resource.
     if not any(is_within(str(each), watched) for each in _uris(server, 0)):
         raise Deviation(f"{_UPDATED} for {watched}", str(_uris(server, 0)))
+    # The end of another subscription, and of an earlier one to the same resource, has no effect. A server may reject
+    # subscriptions to other resources.
+    if server.inventory.find("resources", server.manifest.find("resources", _OTHER).name) is not None:
+        for verb in ("subscribe", "unsubscribe"):
+            await server.peer.request(f"resources/{verb}", {"uri": server.require("resources", _OTHER)})
+        await _touch_and_wait(server, watched)
+    await _subscribe(server, "unsubscribe")
+    await _subscribe(server)
+    await _touch_and_wait(server, watched)
     # Other checks use the connection too.
-    await server.peer.request("resources/unsubscribe", {"uri": watched})
+    await _subscribe(server, "unsubscribe")
 
 
 @check(
@@ -116,7 +140,7 @@ async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
         await server.call("conformance_touch_resource", {"uri": similar})
     await _touch(server, _watched(server))
     # A notification of the other resource would precede this one.
-    await _until(server, _UPDATED, 0)
+    await _until(server.peer, _UPDATED, 0)
     for other in (server.require("resources", _OTHER), *similar_uris(_watched(server))):
         if other in _uris(server, 0):
             raise Deviation(f"no {_UPDATED} for {other}, which has no subscription", str(_uris(server, 0)))
