@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
     from mutants.server.protocol import RpcError
+    from mutants.server.streams import HttpSession
 
 __all__ = ["notification_fault"]
 
@@ -903,6 +904,34 @@ class _NeverAgain(Fault):
             self._ended.append(key)
         if method == "resources/subscribe" and key in self._ended:
             inbound.session.subscribed.discard(uri)
+        return result
+
+
+def _sessions(inbound: InboundRequest) -> list[HttpSession]:
+    """Return the sessions of the server other than that of a request."""
+    every: dict[str, HttpSession] = getattr(getattr(inbound.session, "server", None), "sessions", {})
+    return [each for each in every.values() if each is not inbound.session]
+
+
+@fault("updates-of-other-sessions", "resources.updated-only-if-subscribed", revisions=LEGACY, transports=("http",))
+class _OtherSessions(Fault):
+    """A server that sends the updates of a resource to all sessions when one has subscribed."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "conformance_touch_resource":
+            for uri in inbound.session.subscribed:
+                params: JsonObject = {"uri": uri}
+                for each in _sessions(inbound):
+                    each.announce({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params})
+        return result
+
+
+@fault("unsubscribes-all-sessions", "resources.updated-only-if-subscribed", revisions=LEGACY, transports=("http",))
+class _UnsubscribesSessions(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] == "resources/unsubscribe":
+            for each in _sessions(inbound):
+                each.subscribed.discard(str(inbound.params["uri"]))
         return result
 
 

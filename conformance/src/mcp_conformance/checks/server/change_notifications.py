@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.message_pairs import notified
 from mcp_conformance.checks.probes.near_misses import is_within, similar_uris
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 
@@ -128,11 +129,14 @@ async def updated(server: ServerUnderTest) -> None:
 
 @check(
     "resources.updated-only-if-subscribed",
-    proves=("resources.updated-only-if-subscribed",),
+    proves=("resources.updated-only-if-subscribed", "resources.subscription-updates"),
     needs=_SUBSCRIBE,
 )
 async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
-    """A client without a subscription to a resource, or after unsubscribing, gets no updated notification."""
+    """A client without a subscription to a resource, or after unsubscribing, gets no updated notification.
+
+    The subscriptions of other clients make no difference.
+    """
     await _subscribe(server)
     await _touch(server, server.require("resources", _OTHER))
     for similar in similar_uris(_watched(server)):
@@ -152,6 +156,27 @@ async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
         await server.peer.fence()
     if _uris(server, since):
         raise Deviation(f"no {_UPDATED} after resources/unsubscribe", str(_uris(server, since)))
+    if server.transport is not Transport.STDIO:
+        await _require_sessions_apart(server)
+
+
+async def _require_sessions_apart(server: ServerUnderTest) -> None:
+    """Require that the subscriptions of two sessions to the same resource are independent."""
+    watched = _watched(server)
+    async with server.share(client="another") as other:
+        if isinstance(other, HttpConnection) and other.session_id is None:
+            return  # the server cannot distinguish its clients
+        await _subscribe(server, peer=other)
+        since = len(server.peer.inbox)
+        await _touch_and_wait(server, watched, other)
+        for _ in range(2):
+            await server.peer.fence()
+        if _uris(server, since):
+            raise Deviation(f"no {_UPDATED} for the subscription of another client", str(_uris(server, since)))
+        await _subscribe(server)
+        await _subscribe(server, "unsubscribe")
+        await _touch_and_wait(server, watched, other)
+        await _subscribe(server, "unsubscribe", other)
 
 
 @check(
