@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY, LEVELS, META, MODERN
+from mutants.server.protocol import LEGACY, LEVELS, META, MODERN, RpcError
 from mutants.server_faults.lists import changed, name_of
 
 if TYPE_CHECKING:
@@ -577,6 +577,14 @@ class _BeforeAcknowledged(Fault):
             "params": {"_meta": _params(acknowledgement)["_meta"]},
         }
         return [early, acknowledgement]
+
+
+@fault("empty-filter-refused", "subscription.acknowledged-filter", revisions=MODERN)
+class _EmptyFilterRefused(Fault):
+    def filtered(self, user: str, id: JsonValue, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        if not wanted:
+            raise RpcError(-32602, "notifications is empty", status=400)
+        return wanted
 
 
 @fault("any-subscriber", "subscription.only-what-was-asked", "subscription.only-these-resources", transports=("stdio",))

@@ -112,7 +112,7 @@ async def acknowledged_filter(server: ServerUnderTest) -> None:
     """The acknowledgment contains the requested members that the server supports, and no others."""
     offered = _offered(server)
     refused: JsonObject = {name: False for name in offered[1:] if name != "resourceSubscriptions"}
-    for members, more in ((offered, {}), (offered[:1], {}), (offered[:1], refused)):
+    for members, more in ((offered, {}), (offered[:1], {}), (offered[:1], refused), ([], {}), ([], refused)):
         requested: JsonObject = {**_filter(server, *members), **more}
         async with open_subscription(server.peer, requested) as subscription:
             found = await subscription.acknowledged()
