@@ -876,6 +876,25 @@ class _UnrequestedNotification(Fault):
         return result
 
 
+@fault("updates-also-untagged", "subscription.not-unasked", revisions=MODERN)
+class _UpdatesUntagged(Fault):
+    """A server that sends updates of resources as in the legacy revisions too."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        arguments = inbound.params.get("arguments")
+        if name_of(inbound) == "conformance_touch_resource" and inbound.modern and isinstance(arguments, dict):
+            inbound.notify("notifications/resources/updated", {"uri": arguments["uri"]})
+        return result
+
+
+@fault("prompts-told-unasked", "subscription.not-unasked", revisions=MODERN)
+class _PromptsUnasked(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_trigger_prompt_change":
+            inbound.notify("notifications/prompts/list_changed", {})
+        return result
+
+
 @fault("every-other-change", "tools.list-changed", "prompts.list-changed", "resources.list-changed",
        "resources.updated", revisions=LEGACY)  # fmt: skip
 class _EveryOtherChange(Fault):

@@ -297,15 +297,22 @@ def _causes(server: ServerUnderTest) -> list[_Cause]:
 
 @check("subscription.tagged", proves=("subscription.all-notifications-tagged", "meta.subscription-id-on-stream"))
 async def tagged(server: ServerUnderTest) -> None:
-    """Every notification of a subscription has its id."""
-    member, method, fixture = _by_tool(server)
-    async with open_subscription(server.peer, _filter(server, member)) as subscription:
+    """Every notification of a subscription has its id, whatever its type."""
+    causes = _causes(server)
+    methods = [cause.method for cause in causes]
+    async with open_subscription(server.peer, _filter(server, *(cause.member for cause in causes))) as subscription:
         await subscription.acknowledged()
-        await _trigger(server, fixture)
-        await subscription.until(lambda: any(each.get("method") == method for each in subscription.messages), method)
+        for cause in causes:
+            await _trigger(server, cause.fixture, cause.arguments)
+            await subscription.until(partial(_has, subscription, cause.method), cause.method)
         for each in subscription.messages:
-            if each.get("method") == method and not subscription.is_own(each) and not subscription.is_of_another(each):
+            if each.get("method") in methods and not subscription.is_own(each) and not subscription.is_of_another(each):
                 raise Deviation(f"the id of the subscription, {brief(subscription.id)}", brief(each))
+
+
+def _has(subscription: SubscriptionStream, method: str) -> bool:
+    """Return whether there is a notification of a method since a subscription began."""
+    return any(each.get("method") == method for each in subscription.messages)
 
 
 @check(
@@ -332,17 +339,20 @@ async def only_requested_types(server: ServerUnderTest) -> None:
 
 @check("subscription.not-unasked", proves=("subscription.no-unsubscribed-notifications",))
 async def none_without_subscription(server: ServerUnderTest) -> None:
-    """Without a subscription there are no change notifications, on the streams of other requests either."""
-    _, method, fixture = _by_tool(server)
+    """Without a subscription there are no change notifications of any type, on the streams of other requests either."""
+    causes = _causes(server)
+    methods = [cause.method for cause in causes]
     since = len(server.peer.inbox)
-    await _trigger(server, fixture)
-    # These members ask for messages on the stream of the request, but not for this one.
-    await _trigger(server, fixture, meta={"progressToken": "conformance-change", LOG_LEVEL: "debug"})
+    for cause in causes:
+        await _trigger(server, cause.fixture, cause.arguments)
+        # These members ask for messages on the stream of the request, but not for this one.
+        meta: JsonObject = {"progressToken": f"conformance-{cause.member}", LOG_LEVEL: "debug"}
+        await _trigger(server, cause.fixture, cause.arguments, meta=meta)
     await server.peer.fence()
-    received = [each for each in server.peer.inbox[since:] if each.get("method") == method]
+    received = [each for each in server.peer.inbox[since:] if each.get("method") in methods]
     # `subscription.cancelled` covers subscriptions that continue after their end.
     if found := [each for each in received if not is_tagged(server.peer, each)]:
-        raise Deviation(f"no {method} without a subscription", brief(found[0]))
+        raise Deviation(f"no {found[0].get('method')} without a subscription", brief(found[0]))
 
 
 @check(
