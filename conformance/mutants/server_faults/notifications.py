@@ -587,6 +587,26 @@ class _EmptyFilterRefused(Fault):
         return wanted
 
 
+@fault("filters-joined", "subscription.only-what-was-asked", revisions=MODERN, transports=("stdio",))
+class _FiltersJoined(Fault):
+    """A server with one filter for all subscriptions of a connection."""
+
+    def __init__(self) -> None:
+        self._filter: JsonObject = {}
+        self._number = 0
+
+    def filtered(self, user: str, id: JsonValue, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        self._number += 1
+        self._filter.update(wanted)
+        return self._filter
+
+    def after_end(self, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        self._number -= 1
+        if not self._number:
+            self._filter = {}
+        return {}
+
+
 @fault("any-subscriber", "subscription.only-what-was-asked", "subscription.only-these-resources", transports=("stdio",))
 @fault(
     *("any-subscriber-over-http", "subscription.only-what-was-asked", "subscription.only-these-resources"),

@@ -321,7 +321,7 @@ def _has(subscription: SubscriptionStream, method: str) -> bool:
     needs=("capability:tools.listChanged", "capability:prompts.listChanged"),
 )
 async def only_requested_types(server: ServerUnderTest) -> None:
-    """A subscription gets no notifications whose member of the filter is missing or false."""
+    """A subscription gets no notifications whose member of the filter is missing or false, also beside other subscriptions."""
     for members in ({"promptsListChanged": True}, {"promptsListChanged": True, "toolsListChanged": False}):
         async with open_subscription(server.peer, dict(members)) as subscription:
             await subscription.acknowledged()
@@ -335,6 +335,26 @@ async def only_requested_types(server: ServerUnderTest) -> None:
             ]
         if found:
             raise Deviation(f"no {_TOOLS}, which the filter does not contain", brief(found[0]))
+    await _require_types_apart(server)
+
+
+async def _require_types_apart(server: ServerUnderTest) -> None:
+    """Require that each of several subscriptions at once gets only the notifications that it requested."""
+    opened: list[tuple[_Cause, SubscriptionStream]] = []
+    async with AsyncExitStack() as stack:
+        for cause in _causes(server):
+            requested = _filter(server, cause.member)
+            opened.append((cause, await stack.enter_async_context(open_subscription(server.peer, requested))))
+        for _, subscription in opened:
+            await subscription.acknowledged()
+        for cause, subscription in opened:
+            await _trigger(server, cause.fixture, cause.arguments)
+            await subscription.wait(cause.method)
+        await server.peer.fence()
+        for cause, subscription in opened:
+            for each in subscription.own():
+                if each.get("method") not in (ACKNOWLEDGED, cause.method):
+                    raise Deviation(f"only {cause.method} with the filter {cause.member}", brief(each))
 
 
 @check("subscription.not-unasked", proves=("subscription.no-unsubscribed-notifications",))
