@@ -607,6 +607,43 @@ class _FiltersJoined(Fault):
         return {}
 
 
+@fault("cancelled-subscription-answered", "subscription.cancelled", revisions=MODERN, transports=("stdio",))
+class _CancelledSubscriptionAnswered(Fault):
+    """A server that ends a subscription with its result when the client cancels it."""
+
+    def __init__(self) -> None:
+        self._open: list[JsonValue] = []
+
+    def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
+        meta = _params(acknowledgement)["_meta"]
+        self._open.append(meta[_SUBSCRIPTION] if isinstance(meta, dict) else None)
+        return [acknowledgement]
+
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        id = _params(message).get("requestId")
+        if message["method"] != "notifications/cancelled" or id not in self._open:
+            return answer
+        info: JsonObject = {"name": "raw", "version": "1.0"}
+        meta: JsonObject = {_SUBSCRIPTION: id, f"{META}serverInfo": info}
+        return {"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "_meta": meta}}
+
+
+@fault("second-cancellation-rejected", "subscription.cancelled", revisions=MODERN, transports=("stdio",))
+class _SecondCancellationRejected(Fault):
+    """A server that removes the subscription of a cancellation without a look whether it is still there."""
+
+    def __init__(self) -> None:
+        self._last: JsonValue = None
+
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        id = _params(message).get("requestId")
+        if message["method"] != "notifications/cancelled" or id not in ("471149", ""):
+            return answer
+        is_second, self._last = id == self._last, id
+        error: JsonObject = {"code": -32603, "message": f"KeyError: {id}"}
+        return {"jsonrpc": "2.0", "id": id, "error": error} if is_second else answer
+
+
 @fault("any-subscriber", "subscription.only-what-was-asked", "subscription.only-these-resources", transports=("stdio",))
 @fault(
     *("any-subscriber-over-http", "subscription.only-what-was-asked", "subscription.only-these-resources"),

@@ -530,13 +530,17 @@ async def clients_apart(server: ServerUnderTest) -> None:
 
 @check(
     "subscription.cancelled",
-    proves=("subscription.server-stops-after-cancel",),
+    proves=("subscription.server-stops-after-cancel", "stdio.cancel-no-more-messages"),
     # Not the connection on which another check has cancelled subscriptions with these ids.
     subject=CheckScope.RECOVERING,
 )
 async def cancelled(server: ServerUnderTest) -> None:
-    """After its end a subscription gets no notification of any type, while others continue, even with a similar id."""
+    """After its end a subscription gets no notification of any type and no result, while others continue.
+
+    The others may have a similar id.
+    """
     causes = _causes(server)
+    known_strays = len(server.peer.strays)
     requested = _filter(server, *(cause.member for cause in causes))
     for kept, id in _KEPT_AND_ENDED:
         async with (
@@ -547,6 +551,9 @@ async def cancelled(server: ServerUnderTest) -> None:
             for each in (older, ended, newer):
                 await each.acknowledged()
             await ended.cancel()
+            if server.transport is Transport.STDIO:
+                # A client may repeat a cancellation, as it does not learn whether it arrived.
+                await server.peer.notify(_CANCELLED, {"requestId": id})
             await server.peer.fence()
             known = len(ended.own())
             # Over HTTP a server may notice the end only when it sends the next notification.
@@ -558,6 +565,9 @@ async def cancelled(server: ServerUnderTest) -> None:
             await server.peer.fence()
             if len(ended.own()) > known:
                 raise Deviation("no notification for a cancelled subscription", brief(ended.own()[-1]))
+            for response in server.peer.strays[known_strays:]:
+                if key_of(response.get("id")) == key_of(id):
+                    raise Deviation("no response to a cancelled subscription", brief(response))
 
 
 @check(
