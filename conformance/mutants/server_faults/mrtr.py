@@ -255,6 +255,28 @@ class _RedeemedAtOnce(Fault):
         return used
 
 
+@fault("resource-retry-fails", "mrtr.completes", revisions=MODERN)
+class _ResourceRetryFails(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _method(inbound) == "resources/read" and "inputResponses" in inbound.params:
+            raise RpcError(-32602, "unexpected member 'inputResponses'")
+        return result
+
+
+@fault("resource-asks-undeclared", "mrtr.only-what-is-declared", "elicitation.only-declared-modes", revisions=MODERN)
+class _ResourceInputUndeclared(Fault):
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        return declared or _method(inbound) == "resources/read"
+
+
+@fault("first-capability-only", "mrtr.only-what-is-declared", revisions=MODERN)
+class _FirstCapabilityOnly(Fault):
+    """A server that compares the capability of the first of several input requests."""
+
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        return declared or (name_of(inbound) == _SEVERAL and inbound.declares("elicitation"))
+
+
 # --- progress and cancellation ---------------------------------------------------------------------------------------
 
 

@@ -63,8 +63,18 @@ async def _first(server: ServerUnderTest, fixture: str = _ELICITS) -> tuple[Json
     return params, await request_until_input(server.peer, "tools/call", params)
 
 
-async def _all_first(server: ServerUnderTest) -> list[tuple[str, JsonRpcResponse]]:
-    return [(fixture, (await _first(server, fixture))[1]) for fixture in _FIXTURES]
+async def _all_first(server: ServerUnderTest) -> list[JsonRpcResponse]:
+    """Return an InputRequiredResult of each tool that requires input, and of the resource, if the server has it."""
+    found = [(await _first(server, fixture))[1] for fixture in _FIXTURES]
+    uri = _eliciting_resource(server)
+    read = None if uri is None else await server.peer.request("resources/read", {"uri": uri})
+    return found if read is None or not requires_input(read) else [*found, read]
+
+
+def _eliciting_resource(server: ServerUnderTest) -> str | None:
+    """Return the URI of the resource that requires input; `None` if the server does not have it."""
+    uri = server.manifest.find("resources", _ELICITING_RESOURCE).name
+    return None if server.inventory.find("resources", uri) is None else uri
 
 
 # --- the InputRequiredResult
@@ -96,7 +106,7 @@ async def only_where_it_may_be(server: ServerUnderTest) -> None:
 @check("mrtr.asks-or-has-state", proves=("mrtr.at-least-one-field",), needs=_NEEDS)
 async def requests_or_state(server: ServerUnderTest) -> None:
     """An InputRequiredResult has inputRequests, requestState or both."""
-    for _, answer in await _all_first(server):
+    for answer in await _all_first(server):
         if "inputRequests" not in answer.result() and "requestState" not in answer.result():
             raise Deviation("inputRequests or requestState", str(answer))
 
@@ -104,7 +114,7 @@ async def requests_or_state(server: ServerUnderTest) -> None:
 @check("mrtr.requests-shape", proves=("mrtr.input-requests-shape",), needs=_NEEDS)
 async def requests_shape(server: ServerUnderTest) -> None:
     """The inputRequests are an object of requests, each with a method, and without jsonrpc and id."""
-    for _, answer in await _all_first(server):
+    for answer in await _all_first(server):
         requests = answer.result().get("inputRequests", {})
         if not isinstance(requests, dict):
             raise Deviation("inputRequests to be an object", str(answer))
@@ -148,7 +158,7 @@ def _check_unique_keys(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
 @check("mrtr.requests-kinds", proves=("mrtr.input-requests-kinds",), needs=_NEEDS)
 async def requests_kinds(server: ServerUnderTest) -> None:
     """An input request is an elicitation, a sampling request or a roots request."""
-    for _, answer in await _all_first(server):
+    for answer in await _all_first(server):
         for each in input_requests_of(answer):
             if each.method not in REPLIES:
                 raise Deviation(" or ".join(REPLIES), brief(each.whole))
@@ -169,6 +179,13 @@ async def only_what_is_declared(server: ServerUnderTest) -> None:
     nothing: JsonObject = {}
     sampling: JsonObject = {"sampling": {}}
     tried = [(fixture, declared) for fixture in _FIXTURES for declared in (nothing, sampling)]
+    # A client may have any one of the capabilities that a call needs.
+    others: tuple[JsonObject, ...] = ({"elicitation": {}}, {"roots": {}})
+    tried += [(_SEVERAL, declared) for declared in others]
+    if (uri := _eliciting_resource(server)) is not None:
+        for declared in (nothing, sampling):
+            read: JsonObject = {"uri": uri, "_meta": {CLIENT_CAPABILITIES: declared}}
+            _require_declared(await server.peer.request("resources/read", read), declared)
     for fixture, declared in [*tried, ("test_input_required_result_capabilities", sampling)]:
         name, arguments = server.tool(fixture)
         meta: JsonObject = {CLIENT_CAPABILITIES: declared}
@@ -195,7 +212,7 @@ def _require_declared(answer: JsonRpcResponse, declared: JsonObject) -> None:
 
 @check("mrtr.completes", proves=("mrtr.complete-after-input",), needs=_NEEDS)
 async def completes(server: ServerUnderTest) -> None:
-    """With responses to all input requests the result is complete."""
+    """With responses to all input requests the result is complete, of a resource too."""
     for fixture in _FIXTURES:
         done = await converse(server, fixture)
         if not done.client_requests:
@@ -203,6 +220,21 @@ async def completes(server: ServerUnderTest) -> None:
         if done.answer.member("resultType") != "complete":
             raise Deviation("a complete result", str(done.answer))
     await _one_by_one(server)
+    await _read(server)
+
+
+async def _read(server: ServerUnderTest) -> None:
+    """Read the resource that requires input, with responses to all input requests, and require its contents."""
+    uri = _eliciting_resource(server)
+    if uri is None:
+        return
+    params: JsonObject = {"uri": uri}
+    answer = await server.peer.request("resources/read", params)
+    for _ in range(_MOST_RETRIES):
+        if not requires_input(answer):
+            break
+        answer = await server.peer.request("resources/read", retried(params, answer))
+    answer.member("contents", list)
 
 
 async def _one_by_one(server: ServerUnderTest) -> None:
@@ -232,8 +264,7 @@ async def tampered_state(server: ServerUnderTest) -> None:
         raise NotTestable("the control request failed: there is no requestState")
     if not await _rejects_modified(server, "tools/call", params, answer):
         raise NotTestable("the control request failed: the unmodified requestState is rejected")
-    uri = server.manifest.find("resources", _ELICITING_RESOURCE).name
-    if server.inventory.find("resources", uri) is not None:
+    if (uri := _eliciting_resource(server)) is not None:
         read: JsonObject = {"uri": uri}
         answer = await server.peer.request("resources/read", read)
         if requires_input(answer) and isinstance(answer.result().get("requestState"), str):
