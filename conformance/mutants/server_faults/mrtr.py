@@ -277,6 +277,15 @@ class _FirstCapabilityOnly(Fault):
         return declared or (name_of(inbound) == _SEVERAL and inbound.declares("elicitation"))
 
 
+@fault("empty-state-as-none", "mrtr.tampered-state", revisions=MODERN)
+class _EmptyStateAsNone(Fault):
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = _params_of(message)
+        if not isinstance(message, dict) or params.get("requestState") != "":
+            return message
+        return {**message, "params": {key: each for key, each in params.items() if key != "requestState"}}
+
+
 # --- progress and cancellation ---------------------------------------------------------------------------------------
 
 

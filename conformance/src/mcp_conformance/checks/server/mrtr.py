@@ -279,12 +279,19 @@ async def _rejects_modified(server: ServerUnderTest, method: str, params: JsonOb
     for modified in _modified(str(again["requestState"])):
         refused = await server.peer.request(method, {**again, "requestState": modified})
         refused.error(what=f"a modified requestState of {method}, {brief(modified)}")
+    # A server may take this for none, and require the input again.
+    emptied = await server.peer.request(method, {**again, "requestState": ""})
+    if not emptied.is_error and not requires_input(emptied):
+        raise Deviation(
+            f"an error, or another InputRequiredResult, for an empty requestState of {method}", str(emptied)
+        )
     return True
 
 
 def _modified(state: str) -> Iterator[str]:
-    """Yield states that differ in one character, or by a suffix."""
+    """Yield states that differ in one character, by a suffix, or in their length."""
     yield f"{state}-TAMPERED"
+    yield state[: len(state) // 2]
     # The last character of base64 may have bits that are not decoded.
     places = [index for index, each in enumerate(state) if each in _REPLACED][:-1]
     for index in dict.fromkeys(places[at] for at in (0, len(places) // 2, -1)) if places else ():
