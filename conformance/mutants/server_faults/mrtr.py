@@ -286,6 +286,47 @@ class _EmptyStateAsNone(Fault):
         return {**message, "params": {key: each for key, each in params.items() if key != "requestState"}}
 
 
+@fault("state-of-other-arguments", "mrtr.state-of-another-request", revisions=MODERN)
+class _OtherArguments(Fault):
+    """A server whose state belongs to a tool, whatever the arguments."""
+
+    def __init__(self) -> None:
+        self._has_file = False
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        self._has_file = _params_of(message).get("name") == "confirm_delete"
+        return message
+
+    def bound(self, *, same: bool) -> bool:
+        return same or self._has_file
+
+
+@fault("latest-call-only", "mrtr.on-another-connection", revisions=MODERN)
+class _LatestCallOnly(Fault):
+    """A server that keeps one pending call of each tool."""
+
+    def __init__(self) -> None:
+        self._latest: JsonValue = None
+
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == _ELICITS and _requires_input(result):
+            self._latest = result.get("requestState")
+        return result
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == _ELICITS and inbound.params.get("requestState", self._latest) != self._latest:
+            raise RpcError(-32602, "another call is pending")
+        return result
+
+
+@fault("stray-answers-refused", "mrtr.unexpected-answers", revisions=MODERN)
+class _StrayAnswersRefused(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_simple_text" and "inputResponses" in inbound.params:
+            raise RpcError(-32602, "the tool requires no input")
+        return result
+
+
 # --- progress and cancellation ---------------------------------------------------------------------------------------
 
 

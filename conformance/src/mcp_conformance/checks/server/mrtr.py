@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.interactive_calls import (
@@ -359,7 +360,7 @@ def _other_responses(answer: JsonRpcResponse) -> JsonObject:
 
 @check("mrtr.state-of-another-request", proves=("mrtr.state-bind-request",), needs=_NEEDS)
 async def state_of_another_request(server: ServerUnderTest) -> None:
-    """A requestState is rejected in a request other than the one that it was issued for."""
+    """A requestState is rejected in a request of another tool, or with other arguments, than the one that it was issued for."""
     params, answer = await _first(server, "test_input_required_result_tampered_state")
     if not isinstance(answer.result().get("requestState"), str):
         raise NotTestable("the control request failed: there is no requestState")
@@ -370,16 +371,38 @@ async def state_of_another_request(server: ServerUnderTest) -> None:
         raise Deviation(
             "an error, or another InputRequiredResult, for the requestState of another request", str(refused)
         )
+    with suppress(NotTestable):  # a server without this tool was tested with others
+        await _require_bound_arguments(server)
 
 
-@check("mrtr.on-another-connection", proves=("mrtr.stateless-retry",), needs=_NEEDS, transports=(Transport.HTTP,))
+async def _require_bound_arguments(server: ServerUnderTest) -> None:
+    """Require that a confirmation for one file is not accepted for another one."""
+    name, arguments = server.tool("confirm_delete", {"filename": "one.txt"})
+    _, others = server.tool("confirm_delete", {"filename": "other.txt"})
+    params: JsonObject = {"name": name, "arguments": arguments}
+    # A client without the tasks extension: the input request is part of the result of the call.
+    answer = await request_until_input(server.peer, "tools/call", params)
+    if others == arguments or not isinstance(answer.result().get("requestState"), str):
+        return
+    refused = await server.peer.request("tools/call", {**retried(params, answer), "arguments": others})
+    if _is_complete(refused):
+        raise Deviation(
+            "an error, or another InputRequiredResult, for the requestState of a call with other arguments",
+            str(refused),
+        )
+
+
+@check("mrtr.on-another-connection", proves=("mrtr.stateless-retry",), needs=_NEEDS)
 async def on_another_connection(server: ServerUnderTest) -> None:
-    """The retry may use another connection."""
-    params, answer = await _first(server)
-    async with server.open() as other:
-        done = await other.request("tools/call", retried(params, answer))
-    if done.is_error or done.result().get("resultType") != "complete":
-        raise Deviation("a complete result over another connection", str(done))
+    """The retries of two calls may come in any order, and over HTTP on another connection."""
+    calls = [await _first(server), await _first(server)]
+    async with AsyncExitStack() as stack:
+        has_others = server.transport is not Transport.STDIO
+        other = await stack.enter_async_context(server.open()) if has_others else server.peer
+        for params, answer in calls:
+            done = await other.request("tools/call", retried(params, answer))
+            if done.is_error or done.result().get("resultType") != "complete":
+                raise Deviation("a complete result of each retry, whatever its connection and order", str(done))
 
 
 @check("mrtr.nobody-answers", proves=("mrtr.no-assumption-of-retry",), needs=_NEEDS)
@@ -418,12 +441,17 @@ async def requests_missing(server: ServerUnderTest) -> None:
 
 @check("mrtr.unexpected-answers", proves=("mrtr.ignore-unexpected",), needs=_NEEDS)
 async def unexpected_answers(server: ServerUnderTest) -> None:
-    """Unexpected input responses are ignored."""
+    """Unexpected input responses are ignored, also by a tool that requires no input."""
     params, answer = await _first(server)
     given: JsonObject = {**responses_to(answer), "conformance_unknown": {"action": "cancel"}}
     done = await server.peer.request("tools/call", retried(params, answer, given))
     if done.is_error or done.result().get("resultType") != "complete":
         raise Deviation("a complete result", str(done))
+    with suppress(NotTestable):  # a server without this tool has others
+        name, arguments = server.tool("test_simple_text")
+        stray: JsonObject = {"conformance_unknown": {"action": "cancel"}}
+        plain: JsonObject = {"name": name, "arguments": arguments, "inputResponses": stray}
+        (await server.peer.request("tools/call", plain)).member("content", list)
 
 
 @check("mrtr.answers-of-another-kind", proves=("mrtr.validate-responses",), needs=_NEEDS)
