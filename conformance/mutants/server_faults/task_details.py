@@ -79,6 +79,26 @@ class _IdByTime(Fault):
 # --- 2025-11-25 ------------------------------------------------------------------------------------------------------
 
 
+@fault("task-without-ttl-ignored", "tasks.create", revisions=_CORE)
+class _EmptyMetadata(Fault):
+    """A server that takes an empty object for no task."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or params.get("task") != {}:
+            return message
+        return {**message, "params": {key: each for key, each in params.items() if key != "task"}}
+
+
+@fault("task-id-of-requestor", "tasks.create", revisions=_CORE)
+class _IdOfRequestor(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        given, created = inbound.params.get("task"), result.get("task")
+        if isinstance(given, dict) and isinstance(created, dict) and "taskId" in given:
+            return {**result, "task": {**created, "taskId": given["taskId"]}}
+        return result
+
+
 @fault("tasks-undeclared", "tasks.declared", revisions=_CORE)
 class _WithoutCapability(Fault):
     def capabilities(self, declared: JsonObject) -> JsonObject:

@@ -37,6 +37,13 @@ _STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]
 _SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
 _LATER: Final[JsonObject] = {"seconds": 2.0, "label": "later"}
 _LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
+_SHORT: Final[JsonObject] = {"seconds": 0.01, "label": "short"}
+_OWN: Final = "conformance-id-of-the-client"
+_METADATA: Final[tuple[tuple[JsonObject, str], ...]] = (
+    ({}, ""),
+    ({"ttl": 60_000, "taskId": _OWN}, "a member of the task that the schema does not define"),
+)
+"""The `task` of calls, and the rule that it breaks on purpose."""
 _UNKNOWN: Final = "conformance-no-such-task"
 _FROM: Final = {
     "working": ("working", "input_required", *ENDED),
@@ -74,6 +81,19 @@ async def create(server: ServerUnderTest) -> None:
         if name in created.result():
             raise Deviation("a task without the result of the call", str(created))
     await ask(server, "tasks/cancel", {"taskId": task})
+    if server.revision.era is Era.LEGACY:
+        await _create_otherwise(server)
+
+
+async def _create_otherwise(server: ServerUnderTest) -> None:
+    """Require a task also without a ttl, and an id of the server although the client names one, as in a draft of tasks."""
+    name, arguments = server.tool("slow_compute", _SHORT)
+    for metadata, deviant in _METADATA:
+        params: JsonObject = {"name": name, "arguments": arguments, "task": dict(metadata)}
+        created = await ask(server, "tools/call", params, deviant=deviant)
+        # A server may reject a member that the schema does not define.
+        if not (deviant and created.is_error) and id_of(server, created) == _OWN:
+            raise Deviation("a taskId that the server makes", str(created))
 
 
 @check(
