@@ -76,6 +76,16 @@ class _IdByTime(Fault):
         return str(uuid.uuid1(node=0x5E0000000001, clock_seq=77))
 
 
+@fault("task-id-inherited", "tasks.unknown", revisions=(*_CORE, *MODERN))
+class _InheritedId(Fault):
+    """A server that looks up tasks in an object of JavaScript."""
+
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if inbound.params.get("taskId") in ("constructor", "toString", "__proto__"):
+            raise RpcError(-32603, "task.status is not a function")
+        raise error
+
+
 # --- 2025-11-25 ------------------------------------------------------------------------------------------------------
 
 
@@ -97,6 +107,25 @@ class _IdOfRequestor(Fault):
         if isinstance(given, dict) and isinstance(created, dict) and "taskId" in given:
             return {**result, "task": {**created, "taskId": given["taskId"]}}
         return result
+
+
+@fault("task-list-stale", "tasks.transitions", revisions=_CORE)
+class _ListStale(Fault):
+    """A server that lists tasks as they were when they were created."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        tasks = result.get("tasks")
+        if not _is(inbound, "tasks/list") or not isinstance(tasks, list):
+            return result
+        return {"tasks": [{**each, "status": "working"} for each in tasks if isinstance(each, dict)]}
+
+
+@fault("task-id-as-number", "tasks.unknown", revisions=_CORE)
+class _IdAsNumber(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if not isinstance(inbound.params.get("taskId", ""), str):
+            raise RpcError(-32603, "'int' object has no attribute 'encode'")
+        raise error
 
 
 @fault("tasks-undeclared", "tasks.declared", revisions=_CORE)

@@ -6,8 +6,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.near_misses import near_misses
-from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
+from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, items, member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of
 from mcp_conformance.checks.probes.task_calls import (
     ENDED,
@@ -45,6 +45,7 @@ _METADATA: Final[tuple[tuple[JsonObject, str], ...]] = (
 )
 """The `task` of calls, and the rule that it breaks on purpose."""
 _UNKNOWN: Final = "conformance-no-such-task"
+_INVALID: Final[tuple[JsonValue, ...]] = (7, None, [])
 _FROM: Final = {
     "working": ("working", "input_required", *ENDED),
     "input_required": ("input_required", "working", *ENDED),
@@ -198,21 +199,22 @@ look(
     subject=CheckScope.EVIDENCE,
 )
 async def transitions(server: ServerUnderTest) -> None:
-    """The status of a task follows the defined transitions, and a terminal status is final."""
+    """The status of a task follows the defined transitions, and a terminal status is final, also in a list."""
     has_tasks = False
     for transcript in server.evidence:
         status: dict[str, str] = {}
         recorded = RecordedMessages([transcript])
         for each in recorded.exchanges:
             # The modern result of `tasks/cancel` is an acknowledgment without a task.
-            if each.method not in ("tasks/get", "tasks/cancel") or member(each.result, "taskId") is None:
-                continue
-            task, new = str(member(each.result, "taskId")), str(member(each.result, "status"))
-            old = status.get(task, "working")
-            if new not in _FROM.get(old, (old,)):
-                raise Deviation(f"no transition from {old} to {new}", brief(each.response))
-            status[task] = new
-            has_tasks = True
+            alone = each.method in ("tasks/get", "tasks/cancel") and member(each.result, "taskId") is not None
+            listed = items(member(each.result, "tasks")) if each.method == "tasks/list" else []
+            for shown in [each.result] if alone else listed:
+                task, new = str(member(shown, "taskId")), str(member(shown, "status"))
+                old = status.get(task, "working")
+                if new not in _FROM.get(old, (old,)):
+                    raise Deviation(f"no transition from {old} to {new} of the task {task}", brief(each.response))
+                status[task] = new
+                has_tasks = True
     if not has_tasks:
         raise NotApplicable("the server had no tasks")
 
@@ -434,9 +436,9 @@ async def cancel_ended(server: ServerUnderTest) -> None:
     ),
 )
 async def unknown(server: ServerUnderTest) -> None:
-    """Each request for an unknown task is answered with -32602, also if its id is almost that of another one."""
+    """Each request for an unknown task is answered with -32602, also if its id is invalid, or almost that of another one."""
     extended(server)
-    ids = [_UNKNOWN]
+    ids = [_UNKNOWN, *INHERITED]
     with suppress(NotTestable):
         # It must not end before its cancellation, which the task of a correct server does not get.
         ids += near_misses(id_of(server, await begin(server, "slow_compute", _LATER)))
@@ -449,3 +451,6 @@ async def unknown(server: ServerUnderTest) -> None:
         for id in ids:
             answer = await ask(server, method, {"taskId": id, **more})
             answer.error(-32602, what=f"{method} of the unknown task {brief(id)}")
+        for invalid in _INVALID if server.revision.era is Era.LEGACY else ():
+            answer = await ask(server, method, {"taskId": invalid}, deviant="a taskId that is no string")
+            answer.error(-32602, what=f"{method} with the taskId {brief(invalid)}")
