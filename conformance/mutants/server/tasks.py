@@ -76,6 +76,8 @@ class _Task:
         self.cancelled = False
         self.has_waiter = False
         self.user = ""
+        self._status = "working"
+        self._updated = self.created
 
     def status(self, *, modern: bool) -> str:
         """Return the status."""
@@ -102,11 +104,13 @@ class _Task:
     def shown(self, *, modern: bool) -> JsonObject:
         """Return the task as a result shows it."""
         status = self.status(modern=modern)
+        if status != self._status:
+            self._status, self._updated = status, datetime.now(UTC).isoformat()
         shown: JsonObject = {
             "taskId": self.id,
             "status": status,
             "createdAt": self.created,
-            "lastUpdatedAt": self.created,
+            "lastUpdatedAt": self._updated,
             "ttlMs" if modern else "ttl": self.ttl,
             "pollIntervalMs" if modern else "pollInterval": 50,
         }

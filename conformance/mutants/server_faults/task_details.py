@@ -7,6 +7,7 @@ import math
 import time
 import uuid
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -74,6 +75,24 @@ class _ChangesAtTheEnd(Fault):
 class _IdByTime(Fault):
     def task_id(self, id: str, number: int) -> str:  # noqa: ARG002
         return str(uuid.uuid1(node=0x5E0000000001, clock_seq=77))
+
+
+@fault("task-created-now", "tasks.timestamps", revisions=(*_CORE, *MODERN))
+class _CreatedNow(Fault):
+    """A server that makes the time of the creation for each response."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {**result, "createdAt": _now()} if "createdAt" in result else result
+
+
+@fault("task-never-updated", "tasks.timestamps", revisions=(*_CORE, *MODERN))
+class _NeverUpdated(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {**result, "lastUpdatedAt": result["createdAt"]} if "createdAt" in result else result
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
 
 
 @fault("task-id-inherited", "tasks.unknown", revisions=(*_CORE, *MODERN))

@@ -44,6 +44,8 @@ _METADATA: Final[tuple[tuple[JsonObject, str], ...]] = (
     ({"ttl": 60_000, "taskId": _OWN}, "a member of the task that the schema does not define"),
 )
 """The `task` of calls, and the rule that it breaks on purpose."""
+_MEASURABLE: Final = 0.1
+"""Seconds."""
 _UNKNOWN: Final = "conformance-no-such-task"
 _INVALID: Final[tuple[JsonValue, ...]] = (7, None, [])
 _FROM: Final = {
@@ -167,16 +169,63 @@ look(
     by=_fields,
     what="task",
 )
-look(
+
+
+@check(
     "tasks.timestamps",
-    "A task has createdAt and lastUpdatedAt, which are ISO 8601 timestamps.",
-    "tasks.created-at",
-    "tasks.last-updated-at",
-    "tasks.task-fields",
-    at=lambda recorded: (each.get(name) for each in _shown(recorded) for name in ("createdAt", "lastUpdatedAt")),
-    by=lambda value, _: None if isinstance(value, str) and _STAMP.fullmatch(value) else "it is not a timestamp",
-    what="timestamp",
+    proves=("tasks.created-at", "tasks.last-updated-at", "tasks.task-fields"),
+    subject=CheckScope.EVIDENCE,
 )
+async def timestamps(server: ServerUnderTest) -> None:
+    """A task has createdAt, which stays the same, and lastUpdatedAt, which changes with its status, as ISO 8601 timestamps."""
+    recorded = RecordedMessages(server.evidence)
+    shown = list(_shown(recorded))
+    if not shown:
+        raise NotApplicable("the server sent no task")
+    for each in shown:
+        for name in ("createdAt", "lastUpdatedAt"):
+            value = each.get(name)
+            if not isinstance(value, str) or not _STAMP.fullmatch(value):
+                raise Deviation(f"{name} of a task to be an ISO 8601 timestamp", brief(each))
+    first: dict[str, JsonObject] = {}
+    for task, now in _polled(recorded):
+        before = first.setdefault(task, now)
+        if now.get("createdAt") != before.get("createdAt"):
+            raise Deviation(f"the createdAt {brief(before.get('createdAt'))} as before", brief(now))
+    for task in _slow(recorded) & first.keys():
+        before = first[task]
+        done = next(
+            (each for id, each in _polled(recorded) if id == task and each.get("status") == "completed"), before
+        )
+        if (before.get("status"), done.get("status")) != ("working", "completed") or not _has_milliseconds(done):
+            continue
+        if before.get("lastUpdatedAt") == done.get("lastUpdatedAt"):
+            raise Deviation("another lastUpdatedAt than while the task was working", brief(done))
+
+
+def _polled(recorded: RecordedMessages) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the results of `tasks/get`, each with the task that was requested."""
+    for each in recorded.exchanges:
+        if each.method == "tasks/get" and isinstance(each.result, dict):
+            yield str(member(each.request, "params", "taskId")), each.result
+
+
+def _slow(recorded: RecordedMessages) -> set[str]:
+    """Return the tasks that take so long that the times of their start and end differ."""
+    found: set[str] = set()
+    for each in recorded.exchanges:
+        seconds = member(each.request, "params", "arguments", "seconds")
+        if isinstance(seconds, int | float) and seconds >= _MEASURABLE:
+            found |= {str(member(each.result, "taskId")), str(member(each.result, "task", "taskId"))}
+    return found
+
+
+def _has_milliseconds(shown: JsonObject) -> bool:
+    """Return whether the time of the last update has milliseconds. Seconds alone may be equal after an update."""
+    found = _STAMP.fullmatch(str(shown.get("lastUpdatedAt")))
+    return found is not None and len(found[1] or "") > len(".00") and found[1].strip(".0") != ""
+
+
 look(
     "tasks.status",
     "The status of a task is working, input_required, completed, failed or cancelled.",
