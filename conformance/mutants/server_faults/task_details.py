@@ -77,6 +77,25 @@ class _IdByTime(Fault):
         return str(uuid.uuid1(node=0x5E0000000001, clock_seq=77))
 
 
+@fault("task-content-dropped", "tasks.completed", revisions=(*_CORE, *MODERN))
+class _ContentDropped(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        inner = result.get("result")
+        if _is(inbound, "tasks/get") and isinstance(inner, dict) and "isError" not in inner:
+            return {**result, "result": {**inner, "content": []}}
+        return result
+
+
+@fault("task-structure-dropped", "tasks.completed", revisions=(*_CORE, *MODERN))
+class _StructureDropped(Fault):
+    """A server whose tool has structured content, which it omits in the result of a task."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "slow_compute" and "content" in result:
+            return {**result, "structuredContent": {"seconds": 1}}
+        return result
+
+
 @fault("task-created-now", "tasks.timestamps", revisions=(*_CORE, *MODERN))
 class _CreatedNow(Fault):
     """A server that makes the time of the creation for each response."""

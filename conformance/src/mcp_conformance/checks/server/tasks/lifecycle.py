@@ -292,6 +292,12 @@ async def _outcome(server: ServerUnderTest, task: str) -> JsonObject:
     return await until(server, task, *ENDED)
 
 
+def _parts(result: JsonValue) -> tuple[list[JsonValue], bool]:
+    """Return the kinds of the content of a tool result, and whether it has structured content."""
+    kinds = [member(each, "type") for each in items(member(result, "content"))]
+    return kinds, member(result, "structuredContent") is not None
+
+
 async def _require_final(server: ServerUnderTest, task: str, status: str, outcome: JsonObject, *names: str) -> None:
     """Require that a task keeps its terminal status and a member of its outcome, also if a client cancels it."""
     if cancellable(server):
@@ -322,6 +328,10 @@ async def completed(server: ServerUnderTest) -> None:
     outcome = await _outcome(server, task)
     if not isinstance(member(outcome, "result", "content"), list):
         raise Deviation("a result with content", brief(outcome))
+    ordinary = (await server.call("slow_compute", _SHORT)).message.get("result")
+    # A server may require a task for this tool. The text may name the time.
+    if isinstance(member(ordinary, "content"), list) and _parts(ordinary) != _parts(outcome["result"]):
+        raise Deviation(f"the same parts as in a call without a task: {brief(ordinary)}", brief(outcome))
     await _require_final(server, task, "completed", outcome, "result", "content")
 
 
