@@ -124,6 +124,27 @@ class _InheritedId(Fault):
         raise error
 
 
+class _LatestCancelled(Fault):
+    """A server that cancels also the task that was created last."""
+
+    def __init__(self) -> None:
+        self._latest: JsonValue = None
+        self._cancelled: list[JsonValue] = []
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        created = result.get("task", result)
+        if name_of(inbound) == "slow_compute" and isinstance(created, dict) and "taskId" in created:
+            self._latest = created["taskId"]
+        if _is(inbound, "tasks/cancel") and inbound.params["taskId"] != self._latest:
+            self._cancelled.append(self._latest)
+        if _is(inbound, "tasks/get") and result["taskId"] in self._cancelled:
+            return {**{key: each for key, each in result.items() if key not in _OUTCOME}, "status": "cancelled"}
+        return result
+
+
+fault("task-cancels-latest", "tasks.cancelled", revisions=(*_CORE, *MODERN))(_LatestCancelled)
+
+
 # --- 2025-11-25 ------------------------------------------------------------------------------------------------------
 
 
@@ -492,6 +513,37 @@ class _ResumedTask(Fault):
         if result.get("status") == "completed":
             self._ended.add(task)
         return result
+
+
+@fault("waiting-task-not-cancelled", "tasks.cancelled", revisions=MODERN)
+class _WaitingNotCancelled(Fault):
+    """A task that waits for input is not cancelled."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, JsonObject] = {}
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        task = str(inbound.params.get("taskId"))
+        if result.get("status") == "input_required":
+            self._waiting[task] = result
+        if _is(inbound, "tasks/get") and result.get("status") == "cancelled":
+            return self._waiting.get(task, result)
+        return result
+
+
+@fault("late-input-continues", "tasks.cancelled", "tasks.transitions", revisions=MODERN)
+class _LateInput(Fault):
+    """A response to a task that was cancelled while it waited makes it continue."""
+
+    def __init__(self) -> None:
+        self._continued: set[str] = set()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        task = str(inbound.params.get("taskId"))
+        if _is(inbound, "tasks/update"):
+            self._continued.add(task)
+        is_again = _is(inbound, "tasks/get") and result.get("status") == "cancelled" and task in self._continued
+        return {**result, "status": "working"} if is_again else result
 
 
 @fault("task-name-unheeded", "tasks.mcp-name", revisions=MODERN, transports=("http",))

@@ -38,6 +38,7 @@ _SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
 _LATER: Final[JsonObject] = {"seconds": 2.0, "label": "later"}
 _LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
 _SHORT: Final[JsonObject] = {"seconds": 0.01, "label": "short"}
+_ACCEPTED: Final[JsonObject] = {"action": "accept", "content": {"confirm": True}}
 _OWN: Final = "conformance-id-of-the-client"
 _METADATA: Final[tuple[tuple[JsonObject, str], ...]] = (
     ({}, ""),
@@ -444,15 +445,29 @@ async def cancelled(server: ServerUnderTest) -> None:
     else:
         _acknowledged(answer.result())
         await until(server, task, "cancelled")
+        with suppress(NotTestable):  # a server without this tool has other tasks
+            await _cancel_waiting(server)
     await _stays_cancelled(server)
 
 
+async def _cancel_waiting(server: ServerUnderTest) -> None:
+    """Require that a task is cancelled while it waits for the client, and that late input responses do not continue it."""
+    task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
+    waiting = await until(server, task, "input_required")
+    _acknowledged((await ask(server, "tasks/cancel", {"taskId": task})).result())
+    await until(server, task, "cancelled")
+    open_requests = waiting.get("inputRequests")
+    responses: JsonObject = dict.fromkeys(open_requests if isinstance(open_requests, dict) else (), _ACCEPTED)
+    await ask(server, "tasks/update", {"taskId": task, "inputResponses": responses})
+    await require_status(server, task, "cancelled")
+
+
 async def _stays_cancelled(server: ServerUnderTest) -> None:
-    """Require that a task is still cancelled when it would have been completed."""
+    """Require that a task is still cancelled when it would have been completed, and that another one is completed."""
     task = id_of(server, await begin(server, "slow_compute", _SOON))
+    later = id_of(server, await begin(server, "slow_compute", _SOON))
     await ask(server, "tasks/cancel", {"taskId": task})
     status = (await ask(server, "tasks/get", {"taskId": task})).message
-    later = id_of(server, await begin(server, "slow_compute", _SOON))
     await until(server, later, "completed")
     # It may have been completed before the cancellation.
     if member(status, "result", "status") == "cancelled":
