@@ -124,6 +124,37 @@ class _InheritedId(Fault):
         raise error
 
 
+class _RequestCancelled(Fault):
+    """A server for which the cancellation of a call that was answered cancels its task."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, JsonValue] = {}
+        self._cancelled: list[JsonValue] = []
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        created = result.get("task", result)
+        if _is(inbound, "tools/call") and isinstance(created, dict) and "taskId" in created:
+            self._tasks[json.dumps(inbound.request["id"])] = created["taskId"]
+        if _is(inbound, "tasks/get") and result["taskId"] in self._cancelled:
+            return {**{key: each for key, each in result.items() if key not in _OUTCOME}, "status": "cancelled"}
+        return result
+
+    def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
+        params = message.get("params")
+        id = params.get("requestId") if isinstance(params, dict) else None
+        if message["method"] == "notifications/cancelled" and json.dumps(id) in self._tasks:
+            self._cancelled.append(self._tasks[json.dumps(id)])
+        return answer
+
+
+fault("task-ends-with-request", "tasks.request-cancelled-late", revisions=_CORE)(_RequestCancelled)
+fault(
+    *("extension-task-ends-with-request", "tasks.request-cancelled-late"),
+    revisions=MODERN,
+    transports=("stdio",),
+)(_RequestCancelled)
+
+
 class _LatestCancelled(Fault):
     """A server that cancels also the task that was created last."""
 

@@ -20,7 +20,7 @@ from mcp_conformance.checks.probes.task_calls import (
     until,
 )
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.protocol.unguessable_ids import flaw_of_ids
@@ -38,6 +38,7 @@ _SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
 _LATER: Final[JsonObject] = {"seconds": 2.0, "label": "later"}
 _LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
 _SHORT: Final[JsonObject] = {"seconds": 0.01, "label": "short"}
+_BRIEF: Final[JsonObject] = {"seconds": 0.1, "label": "brief"}
 _ACCEPTED: Final[JsonObject] = {"action": "accept", "content": {"confirm": True}}
 _OWN: Final = "conformance-id-of-the-client"
 _METADATA: Final[tuple[tuple[JsonObject, str], ...]] = (
@@ -472,6 +473,22 @@ async def _stays_cancelled(server: ServerUnderTest) -> None:
     # It may have been completed before the cancellation.
     if member(status, "result", "status") == "cancelled":
         await require_status(server, task, "cancelled")
+
+
+@check(
+    "tasks.request-cancelled-late",
+    proves=("cancellation.invalid-ignored", "cancellation.unknown-id-ignored"),
+    revisions=("2025-11-25", "2026-07-28"),
+    subject=CheckScope.RECOVERING,
+)
+async def request_cancelled_late(server: ServerUnderTest) -> None:
+    """A notifications/cancelled for a call that was answered with a task is ignored: the task is completed."""
+    extended(server)
+    if server.revision.era is Era.MODERN and server.transport is Transport.HTTP:
+        raise NotApplicable("a client sends no notifications/cancelled over this transport")
+    created = await begin(server, "slow_compute", _BRIEF)
+    await server.peer.notify("notifications/cancelled", {"requestId": created.message["id"]})
+    await until(server, id_of(server, created), "completed")
 
 
 def _acknowledged(result: JsonObject) -> None:
