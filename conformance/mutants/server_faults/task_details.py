@@ -199,6 +199,27 @@ class _IdOfRequestor(Fault):
         return result
 
 
+def _refuse_task(name: str, *caught_by: str, method: str, declared: bool) -> None:
+    """Add a fault: requests of a method with a `task` are rejected, although they cannot run as tasks."""
+
+    class _TaskRefused(Fault):
+        def capabilities(self, declared: JsonObject) -> JsonObject:
+            return declared if has_tasks else {key: each for key, each in declared.items() if key != "tasks"}
+
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            if _is(inbound, method) and "task" in inbound.params:
+                raise RpcError(-32602, "unexpected member 'task'")
+            return result
+
+    has_tasks = declared
+    fault(name, *caught_by, revisions=_CORE)(_TaskRefused)
+
+
+_refuse_task("task-of-prompt-refused", "tasks.not-augmentable", method="prompts/get", declared=True)
+_refuse_task("task-of-resource-refused", "tasks.not-augmentable", method="resources/read", declared=True)
+_refuse_task("task-refused-undeclared", "tasks.not-augmentable", "tasks.declared", method="tools/call", declared=False)
+
+
 @fault("task-list-stale", "tasks.transitions", revisions=_CORE)
 class _ListStale(Fault):
     """A server that lists tasks as they were when they were created."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
@@ -11,6 +12,7 @@ from mcp_conformance.checks.probes.task_calls import (
     ask,
     begin,
     cancellable,
+    declares_tasks,
     extended,
     id_of,
     unlisted,
@@ -24,6 +26,8 @@ from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_conformance.wire.transcript import Transcript
@@ -58,13 +62,32 @@ async def declared(server: ServerUnderTest) -> None:
 )
 async def not_augmentable(server: ServerUnderTest) -> None:
     """A params.task is ignored in a request whose type is not declared for tasks."""
-    if not server.inventory.has("tools"):
-        raise NotApplicable("the server has no tools")
-    answer = await server.peer.request(
-        "tools/list", {"task": {"ttl": 1000}}, deviant="a task-augmented request of an undeclared type"
-    )
-    if not isinstance(answer.result().get("tools"), list):
-        raise Deviation("the result of tools/list", str(answer))
+    requests = list(_plain_requests(server))
+    if not requests:
+        raise NotApplicable("the server has no tools, resources and prompts")
+    for method, params, name in requests:
+        control = await server.peer.request(method, params)
+        if not isinstance(member(control.message, "result", name), list):
+            continue  # other checks judge the request itself
+        answer = await server.peer.request(
+            method, {**params, "task": {"ttl": 1000}}, deviant="a task-augmented request of an undeclared type"
+        )
+        if not isinstance(answer.result().get(name), list):
+            raise Deviation(f"the result of {method}", str(answer))
+
+
+def _plain_requests(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject, str]]:
+    """Yield requests of types that are not declared for tasks: the method, the params, and an array in the result."""
+    if server.inventory.has("tools"):
+        yield "tools/list", {}, "tools"
+    with suppress(NotTestable):  # a server without the fixtures has other requests
+        if not declares_tasks(server):
+            name, arguments = server.tool("test_simple_text")
+            yield "tools/call", {"name": name, "arguments": arguments}, "content"
+    with suppress(NotTestable):
+        yield "resources/read", {"uri": server.require("resources", "test://static-text")}, "contents"
+    with suppress(NotTestable):
+        yield "prompts/get", {"name": server.require("prompts", "test_simple_prompt")}, "messages"
 
 
 @check("tasks.forbidden-tool", proves=("tasks.forbidden-tool-error",), subject=CheckScope.RECOVERING)
