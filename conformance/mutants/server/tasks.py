@@ -233,6 +233,8 @@ class Tasks:
             task.open.clear()
         while task.status(modern=False) == "working" and inbound.server.fault.keeps("result-waits"):
             time.sleep(_PAUSE)
+        while task.cancelled and not inbound.server.fault.keeps("result-of-cancelled"):
+            time.sleep(_PAUSE)
         task.has_waiter = False
         return {**_result(task.outcome()), "_meta": related}
 

@@ -220,6 +220,12 @@ _refuse_task("task-of-resource-refused", "tasks.not-augmentable", method="resour
 _refuse_task("task-refused-undeclared", "tasks.not-augmentable", "tasks.declared", method="tools/call", declared=False)
 
 
+@fault("result-never-after-cancel", "tasks.result-waits", revisions=_CORE)
+class _NeverAfterCancel(Fault):
+    def keeps(self, rule: str) -> bool:
+        return rule != "result-of-cancelled"
+
+
 @fault("task-list-stale", "tasks.transitions", revisions=_CORE)
 class _ListStale(Fault):
     """A server that lists tasks as they were when they were created."""

@@ -110,7 +110,7 @@ async def required_tool(server: ServerUnderTest) -> None:
 
 @check("tasks.result-waits", proves=("tasks.result-blocks",), subject=CheckScope.RECOVERING)
 async def result_waits(server: ServerUnderTest) -> None:
-    """`tasks/result` is answered when the task has ended, and not before, also if two requests wait for the same task."""
+    """`tasks/result` is answered when the task has ended or is cancelled, and not before, also if two requests wait for it."""
     task = id_of(server, await begin(server, "slow_compute", _LATER))
 
     async def wait() -> None:
@@ -123,6 +123,19 @@ async def result_waits(server: ServerUnderTest) -> None:
     async with open_nursery() as nursery:
         nursery.start_soon(wait)
         nursery.start_soon(wait)
+    if cancellable(server):
+        await _result_of_cancelled(server)
+
+
+async def _result_of_cancelled(server: ServerUnderTest) -> None:
+    """Require a response of any kind to a request that waits for a task when the task is cancelled."""
+    task = id_of(server, await begin(server, "slow_compute", _LONG))
+    params: JsonObject = {"taskId": task}
+    async with open_nursery() as nursery:
+        nursery.start_soon(ask, server, "tasks/result", params)
+        # Its response shows that the other request was sent.
+        await ask(server, "tasks/get", params)
+        await ask(server, "tasks/cancel", params)
 
 
 @check("tasks.id-param-wins", proves=("tasks.task-id-param-wins",), subject=CheckScope.RECOVERING)
