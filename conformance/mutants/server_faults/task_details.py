@@ -226,6 +226,14 @@ class _NeverAfterCancel(Fault):
         return rule != "result-of-cancelled"
 
 
+@fault("task-error-unrelated", "tasks.related", revisions=_CORE)
+class _ErrorUnrelated(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "tasks/result") and "isError" in result:
+            return {key: each for key, each in result.items() if key != "_meta"}
+        return result
+
+
 @fault("task-list-stale", "tasks.transitions", revisions=_CORE)
 class _ListStale(Fault):
     """A server that lists tasks as they were when they were created."""

@@ -146,6 +146,7 @@ _DEFINITIONS: Final = (
     "tasks.no-related-task",
     "tasks.no-request-state",
     "tasks.only-of-calls",
+    "tasks.related",
     "tasks.starts-working",
     "tasks.status",
     "tasks.timestamps",
