@@ -234,6 +234,35 @@ class _ErrorUnrelated(Fault):
         return result
 
 
+@fault("task-second-input-unrelated", "tasks.input", revisions=_CORE)
+class _SecondInputUnrelated(Fault):
+    def __init__(self) -> None:
+        self._requests: Counter[JsonValue] = Counter()
+
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        if not _is(inbound, "tasks/result"):
+            return params
+        self._requests[str(inbound.params["taskId"])] += 1
+        is_first = self._requests[str(inbound.params["taskId"])] == 1
+        return params if is_first else {key: each for key, each in params.items() if key != "_meta"}
+
+
+@fault("task-input-of-latest", "tasks.input", revisions=_CORE)
+class _InputOfLatest(Fault):
+    def __init__(self) -> None:
+        self._latest: JsonValue = None
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        created = result.get("task")
+        if _is(inbound, "tools/call") and isinstance(created, dict):
+            self._latest = created["taskId"]
+        return result
+
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        related: JsonObject = {_RELATED: {"taskId": self._latest}}
+        return {**params, "_meta": related} if _is(inbound, "tasks/result") else params
+
+
 @fault("task-list-stale", "tasks.transitions", revisions=_CORE)
 class _ListStale(Fault):
     """A server that lists tasks as they were when they were created."""

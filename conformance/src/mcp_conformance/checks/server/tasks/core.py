@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.interactive_calls import REPLIES
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.schema_check import conforms, look
 from mcp_conformance.checks.probes.task_calls import (
@@ -271,16 +272,24 @@ async def related(server: ServerUnderTest) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def requires_input(server: ServerUnderTest) -> None:
-    """The client requests of a task name it in `_meta`, and the task continues after the response."""
-    server.peer.replies["elicitation/create"] = lambda _: {"action": "accept", "content": {"confirm": True}}
-    task = id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))
-    await ask(server, "tasks/result", {"taskId": task})
+    """Each client request of a task names it in `_meta`, also beside another one, and the task continues after the response."""
+    server.peer.replies["elicitation/create"] = REPLIES["elicitation/create"]
+    tasks = [id_of(server, await begin(server, "confirm_delete", {"filename": "none.txt"}))]
+    with suppress(NotTestable):  # a server without this tool has the other one
+        tasks.append(id_of(server, await begin(server, "multi_input")))
+    async with open_nursery() as nursery:
+        for task in tasks:
+            params: JsonObject = {"taskId": task}
+            nursery.start_soon(ask, server, "tasks/result", params)
     requests = [each for each in server.peer.inbox if each.get("method") == "elicitation/create"]
-    if not requests:
-        raise Deviation("elicitation/create for the task", "no such request")
-    if member(requests[0], "params", "_meta", RELATED_TASK, "taskId") != task:
-        raise Deviation(f"_meta.{RELATED_TASK} with the task {task}", brief(requests[0]))
-    await until(server, task, "completed")
+    related_to = [member(each, "params", "_meta", RELATED_TASK, "taskId") for each in requests]
+    for each, named in zip(requests, related_to, strict=True):
+        if named not in tasks:
+            raise Deviation(f"_meta.{RELATED_TASK} with the task {' or '.join(tasks)}", brief(each))
+    for task in tasks:
+        if task not in related_to:
+            raise Deviation(f"elicitation/create for the task {task}", f"requests only for {brief([*related_to])}")
+        await until(server, task, "completed")
 
 
 look(
