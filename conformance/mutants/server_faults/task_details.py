@@ -263,6 +263,12 @@ class _InputOfLatest(Fault):
         return {**params, "_meta": related} if _is(inbound, "tasks/result") else params
 
 
+@fault("task-token-falsy", "tasks.progress-token", revisions=_CORE)
+class _FalsyToken(Fault):
+    def task_token(self, token: JsonValue) -> JsonValue:
+        return token or None
+
+
 @fault("task-list-stale", "tasks.transitions", revisions=_CORE)
 class _ListStale(Fault):
     """A server that lists tasks as they were when they were created."""

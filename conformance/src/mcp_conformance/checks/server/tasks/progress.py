@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.message_pairs import key_of
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.task_calls import (
     ask,
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _CORE: Final = ("2025-11-25",)
 _FIXTURE: Final = "conformance_task_progress"
 _PROGRESS: Final = "notifications/progress"
+_TOKENS: Final[tuple[JsonValue, ...]] = ("conformance-task", 0)
+"""The progress tokens of two tasks that run at the same time."""
 
 
 def _progress(peer: SuiteConnection) -> list[JsonObject]:
@@ -39,7 +42,7 @@ def _progress(peer: SuiteConnection) -> list[JsonObject]:
     return [each for each in peer.inbox if each.get("method") == _PROGRESS]
 
 
-async def _begin_task(server: ServerUnderTest, token: str) -> str:
+async def _begin_task(server: ServerUnderTest, token: JsonValue) -> str:
     """Start the task that reports progress, and return its id."""
     extended(server)
     name, arguments = server.tool(_FIXTURE)
@@ -68,23 +71,31 @@ def _control() -> Iterator[None]:
     subject=CheckScope.RECOVERING,
 )
 async def progress_token(server: ServerUnderTest) -> None:
-    """The progress of a task has the token of its request, also after the response with the task, and names the task."""
+    """The progress of a task has the token of its request, also after the response with the task, and names the task.
+
+    This is so also beside another task.
+    """
     peer = server.peer
-    task = await _begin_task(server, "conformance-task")
+    tasks = {key_of(token): await _begin_task(server, token) for token in _TOKENS}
     early = len(_progress(peer))
     with _control():
-        await until(server, task, "completed")
+        for task in tasks.values():
+            await until(server, task, "completed")
     await peer.fence()
     notifications = _progress(peer)
     if len(notifications) == early:
         raise NotTestable(f"the control request failed: {_FIXTURE} reports no progress as a task")
-    for each in notifications:
-        if member(each, "params", "progressToken") != "conformance-task":
-            raise Deviation('the progressToken "conformance-task"', brief(each))
+    keys = [key_of(member(each, "params", "progressToken")) for each in notifications]
+    for key, each in zip(keys, notifications, strict=True):
+        if key not in tasks:
+            raise Deviation(f"one of the tokens {brief([*_TOKENS])}", brief(each))
     # Before the response, the server might not have created the task yet.
-    for each in notifications[early:]:
-        if member(each, "params", "_meta", RELATED_TASK, "taskId") != task:
-            raise Deviation(f"_meta.{RELATED_TASK} with the task {task}", brief(each))
+    for key, each in zip(keys[early:], notifications[early:], strict=True):
+        if member(each, "params", "_meta", RELATED_TASK, "taskId") != tasks[key]:
+            raise Deviation(f"_meta.{RELATED_TASK} with the task {tasks[key]}", brief(each))
+    for key in tasks:
+        if key not in keys[early:]:
+            raise Deviation(f"progress with the token {key}, as of another task", brief(notifications[-1]))
 
 
 @check(
