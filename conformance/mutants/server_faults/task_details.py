@@ -30,6 +30,7 @@ _TASK: Final[JsonObject] = {
     "lastUpdatedAt": "2026-01-01T00:00:00Z",
     "ttlMs": 60_000,
 }
+_ABOUT: Final = ("tasks/get", "tasks/update", "tasks/cancel")
 _OUTCOME: Final = ("result", "error", "statusMessage")
 """The members of a task that has ended."""
 
@@ -645,6 +646,22 @@ class _LateInput(Fault):
             self._continued.add(task)
         is_again = _is(inbound, "tasks/get") and result.get("status") == "cancelled" and task in self._continued
         return {**result, "status": "working"} if is_again else result
+
+
+def _unnamed(name: str, check: str, *methods: str) -> None:
+    """Add a fault: the error for a client without the extension does not name it."""
+
+    class _UnnamedExtension(Fault):
+        def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+            if error.code == -32021 and _is(inbound, *methods):
+                raise RpcError(-32021, str(error), {"requiredCapabilities": {}}, error.status)
+            raise error
+
+    fault(name, check, revisions=MODERN)(_UnnamedExtension)
+
+
+_unnamed("extension-unnamed", "tasks.methods-undeclared", *_ABOUT)
+_unnamed("extension-unnamed-of-subscription", "tasks.listen-undeclared", "subscriptions/listen")
 
 
 @fault("task-name-unheeded", "tasks.mcp-name", revisions=MODERN, transports=("http",))

@@ -20,6 +20,7 @@ from mcp_core.types.meta import CLIENT_CAPABILITIES, SUBSCRIPTION_ID, TASKS_EXTE
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject
 
 _SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
@@ -40,10 +41,17 @@ async def methods_unsupported(server: ServerUnderTest) -> None:
 
 @check("tasks.methods-undeclared", proves=("tasks.methods-undeclared-32021",))
 async def methods_undeclared(server: ServerUnderTest) -> None:
-    """The methods of the extension are rejected with -32021 if the client does not declare it."""
+    """The methods of the extension are rejected with -32021 and the extension if the client does not declare it."""
     extended(server)
     for method, params in _METHODS:
-        (await server.peer.request(method, params)).error(-32021, what=f"{method} of a client without the extension")
+        _require_named(await server.peer.request(method, params), f"{method} of a client without the extension")
+
+
+def _require_named(answer: JsonRpcResponse, what: str) -> None:
+    """Require the error -32021 with the extension among the required capabilities."""
+    error = answer.error(-32021, what=what)
+    if not isinstance(member(error, "data", "requiredCapabilities", "extensions", TASKS_EXTENSION), dict):
+        raise Deviation(f"data.requiredCapabilities.extensions with {TASKS_EXTENSION} for {what}", str(answer))
 
 
 @check("tasks.removed", proves=("tasks.tasks-result-removed", "tasks.tasks-list-removed"))
@@ -60,9 +68,7 @@ async def required(server: ServerUnderTest) -> None:
     extended(server)
     name, arguments = server.tool("failing_job")
     answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
-    error = answer.error(-32021, what="a tool that requires a task")
-    if not isinstance(member(error, "data", "requiredCapabilities", "extensions", TASKS_EXTENSION), dict):
-        raise Deviation(f"data.requiredCapabilities.extensions with {TASKS_EXTENSION}", str(answer))
+    _require_named(answer, "a tool that requires a task")
 
 
 @check("tasks.fallback", proves=("capability.extension-fallback-or-reject",))
@@ -313,12 +319,12 @@ async def mcp_name(server: ServerUnderTest) -> None:
 
 @check("tasks.listen-undeclared", proves=("tasks.listen-undeclared-32021",), subject=CheckScope.RECOVERING)
 async def listen_undeclared(server: ServerUnderTest) -> None:
-    """A subscription to tasks is rejected with -32021 if the client does not declare the extension."""
+    """A subscription to tasks is rejected with -32021 and the extension if the client does not declare it."""
     extended(server)
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     params: JsonObject = {"notifications": {"taskIds": [task]}}
     answer = await server.peer.request("subscriptions/listen", params)
-    answer.error(-32021, what="a subscription to tasks without the extension")
+    _require_named(answer, "a subscription to tasks without the extension")
 
 
 @check(
