@@ -648,6 +648,16 @@ class _LateInput(Fault):
         return {**result, "status": "working"} if is_again else result
 
 
+@fault("task-param-opts-in", "tasks.param-ignored", revisions=MODERN)
+class _ParamOptsIn(Fault):
+    """A server that creates a task as in 2025-11-25."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.modern and "task" in inbound.params and name_of(inbound) == "slow_compute":
+            return {"task": {**_TASK}}
+        return result
+
+
 def _unnamed(name: str, check: str, *methods: str) -> None:
     """Add a fault: the error for a client without the extension does not name it."""
 
