@@ -674,6 +674,14 @@ _unnamed("extension-unnamed", "tasks.methods-undeclared", *_ABOUT)
 _unnamed("extension-unnamed-of-subscription", "tasks.listen-undeclared", "subscriptions/listen")
 
 
+@fault("task-name-unheeded-by-others", "tasks.mcp-name", revisions=MODERN, transports=("http",))
+class _NameUnheededByOthers(Fault):
+    """A server that compares Mcp-Name only in `tasks/get`."""
+
+    def flaw(self, kept: JsonObject, message: JsonObject, flaw: str | None) -> str | None:  # noqa: ARG002
+        return None if message["method"] in ("tasks/update", "tasks/cancel") else flaw
+
+
 @fault("task-name-unheeded", "tasks.mcp-name", revisions=MODERN, transports=("http",))
 class _NameUnheeded(Fault):
     def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:  # noqa: ARG002

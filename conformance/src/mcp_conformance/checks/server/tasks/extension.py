@@ -306,18 +306,22 @@ async def input_first(server: ServerUnderTest) -> None:
 
 @check("tasks.mcp-name", proves=("tasks.mcp-name-accepted", "tasks.mcp-name-mismatch"), subject=CheckScope.RECOVERING)
 async def mcp_name(server: ServerUnderTest) -> None:
-    """The Mcp-Name of a request about a task is its taskId; another one is rejected with 400 and -32020."""
+    """The Mcp-Name of each request about a task is its taskId; another one is rejected with 400 and -32020."""
     peer = server.peer
     if not isinstance(peer, HttpConnection):
         raise TypeError("the requirement is about HTTP")
-    task = id_of(server, await begin(server, "slow_compute", _SOON))
-    message = peer.message("tasks/get", {"taskId": task, "_meta": DECLARED})
-    headers = [(name, value) for name, value in peer.headers(message) if name.lower() != "mcp-name"]
-    (await peer.exchange(message, headers=[*headers, ("Mcp-Name", task)])).result()
-    message = {**message, "id": peer.next_id()}
-    answer = await peer.exchange(message, headers=[*headers, ("Mcp-Name", "another")], deviant="another Mcp-Name")
-    answer.error(-32020, what="an Mcp-Name that is not the taskId")
-    answer.refused({400})
+    task = id_of(server, await begin(server, "slow_compute", _LONG))
+    for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+        more: JsonObject = {"inputResponses": {}} if method == "tasks/update" else {}
+        message = peer.message(method, {"taskId": task, **more, "_meta": DECLARED})
+        headers = [(name, value) for name, value in peer.headers(message) if name.lower() != "mcp-name"]
+        answer = await peer.exchange(message, headers=[*headers, ("Mcp-Name", "another")], deviant="another Mcp-Name")
+        answer.error(-32020, what=f"an Mcp-Name of {method} that is not the taskId")
+        answer.refused({400})
+        # A rejected request has no effect.
+        await until(server, task, "working")
+        message = {**message, "id": peer.next_id()}
+        (await peer.exchange(message, headers=[*headers, ("Mcp-Name", task)])).result()
 
 
 # --- notifications
