@@ -245,7 +245,8 @@ def _work(inbound: InboundRequest, task: _Task) -> None:
         if task.cancelled and inbound.server.fault.keeps("task-progress-ends"):
             return
         token = inbound.server.fault.task_token(inbound.meta.get("progressToken"))
-        if token is not None:
+        # The tasks of the extension have no progress.
+        if token is not None and not (inbound.modern and inbound.server.fault.keeps("task-without-progress")):
             shown: JsonObject = {"progressToken": token, "progress": step + 1, "total": _STEPS}
             if inbound.server.fault.keeps("task-progress-related"):
                 shown["_meta"] = {_RELATED: {"taskId": task.id}}

@@ -674,6 +674,31 @@ _unnamed("extension-unnamed", "tasks.methods-undeclared", *_ABOUT)
 _unnamed("extension-unnamed-of-subscription", "tasks.listen-undeclared", "subscriptions/listen")
 
 
+@fault("task-progress-of-extension", "tasks.listen", revisions=MODERN, transports=("stdio",))
+class _ProgressOfExtension(Fault):
+    """A server whose tasks report progress, as in 2025-11-25."""
+
+    def keeps(self, rule: str) -> bool:
+        return rule != "task-without-progress"
+
+
+@fault("second-task-unheard", "tasks.listen", revisions=MODERN)
+class _SecondUnheard(Fault):
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:  # noqa: ARG002
+        tasks = granted.get("taskIds")
+        return {**granted, "taskIds": tasks[:1]} if isinstance(tasks, list) else granted
+
+
+@fault("task-status-untagged", "tasks.listen", revisions=MODERN)
+class _StatusUntagged(Fault):
+    """A server that sends the status of a task on the stream of the request for it."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "tasks/get") and result.get("status") == "completed":
+            inbound.notify("notifications/tasks", {key: each for key, each in result.items() if key != "_meta"})
+        return result
+
+
 @fault("task-name-unheeded-by-others", "tasks.mcp-name", revisions=MODERN, transports=("http",))
 class _NameUnheededByOthers(Fault):
     """A server that compares Mcp-Name only in `tasks/get`."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
+from mcp_conformance.checks.probes.message_pairs import key_of
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, items, member
 from mcp_conformance.checks.probes.schema_check import look
 from mcp_conformance.checks.probes.task_calls import DECLARED, ENDED, ask, begin, extended, id_of, require_status, until
 from mcp_conformance.checks.registry.server import check
@@ -17,7 +18,7 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import R2025_11_25
-from mcp_core.types.meta import CLIENT_CAPABILITIES, SUBSCRIPTION_ID, TASKS_EXTENSION
+from mcp_core.types.meta import CLIENT_CAPABILITIES, LOG_LEVEL, SUBSCRIPTION_ID, TASKS_EXTENSION
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
@@ -349,29 +350,53 @@ async def listen_undeclared(server: ServerUnderTest) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def listen(server: ServerUnderTest) -> None:
-    """A subscription to a task gets only notifications of this task, complete ones, and no progress or log."""
+    """A subscription to tasks gets only notifications of these tasks, complete ones, and no progress or log.
+
+    A task has no progress on another stream either.
+    """
     peer = server.peer
-    task = id_of(server, await begin(server, "slow_compute", {"seconds": 0.5, "label": "heard"}))
-    params: JsonObject = {"notifications": {"taskIds": [task]}, "_meta": DECLARED}
+    slow = [id_of(server, await begin(server, "slow_compute", {"seconds": 0.5, "label": "heard"})) for _ in range(2)]
+    tasks = [*slow]
+    with suppress(NotTestable):  # a server without this tool has the other one
+        tasks.append(await _begin_reporting(server))
+    since = len(peer.inbox)
+    params: JsonObject = {"notifications": {"taskIds": [*tasks]}, "_meta": DECLARED}
     message = peer.message("subscriptions/listen", params)
     async with open_nursery() as nursery:
         nursery.start_soon(peer.exchange, message)
         ack = await peer.expect("notifications/subscriptions/acknowledged", "the acknowledgment of the subscription")
-        acknowledged = member(ack, "params", "notifications", "taskIds")
-        if acknowledged != [task]:
-            raise Deviation(f"taskIds with the task {task}", brief(ack))
+        acknowledged = items(member(ack, "params", "notifications", "taskIds"))
+        # The task of the other tool may have ended already.
+        if any(task not in acknowledged for task in slow) or any(each not in tasks for each in acknowledged):
+            raise Deviation(f"taskIds with {brief([*slow])}", brief(ack))
         await begin(server, "slow_compute", _SOON)
-        await until(server, task, "completed")
-        notifications = [each for each in peer.inbox if member(each, "params", "_meta", SUBSCRIPTION_ID) is not None]
+        for task in tasks:
+            await until(server, task, "completed")
+        received = peer.inbox[since:]
         nursery.cancel_scope.cancel()
-    for each in notifications:
+    for each in received:
+        if each.get("method") in ("notifications/progress", "notifications/message"):
+            raise Deviation("no progress and no log message of a task", brief(each))
+        tag = member(each, "params", "_meta", SUBSCRIPTION_ID)
+        if tag is None and each.get("method") != "notifications/tasks":
+            continue
         if each.get("method") != "notifications/tasks":
             raise Deviation("only notifications/tasks for a task", brief(each))
-        if member(each, "params", "taskId") != task:
-            raise Deviation(f"only notifications of the task {task}", brief(each))
+        if key_of(tag) != key_of(message["id"]):
+            raise Deviation(f"the id of the subscription, {brief(message['id'])}", brief(each))
+        if member(each, "params", "taskId") not in tasks:
+            raise Deviation(f"only notifications of {brief([*tasks])}", brief(each))
         wrong = flaw(each.get("params"), "ExtensionTaskNotificationParams", server.revision)
         if wrong is not None:
             raise Deviation("a complete task", f"{wrong}, in {brief(each)}")
+
+
+async def _begin_reporting(server: ServerUnderTest) -> str:
+    """Start a task whose tool reports progress, by a call that requests progress and log messages, and return its id."""
+    name, arguments = server.tool("conformance_task_progress")
+    meta: JsonObject = {**DECLARED, "progressToken": "conformance-task-of-the-extension", LOG_LEVEL: "debug"}
+    created = await ask(server, "tools/call", {"name": name, "arguments": arguments, "_meta": meta})
+    return id_of(server, created)
 
 
 # --- together with the tasks of 2025-11-25
