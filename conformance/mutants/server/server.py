@@ -171,7 +171,8 @@ class RawServer:
             if about is not None:
                 return about
         if inbound.modern and method == "subscriptions/listen":
-            self.listeners.open(inbound, self.fault.capabilities(_capabilities(inbound.revision)))
+            declared = self.fault.capabilities(_capabilities(inbound.revision))
+            self.listeners.open(inbound, declared, self.tasks.reported(inbound))
             return {}
         if inbound.modern and method == "server/discover":
             return {

@@ -52,13 +52,15 @@ class SubscriptionRegistry:
         self._fault: Final = fault
         self._all: Final[list[Subscription]] = []
 
-    def open(self, inbound: InboundRequest, declared: JsonObject) -> None:
-        """Open a subscription, and acknowledge the part that the server declares."""
+    def open(self, inbound: InboundRequest, declared: JsonObject, tasks: list[JsonValue]) -> None:
+        """Open a subscription, and acknowledge the part that the server declares, with those of the tasks that it reports."""
         wanted = inbound.params.get("notifications")
         if not isinstance(wanted, dict):
             raise RpcError(-32602, "notifications is missing", status=400)
         subscription = Subscription(inbound.request["id"], wanted, inbound.send, inbound.session)
         granted = {name: value for name, value in wanted.items() if value not in (False, None) and _has(declared, name)}
+        if "taskIds" in granted:
+            granted["taskIds"] = tasks
         params: JsonObject = {
             "_meta": subscription.tag(),
             "notifications": self._fault.acknowledged(wanted, dict(granted)),

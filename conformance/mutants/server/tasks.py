@@ -14,7 +14,7 @@ from mutants.server.protocol import LEGACY, META, RpcError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
 
 __all__ = ["TASK_TOOLS", "Tasks"]
@@ -164,9 +164,14 @@ class Tasks:
 
     def may_listen(self, inbound: InboundRequest) -> None:
         """Reject a task subscription of a client without the extension."""
-        wanted = inbound.params.get("notifications")
-        if isinstance(wanted, dict) and "taskIds" in wanted:
+        if _requested(inbound):
             _need(inbound)
+
+    def reported(self, inbound: InboundRequest) -> list[JsonValue]:
+        """Return those tasks of a subscription that are the user's."""
+        tasks = [(id, self._all.get(str(id))) for id in _requested(inbound)]
+        owns, user = inbound.server.fault.owns, inbound.session.user
+        return [id for id, each in tasks if each is not None and owns(inbound, mine=each.user == user)]
 
     def serve(self, inbound: InboundRequest, method: str) -> JsonObject | None:
         """Return the result of a request about tasks, or `None` for another request."""
@@ -237,6 +242,13 @@ class Tasks:
             time.sleep(_PAUSE)
         task.has_waiter = False
         return {**_result(task.outcome()), "_meta": related}
+
+
+def _requested(inbound: InboundRequest) -> list[JsonValue]:
+    """Return the tasks that a subscription requests."""
+    wanted = inbound.params.get("notifications")
+    ids = wanted.get("taskIds") if isinstance(wanted, dict) else None
+    return ids if isinstance(ids, list) else []
 
 
 def _work(inbound: InboundRequest, task: _Task) -> None:

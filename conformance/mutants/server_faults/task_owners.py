@@ -52,6 +52,12 @@ class _UpdatedByAllUsers(Fault):
         return mine or inbound.request["method"] == "tasks/update"
 
 
+@fault("task-heard-by-anybody", "tasks.other-user-extension", revisions=MODERN, transports=_HTTP)
+class _HeardByAllUsers(Fault):
+    def owns(self, inbound: InboundRequest, *, mine: bool) -> bool:
+        return mine or inbound.request["method"] == "subscriptions/listen"
+
+
 @fault("task-progress-token", "tasks.progress-token", revisions=_CORE)
 class _OtherToken(Fault):
     def task_token(self, token: JsonValue) -> JsonValue:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.probes.second_user import other_user
+from mcp_conformance.checks.probes.subscription_stream import ACKNOWLEDGED, open_subscription
 from mcp_conformance.checks.probes.task_calls import DECLARED, begin, extended, id_of
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -38,8 +40,19 @@ async def _check_other_user(server: ServerUnderTest, *requests: tuple[str, JsonO
         await _check_working(server, task)
         for method, params in requests:
             await _refused(other, method, {"taskId": task, **params})
+        if other.revision.era is Era.MODERN:
+            await _not_reported(other, task)
         await _check_working(server, task)
         await _ask(server, "tasks/cancel", {"taskId": task})
+
+
+async def _not_reported(other: SuiteConnection, task: str) -> None:
+    """Require that a subscription of another user does not include a task."""
+    async with open_subscription(other, {"taskIds": [task]}, meta=DECLARED) as subscription:
+        await subscription.until(lambda: bool(subscription.own()) or subscription.ended, ACKNOWLEDGED)
+        # A server may reject the subscription, or acknowledge it without the task.
+        if not subscription.ended and task in items((await subscription.acknowledged()).get("taskIds")):
+            raise Deviation(f"no subscription to the task {task} of another user", brief(subscription.own()[0]))
 
 
 async def _ask(server: ServerUnderTest, method: str, params: JsonObject) -> JsonObject:
@@ -66,12 +79,12 @@ async def not_theirs(server: ServerUnderTest) -> None:
 
 @check(
     "tasks.other-user-extension",
-    proves=("tasks.auth-checks",),
+    proves=("tasks.auth-checks", "tasks.listen-ack"),
     transports=_HTTP,
     subject=CheckScope.RECOVERING,
 )
 async def not_theirs_of_the_extension(server: ServerUnderTest) -> None:
-    """Another user cannot get the task of a user, respond to its input requests or cancel it."""
+    """Another user cannot get the task of a user, respond to its input requests, cancel it or subscribe to it."""
     await _check_other_user(server, ("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {}))
 
 
