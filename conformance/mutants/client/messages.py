@@ -45,8 +45,10 @@ _DEADLY = {
     "dies-of-rich-progress": "A third is done",
     "dies-of-unknown-completion": "notifications/elicitation/complete",
     "dies-of-unheard-of": "com.example/unheard-of",
+    "knows-few-log-levels": "'level': 'notice'",
+    "needs-log-data": "'data': None",
 }
-"""By fault, the text of a progress notification that ends the client."""
+"""By fault, the text of a notification that ends the client."""
 _PREFIX = "io.modelcontextprotocol/"
 _SAMPLING = "sampling/createMessage"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

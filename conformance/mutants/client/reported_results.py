@@ -61,10 +61,14 @@ def _made_of(result: JsonObject, schema: JsonValue) -> JsonObject:
     if kind != "complete" and not wrong("any-type") and not (kind == "task" and wrong("any-task")):
         return {"outcome": "invalid"}
     value = result.get("structuredContent")
-    fits = schema is None or (isinstance(value, dict) and isinstance(value.get("n"), int))
-    if not fits and not wrong("never-validates"):
-        return {"outcome": "invalid"}
     failed = result.get("isError", wrong("failed-by-default"))
+    fits = schema is None or (isinstance(value, dict) and isinstance(value.get("n"), int))
+    if not fits and (not failed or wrong("validates-failures")) and not wrong("never-validates"):
+        return {"outcome": "invalid"}
+    if wrong("failures-as-results"):
+        failed = False
+    if wrong("no-content-as-failure") and result.get("content") == []:
+        failed = True
     outcome: JsonObject = {"outcome": "failed" if failed else "result"}
     content = result.get("content", result.get("contents"))
     if "resultType" not in result and wrong("type-required-for-content"):

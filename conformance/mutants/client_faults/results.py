@@ -16,6 +16,10 @@ _MODERN = "2026-07-28"
 
 RESULT_FAULTS: Final = (
     of("failed-by-default", _MODERN, "stdio", "tools.client-is-error-default"),
+    of("no-content-as-failure", _MODERN, "stdio", "tools.client-is-error-default"),
+    of("failures-as-results", _LATE, "stdio", "tools.client-is-error"),
+    of("failures-as-results", _MODERN, "http", "tools.client-is-error"),
+    of("validates-failures", _LATE, "stdio", "tools.client-is-error"),
     of("never-validates", _JUNE, "stdio", "tools.client-validates-output"),
     of("never-validates", _MODERN, "stdio", "tools.client-validates-output"),
     of("objects-only", _MODERN, "stdio", "tools.client-structured-any"),
@@ -33,6 +37,9 @@ RESULT_FAULTS: Final = (
     of("dies-of-unknown-progress", _MODERN, "stdio", "logging.client-bears-notifications"),
     of("dies-of-unknown-progress", _LATE, "stdio", "progress.client-bears"),
     of("strips-controls", _OLD, "stdio", "stdio.client-unicode"),
+    of("knows-few-log-levels", _MODERN, "http", "logging.client-bears-notifications"),
+    of("knows-few-log-levels", _LATE, "stdio", "progress.client-bears"),
+    of("needs-log-data", _MODERN, "stdio", "logging.client-bears-notifications"),
     of("strips-controls", _MODERN, "stdio", "stdio.client-unicode"),
     of("splits-characters", _LATE, "stdio", "stdio.client-large"),
     of("cuts-at-64k", _MODERN, "stdio", "stdio.client-large"),

@@ -24,7 +24,8 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.extension_tasks import declares_tasks
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_conformance.scenarios.task_script import ScriptedTask, TaskScript
-from mcp_core.revisions import R2025_06_18, Era, between
+from mcp_core.revisions import R2025_06_18, R2025_11_25, Era, between
+from mcp_core.types import LOGGING_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ANONYMOUS_CODE",
     "ERROR_CODES",
+    "EMPTY",
+    "FAILURE_OF_SCHEMA",
     "LARGE",
     "ODD_RESOURCE",
     "RESULTS",
@@ -60,6 +63,10 @@ STREAMED: Final = "gestr\u00f6mt \u2028\u2029\u0085 \U0001f9ea"
 """The text of the result in an event stream, with characters that end lines elsewhere."""
 UNDECLARED_TASK: Final = "gives_task"
 """The tool that returns a task, and the note that it was called by a client that declares no tasks."""
+EMPTY: Final = "gives_nothing"
+"""The tool whose result has an empty content."""
+FAILURE_OF_SCHEMA: Final = "gives_failure_of_schema"
+"""The tool with an output schema that fails, without structured content."""
 ODD_RESOURCE: Final = "test://odd-type"
 """The resource whose contents have an unknown `resultType`."""
 STRUCTURED: Final[Mapping[str, JsonValue]] = {
@@ -74,6 +81,8 @@ ERROR_CODES: Final[Mapping[str, int]] = {"gives_error": -32010, "gives_error_0":
 ANONYMOUS_CODE: Final = -32600
 """The code of an error response without an id."""
 _ODD_NOTE: Final = "conformance/nobody-asked"
+_LOGGED: Final[tuple[JsonValue, ...]] = ("a text", None, 0, False, [], {}, 1.5, {"a": [1, None]})
+"""The data of the log messages, one for each level: JSON of every kind."""
 
 
 def _message(request: ScriptedRequest, result: JsonObject) -> JsonObject:
@@ -92,6 +101,10 @@ async def _plain(_: ScriptedRequest) -> JsonObject:
 
 async def _fails(_: ScriptedRequest) -> JsonObject:
     return {**text_result("it failed"), "isError": True}
+
+
+async def _silent(_: ScriptedRequest) -> JsonObject:
+    return {"content": []}
 
 
 async def _unicode(_: ScriptedRequest) -> JsonObject:
@@ -150,13 +163,16 @@ async def _unknown_method(_: ScriptedRequest) -> JsonObject:
 
 
 async def _noisy(request: ScriptedRequest) -> JsonObject:
-    """Send notifications first: progress with fractions, without a total, with an unknown token; and log messages."""
+    """Send notifications first: progress with fractions, without a total, with an unknown token; log messages of all levels."""
     await request.progress(0.5)
     await request.progress(0.75, 1.5)
     odd: JsonObject = {"progressToken": _ODD_NOTE, "progress": 1}
     await request.notify("notifications/progress", odd, deviant="progress for an unknown token")
-    log: JsonObject = {"level": "info", "logger": "conformance", "data": {"a": [1, None]}}
-    await request.notify("notifications/message", log, deviant="a log message below the requested level")
+    for number, (level, data) in enumerate(zip(LOGGING_LEVELS, _LOGGED, strict=True)):
+        log: JsonObject = {"level": level, "data": data}
+        # A message may lack its logger.
+        log |= {"logger": "conformance"} if number % 2 else {}
+        await request.notify("notifications/message", log, deviant="a log message below the requested level")
     return text_result("noisy")
 
 
@@ -298,6 +314,7 @@ _NUMBERED: Final[JsonObject] = {"type": "object", "properties": {"n": {"type": "
 _EVERYWHERE: Final[tuple[tuple[str, Run], ...]] = (
     ("gives_plain", _plain),
     ("gives_failure", _fails),
+    (EMPTY, _silent),
     ("gives_unicode", _unicode),
     ("gives_large", _large),
     ("gives_error", _error),
@@ -346,7 +363,11 @@ def _results(setup: ScenarioSetup) -> None:
     for name, run in rows:
         offers.add_tool(name, "Returns a special kind of result", run)
     if revision in between(R2025_06_18):
-        for name, run in (("gives_structured", _structured), ("gives_unfit", _unfit)):
+        structured: list[tuple[str, Run]] = [("gives_structured", _structured), ("gives_unfit", _unfit)]
+        if revision in between(R2025_11_25):
+            # Earlier revisions do not say whether a failure needs structured content.
+            structured.append((FAILURE_OF_SCHEMA, _fails))
+        for name, run in structured:
             offers.tools.append({**tool(name, "Returns structured content"), "outputSchema": _NUMBERED})
             offers.calls[name] = run
     add_report(offers)

@@ -13,6 +13,8 @@ from mcp_conformance.scenarios.evidence import STREAMS
 from mcp_conformance.scenarios.results import (
     ANONYMOUS_CODE,
     ERROR_CODES,
+    EMPTY,
+    FAILURE_OF_SCHEMA,
     LARGE,
     ODD_RESOURCE,
     RESULTS,
@@ -77,13 +79,28 @@ def _add(
     )
 
 
-_add(
-    "tools.client-is-error-default",
-    ("tools.is-error-default-false",),
-    "A result without isError is not a failure.",
-    "gives_plain",
-    ("result",),
+@check("tools.client-is-error-default", proves=("tools.is-error-default-false",), needs=_NEEDS)
+async def is_error_default(client: ClientUnderTest) -> None:
+    """A result without isError is not a failure, also without any content."""
+    for name in ("gives_plain", EMPTY):
+        reported = _report(client, name)
+        if reported.get("outcome") != "result":
+            raise Deviation(f"{name} to be interpreted as: result", brief(reported))
+
+
+@check(
+    "tools.client-is-error",
+    proves=("tools.client-shows-execution-errors", "tools.client-execution-errors-to-model"),
+    needs=_NEEDS,
 )
+async def is_error(client: ClientUnderTest) -> None:
+    """A result with isError is a failure, also of a tool with an output schema, and without structured content."""
+    for name in ("gives_failure", FAILURE_OF_SCHEMA):
+        reported = _report(client, name)
+        if reported.get("outcome") != "failed":
+            raise Deviation(f"{name} to be interpreted as: failed", brief(reported))
+
+
 _add(
     "tools.client-validates-output",
     ("tools.output-schema-client-validates", "tools.client-validates-results"),
