@@ -14,6 +14,7 @@ import unicodedata
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from mutants.client.content import reject_content, reject_entries
 from mutants.client.http import ModernHttp, SessionHttp
 from mutants.client.messages import (
     LATEST_LEGACY,
@@ -60,6 +61,8 @@ def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
         for prompt in _list(wire, "prompts/list", "prompts"):
             arguments = prompt.get("arguments")
             listed = arguments if isinstance(arguments, list) else []
+            if not listed and isinstance(arguments, list) and wrong("skips-prompts-without-arguments"):
+                continue
             needed: JsonObject = {str(each["name"]): "x" for each in listed if isinstance(each, dict)}
             _complete(wire, "prompts/get", {"name": prompt["name"], "arguments": needed})
     send_stray_messages(wire)
@@ -124,6 +127,7 @@ def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
     result = wire.call(method, params)
     if method == "prompts/get" and "com.example.more" in result and wrong("strict-prompts"):
         raise ClientError("unknown member of a result")
+    reject_content(result)
     if result.get("resultType") == "task" and wrong("task-unfit-polled"):
         wire.call("tasks/get", {"taskId": result["taskId"]})
     while result.get("resultType") == "input_required":
@@ -169,6 +173,7 @@ def _pages(wire: Wire, method: str, member: str) -> list[JsonObject]:
             return []
         if wrong("type-required-in-lists") and answers().modern and "resultType" not in result:
             return []
+        reject_entries(result)
         found = result.get(member)
         page = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
         listed += page

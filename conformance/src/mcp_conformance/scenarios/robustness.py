@@ -15,7 +15,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.scenarios.http import QUERY
 from mcp_conformance.scenarios.scenario import Scenario
-from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, R2025_06_18, R2025_11_25, between
+from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, R2025_06_18, R2025_11_25, Era, between
 from mcp_core.types.meta import SERVER_INFO, SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
 
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
@@ -85,6 +86,37 @@ _STATEFUL: Final = frozenset(LEGACY) & between(R2025_03_26)
 _ICON: Final[JsonObject] = {"src": "data:image/png;base64,iVBORw0KGgo=", "mimeType": "image/png", "sizes": ["48x48"]}
 _META: Final[JsonObject] = {"com.example/odd": {"deeply": [1.5, None]}}
 _ANNOTATIONS: Final[JsonObject] = {"audience": ["user", "assistant"], "priority": 0.5}
+_TOOL_ANNOTATIONS: Final[JsonObject] = {
+    "title": "A title of the annotations",
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
+_RICH: Final = "test://rich"
+"""A resource with a text and with data, both empty, and with further data."""
+_DATA: Final = "AAECAw=="
+_CONTENTS: Final[list[JsonValue]] = [
+    {"uri": _RICH, "mimeType": "text/plain", "text": ""},
+    {"uri": f"{_RICH}/data", "blob": ""},
+    {"uri": f"{_RICH}/more", "mimeType": "application/octet-stream", "blob": _DATA},
+]
+
+
+def _blocks(revision: Revision) -> list[JsonObject]:
+    """Return content of every kind that a revision from 2025-03-26 on has, with annotations."""
+    found: list[JsonObject] = [
+        {"type": "text", "text": "rich"},
+        {"type": "text", "text": ""},
+        {"type": "image", "data": _DATA, "mimeType": "image/png"},
+        {"type": "audio", "data": _DATA, "mimeType": "audio/wav"},
+        *({"type": "resource", "resource": each} for each in _CONTENTS),
+    ]
+    june = revision in between(R2025_06_18)
+    if june:
+        found.append({"type": "resource_link", "uri": f"{_RICH}/not-listed", "name": "linked", "size": 0})
+    more: JsonObject = {"annotations": _ANNOTATIONS, "_meta": _META} if june else {"annotations": _ANNOTATIONS}
+    return [{**each, **more} for each in found]
 
 
 def _rich(setup: ScenarioSetup) -> None:
@@ -108,28 +140,66 @@ def _rich(setup: ScenarioSetup) -> None:
         info |= {"description": "It says all that it may", "websiteUrl": "https://example.com/", "icons": [_ICON]}
         for entry in [*offers.tools, *offers.resources, *offers.templates, *offers.prompts]:
             entry["icons"] = [_ICON]
+    for entry in offers.tools:
+        entry["annotations"] = _TOOL_ANNOTATIONS
     for entry in [*offers.resources, *offers.templates]:
         entry["annotations"] = {**_ANNOTATIONS, "lastModified": "2025-01-12T15:00:58Z"} if june else _ANNOTATIONS
     for name in ("initialize", "server/discover"):
         right = server.handlers[name]
 
         async def introduced(request: ScriptedRequest, right: Handler = right) -> JsonObject:
-            result = await right(request)
+            result = {**await right(request), "instructions": "Use everything."}
             return (
                 {**result, "serverInfo": info} if "serverInfo" in result else {**result, "_meta": {SERVER_INFO: info}}
             )
 
         server.handlers[name] = introduced
+    _rich_contents(setup)
 
     async def say(request: ScriptedRequest) -> JsonObject:
         token = "conformance/rich" if request.token is None else request.token
         params: JsonObject = {"progressToken": token, "progress": 0.25, "total": 0.75, "message": "A third is done"}
         await request.notify("notifications/progress", params, deviant="no token" if request.token is None else "")
-        block: JsonObject = {"type": "text", "text": "rich", "annotations": _ANNOTATIONS}
-        return {"content": [{**block, "_meta": _META} if june else block]}
+        return {"content": [*_blocks(revision)]}
 
     for name in ("test_rich", *CASES):
         offers.add_tool(name, "Says something", say)
+
+
+def _rich_contents(setup: ScenarioSetup) -> None:
+    """Add a resource and a prompt with contents of every kind, and results that are empty."""
+    offers, revision = setup.server.offers, setup.revision
+    read = setup.server.handlers["resources/read"]
+
+    async def read_rich(request: ScriptedRequest) -> JsonObject:
+        contents: dict[str, list[JsonValue]] = {_RICH: _CONTENTS, f"{_RICH}/empty": []}
+        uri = request.text("uri")
+        return {"contents": contents[uri]} if uri in contents else await read(request)
+
+    async def prompt(_: ScriptedRequest) -> list[JsonValue]:
+        # Only from 2025-06-18 on may a prompt have links.
+        return [{"role": role, "content": block} for block in _blocks(revision) for role in ("user", "assistant")]
+
+    async def no_messages(_: ScriptedRequest) -> list[JsonValue]:
+        return []
+
+    async def say_nothing(_: ScriptedRequest) -> JsonObject:
+        return {"content": [], "isError": False}
+
+    async def list_nothing(_: ScriptedRequest) -> JsonObject:
+        return {**text_result("[]"), "structuredContent": []}
+
+    setup.server.handlers["resources/read"] = read_rich
+    offers.resources += [
+        {"uri": _RICH, "name": "rich", "size": 0},
+        {"uri": f"{_RICH}/empty", "name": "empty", "description": ""},
+    ]
+    offers.prompts += [{"name": "test_rich_prompt", "arguments": []}, {"name": "test_empty_prompt", "description": ""}]
+    offers.messages |= {"test_rich_prompt": prompt, "test_empty_prompt": no_messages}
+    offers.add_tool("test_says_nothing", "", say_nothing)
+    if setup.revision.era is Era.MODERN:
+        offers.add_tool("test_lists_nothing", "Lists nothing", list_nothing)
+        offers.tools[-1]["outputSchema"] = {"type": "array", "items": {"type": "string"}}
 
 
 # --- broken connections and streams ---------------------------------------------------------------------------------

@@ -33,7 +33,24 @@ def _params(message: JsonObject) -> JsonObject:
 
 def _called(evidence: Evidence) -> list[str]:
     """Return the tools that were called, in order."""
-    return [str(_params(each).get("name")) for each in evidence.sent("tools/call")]
+    return _named(evidence, "tools/call")
+
+
+_USED: Final = {"tools/call": "tools", "resources/read": "resources", "prompts/get": "prompts"}
+"""The method that uses the entries of a list, and the member of the result of that list."""
+
+
+def _named(evidence: Evidence, method: str) -> list[str]:
+    """Return the names or URIs in the requests of a method, in order."""
+    found = [_params(each) for each in evidence.sent(method)]
+    return [str(each.get("uri", each.get("name"))) for each in found]
+
+
+def _offered(evidence: Evidence, listed: str) -> set[str]:
+    """Return the names or URIs of all entries of a list."""
+    offers = evidence.server.offers
+    entries = {"tools": offers.tools, "resources": offers.resources, "prompts": offers.prompts}[listed]
+    return {str(each.get("uri", each["name"])) for each in entries}
 
 
 # --- rare but valid messages
@@ -48,16 +65,28 @@ def _called(evidence: Evidence) -> list[str]:
         "schema.progress-message",
         "meta.more-types",
         "schema.number-fields-not-integer-only",
+        "schema.text-content",
+        "schema.image-content",
+        "schema.audio-content",
+        "tools.output-schema-any",
+        "tools.structured-client-any-json",
     ),
     needs=("scenario:conformance_rich", "scenario:tools_call", f"scenario:{STREAMS}"),
 )
 async def accepts_rich(client: ClientUnderTest) -> None:
-    """Titles, icons, annotations, `_meta` in all places and progress with a message are accepted."""
-    client.control()
+    """Titles, icons, annotations, `_meta`, schemas of arrays, all content or none, and progress texts are accepted."""
+    control = client.control()
     client.control_streams()
     evidence = client.run("conformance_rich")
     if evidence.status != 0 or not evidence.sent("tools/call"):
         raise Deviation("the client to behave as in tools_call", evidence.ending)
+    for method, listed in _USED.items():
+        before, after = _offered(control, listed), _offered(evidence, listed)
+        # Another check covers names that differ only in case.
+        missing = after - set(_named(evidence, method)) - set(CASES)
+        # A client that uses some entries only may choose others here, and a single entry does not show whether it does.
+        if before <= set(_named(control, method)) and missing and (len(before) > 1 or missing == after):
+            raise Deviation(f"{method} for each entry, as in tools_call", f"nothing for {', '.join(sorted(missing))}")
 
 
 @check(
