@@ -124,6 +124,7 @@ def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
     if wrong("states-first") and in_scenario("tools_call"):
         params = {**params, "requestState": ""}
     answers().last_state = None
+    answers().earlier.clear()
     result = wire.call(method, params)
     if method == "prompts/get" and "com.example.more" in result and wrong("strict-prompts"):
         raise ClientError("unknown member of a result")

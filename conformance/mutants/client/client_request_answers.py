@@ -44,6 +44,8 @@ class Answers:
         """The tasks that the server has started."""
         self.last_state: str | None = None
         """The last state of the request in progress, for a fault that repeats it."""
+        self.earlier: Final[JsonObject] = {}
+        """The input responses of earlier round trips of the request in progress, for a fault that repeats them."""
         self._looked = 0
         self.odd = False
         """Whether the fault changes the message that is sent now."""
@@ -79,6 +81,8 @@ class Answers:
                 found["elicitation"] = {"voice": {}}
         if not little:
             found["roots"] = {} if self.modern else {"listChanged": True}
+        if wrong("samples-by-number"):
+            found = {"sampling": {}}
         found |= task_capabilities(self._scenario, self._version, wrong)
         if self.odd and wrong("task-hides-extension"):
             del found["extensions"]
@@ -109,11 +113,15 @@ class Answers:
                 return None
             given[key] = answer["result"]
         wrong = self._wrong
+        self.earlier.update(given)
+        if wrong("keeps-earlier-answers"):
+            given = dict(self.earlier)
         again: JsonObject = dict(params)
         if wrong("forgets-params"):
             again = {name: value for name, value in params.items() if name != "arguments"}
         if given:
-            again["inputResponses"] = _rekeyed(given) if wrong("numbers-keys") else given
+            rekeyed = wrong("numbers-keys") or wrong("samples-by-number")
+            again["inputResponses"] = _rekeyed(given) if rekeyed else given
             if self._scenario == "conformance_rounds" and wrong("wraps-answers"):
                 again["inputResponses"] = {key: {"jsonrpc": "2.0", "result": value} for key, value in given.items()}
         if "requestState" in result and (result["requestState"] or not wrong("no-empty-state")):

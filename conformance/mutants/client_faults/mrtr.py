@@ -16,6 +16,9 @@ _MODERN = "2026-07-28"
 
 MRTR_FAULTS: Final = (
     of("numbers-keys", _MODERN, "stdio", "mrtr.client-answers"),
+    of("keeps-earlier-answers", _MODERN, "http", "mrtr.client-answers"),
+    # It declares no elicitation.
+    of("samples-by-number", _MODERN, "stdio", "mrtr.client-answers"),
     of("wraps-answers", _MODERN, "stdio", "mrtr.client-response-shape", "schema.client-messages"),
     of("trims-state", _MODERN, "stdio", "mrtr.client-state"),
     of("state-parsed", _MODERN, "http", "mrtr.client-state"),

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.scripted_request import RawReply, encoded
-from mcp_conformance.scenarios.client_request_tools import STATE
+from mcp_conformance.scenarios.client_request_tools import STATE, declares
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import MODERN
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ARGUMENTS", "EMPTY_STATE", "MRTR_SCENARIOS", "OTHER_STATES", "STATES", "STATE_ONCE", "UNRELATED"]
+__all__ = ["ARGUMENTS", "EMPTY_STATE", "KINDS", "MRTR_SCENARIOS", "OTHER_STATES", "STATES", "STATE_ONCE", "UNRELATED"]
 
 _CONFIRM: Final[JsonObject] = {
     "method": "elicitation/create",
@@ -36,6 +38,8 @@ _SAMPLE: Final[JsonObject] = {
     },
 }
 _ROOTS: Final[JsonObject] = {"method": "roots/list"}
+KINDS: Final[Mapping[str, JsonObject]] = {"elicitation": _CONFIRM, "sampling": _SAMPLE, "roots": _ROOTS}
+"""An input request by the capability that it needs."""
 STATES: Final = (f"first {STATE}", '{"second": 1.0,  "a": ["\\u00fc\\/", 1e2], "a": null}')
 """The states of two successive round trips. The second one is JSON, and differs when it is parsed and serialized."""
 OTHER_STATES: Final = {"prompts/get": '[ 1.50,"\\u00fc" ]', "resources/read": "17.50"}
@@ -68,19 +72,28 @@ def _input_required(state: str | None = None, **requests: JsonObject) -> JsonObj
 
 
 def _can(request: ScriptedRequest) -> bool:
-    return request.session.has("elicitation")
+    return any(_has(request, each) for each in KINDS)
+
+
+def _has(request: ScriptedRequest, kind: str) -> bool:
+    return declares(request.session, "elicitation.form" if kind == "elicitation" else kind)
+
+
+def _confirm(request: ScriptedRequest) -> JsonObject:
+    """Return an input request of the first kind that the client declares."""
+    return next(entry for kind, entry in KINDS.items() if _has(request, kind))
 
 
 async def _echo_state(request: ScriptedRequest) -> JsonObject:
     if not _can(request) or "inputResponses" in request.params:
         return text_result("confirmed")
-    return _input_required(STATE, confirm=_CONFIRM)
+    return _input_required(STATE, confirm=_confirm(request))
 
 
 async def _no_state(request: ScriptedRequest) -> JsonObject:
     if not _can(request) or "inputResponses" in request.params:
         return text_result("confirmed")
-    return _input_required(confirm=_CONFIRM)
+    return _input_required(confirm=_confirm(request))
 
 
 async def _unrelated(_: ScriptedRequest) -> JsonObject:
@@ -97,8 +110,7 @@ async def _all_kinds(request: ScriptedRequest) -> JsonObject:
     """Request everything that the client declares in one result."""
     if "inputResponses" in request.params:
         return text_result("confirmed")
-    kinds = (("elicitation", _CONFIRM), ("sampling", _SAMPLE), ("roots", _ROOTS))
-    requests = {f"{name}: 1": each for name, each in kinds if request.session.has(name)}
+    requests = {f"{name}: 1": each for name, each in KINDS.items() if _has(request, name)}
     return _input_required(STATE, **requests) if requests else text_result("nothing is declared")
 
 
@@ -106,7 +118,7 @@ async def _two_round_trips(request: ScriptedRequest) -> JsonObject:
     """Return an input request first, then only a state, then the final result."""
     state = request.params.get("requestState")
     if _can(request) and state is None and "inputResponses" not in request.params:
-        return _input_required(STATES[0], confirm=_CONFIRM)
+        return _input_required(STATES[0], confirm=_confirm(request))
     # A state that the client changed gets no further round trip.
     return _input_required(STATES[1]) if state == STATES[0] else text_result("done")
 
@@ -114,7 +126,7 @@ async def _two_round_trips(request: ScriptedRequest) -> JsonObject:
 async def _empty_state(request: ScriptedRequest) -> JsonObject:
     if not _can(request) or "inputResponses" in request.params:
         return text_result("confirmed")
-    return _input_required("", confirm=_CONFIRM)
+    return _input_required("", confirm=_confirm(request))
 
 
 async def _state_once(request: ScriptedRequest) -> JsonObject:
@@ -122,10 +134,10 @@ async def _state_once(request: ScriptedRequest) -> JsonObject:
     if not _can(request):
         return text_result("confirmed")
     if not isinstance(given, dict):
-        return _input_required(STATES[0], first=_CONFIRM)
+        return _input_required(STATES[0], first=_confirm(request))
     if "second" in given or "requestState" not in request.params:
         return text_result("confirmed twice")
-    return _input_required(second=_CONFIRM)
+    return _input_required(second=_confirm(request))
 
 
 def _request_state(setup: ScenarioSetup) -> None:
@@ -158,7 +170,7 @@ def _several(setup: ScenarioSetup) -> None:
             unrelated = UNRELATED[method] in (request.params.get("name"), request.params.get("uri"))
             if not _can(request) or unrelated or "inputResponses" in request.params:
                 return await right(request)
-            return _input_required(state, c=_CONFIRM)
+            return _input_required(state, c=_confirm(request))
 
         server.handlers[method] = first
 

@@ -6,6 +6,7 @@ Spec: basic/utilities/mrtr
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import check
@@ -14,19 +15,19 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_request_tools import STATE, response_of
-from mcp_conformance.scenarios.mrtr import EMPTY_STATE, OTHER_STATES, STATE_ONCE, STATES, UNRELATED
+from mcp_conformance.scenarios.mrtr import EMPTY_STATE, KINDS, OTHER_STATES, STATE_ONCE, STATES, UNRELATED
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _STATE: Final = "sep-2322-client-request-state"
 _ROUND_TRIPS: Final = "conformance_rounds"
 _BOTH: Final = (f"scenario:{_STATE}", f"scenario:{_ROUND_TRIPS}")
-_KINDS: Final = {
+_RESULTS: Final = {
     "elicitation: 1": "ElicitResult",
     "sampling: 1": "CreateMessageResult",
     "roots: 1": "ListRootsResult",
@@ -49,7 +50,7 @@ def _calls(client: ClientUnderTest, scenario: str, tool: str) -> list[JsonObject
     """Return the calls of a tool: the first one and its retries.
 
     Raises:
-        NotApplicable: The client does not declare elicitation.
+        NotApplicable: The client declares no capability for input requests.
         NotTestable: The client did not call the tool.
     """
     evidence = client.run(scenario)
@@ -59,8 +60,8 @@ def _calls(client: ClientUnderTest, scenario: str, tool: str) -> list[JsonObject
     # Later calls count even if they were rejected.
     found = [each for each in evidence.sent("tools/call") if _params(each).get("name") == tool]
     found = found[found.index(taken[0]) :]
-    if not _declares(found[0], "elicitation"):
-        raise NotApplicable("the client does not declare elicitation, and gets no input request")
+    if not any(_declares(found[0], each) for each in KINDS):
+        raise NotApplicable("the client declares no capability for input requests, and gets none")
     return found
 
 
@@ -82,28 +83,60 @@ def _retry(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
     needs=_BOTH,
 )
 async def answers(client: ClientUnderTest) -> None:
-    """The retry has responses to all input requests, under the same keys."""
-    for scenario, tool, keys in (
-        (_STATE, "test_mrtr_echo_state", {"confirm"}),
-        (_STATE, "test_mrtr_no_state", {"confirm"}),
-        (_ROUND_TRIPS, "ask_all_kinds", None),
+    """Each retry has responses to all input requests of the latest result, under the same keys, and to no other."""
+    for scenario, tool in (
+        (_STATE, "test_mrtr_echo_state"),
+        (_STATE, "test_mrtr_no_state"),
+        (_ROUND_TRIPS, "ask_all_kinds"),
     ):
         found = _calls(client, scenario, tool)
-        expected = keys or {key for key in _KINDS if _declares(found[0], key.partition(":")[0])}
+        required = _required(_results(client.run(scenario)), found[0])
+        if not required:
+            raise NotApplicable("the client declares no capability for an input request of the scenario")
         given = _params(found[1]).get("inputResponses") if len(found) > 1 else None
-        if not isinstance(given, dict) or set(given) != expected:
-            raise Deviation(f"inputResponses with {', '.join(sorted(expected))} for {tool}", brief(given))
+        if not isinstance(given, dict) or set(given) != required:
+            raise Deviation(f"inputResponses with {', '.join(sorted(required))} for {tool}", brief(given))
     for _, again in _other_retries(client):
         given = _params(again).get("inputResponses")
         if not isinstance(given, dict) or set(given) != {"c"}:
             raise Deviation(f"inputResponses with c for {again['method']}", brief(given))
+    results = _results(client.run(_ROUND_TRIPS))
+    for tool in ("ask_in_rounds", EMPTY_STATE, STATE_ONCE):
+        for before, again in pairwise(_further_calls(client, tool)):
+            required = _required(results, before)
+            given = _params(again).get("inputResponses", {})
+            if not isinstance(given, dict) or set(given) != required:
+                expected = ", ".join(sorted(required)) or "no key"
+                raise Deviation(f"inputResponses with {expected} in each retry of {tool}", brief(given))
+
+
+def _required(results: Mapping[int, JsonObject], request: JsonObject) -> set[str]:
+    """Return the keys of the input requests in the result of a request."""
+    requested = results.get(id(request), {}).get("inputRequests")
+    return set(requested) if isinstance(requested, dict) else set()
+
+
+def _results(evidence: Evidence) -> dict[int, JsonObject]:
+    """Return the result of each request of the client that has one, by the identity of the request."""
+    found: dict[int, JsonObject] = {}
+    waiting: dict[bytes, JsonObject] = {}
+    for entry in evidence.transcript:
+        message = entry.value
+        if not isinstance(message, dict) or "id" not in message:
+            continue
+        key = encoded(message["id"])
+        if not entry.sent:
+            waiting[key] = message
+        elif key in waiting and isinstance(result := message.get("result"), dict):
+            found[id(waiting.pop(key))] = result
+    return found
 
 
 @check("mrtr.client-response-shape", proves=("mrtr.client-response-shape",), needs=(f"scenario:{_ROUND_TRIPS}",))
 async def response_shape(client: ClientUnderTest) -> None:
     """Each input response has the type that its input request requires."""
     given = _params(_retry(client, _ROUND_TRIPS, "ask_all_kinds")).get("inputResponses")
-    for key, kind in _KINDS.items():
+    for key, kind in _RESULTS.items():
         if isinstance(given, dict) and key in given:
             wrong = flaw(given[key], kind, client.revision)
             if wrong is not None:
