@@ -166,6 +166,8 @@ def _pages(wire: Wire, method: str, member: str) -> list[JsonObject]:
     params: JsonObject = {"cursor": "page-2"} if wrong("begins-with-cursor") and in_scenario("tools_call") else {}
     if wrong("null-cursor"):
         params = {"cursor": None}
+    if wrong("begins-with-empty-cursor"):
+        params = {"cursor": ""}
     while True:
         result = wire.call(method, params)
         if in_scenario("meets-legacy") and "resultType" not in result and wrong("type-from-everybody"):

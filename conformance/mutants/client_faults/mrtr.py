@@ -72,6 +72,7 @@ MRTR_FAULTS: Final = (
     of("normalizes-cursors", _MODERN, "stdio", "pagination.client-cursor", "pagination.client-lengths"),
     of("first-page-only", _JUNE, "stdio", "pagination.client-whole"),
     of("asks-once-more", _LATE, "stdio", "pagination.client-ends"),
+    of("begins-with-empty-cursor", _MODERN, "http", "pagination.client-cursor"),
     of("begins-with-cursor", _FIRST, "stdio", "pagination.client-session"),
     of("cursor-of-lost-session", _LATE, "http", "pagination.client-session"),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.pagination import CACHED_CURSOR, CACHED_LIST, LISTS, cursors
@@ -66,7 +67,7 @@ def _lists(client: ClientUnderTest) -> dict[str, list[JsonValue]]:
     needs=_NEEDS,
 )
 async def cursor_unmodified(client: ClientUnderTest) -> None:
-    """A cursor is sent back unchanged."""
+    """A cursor is sent back unchanged, and none is sent without one."""
     tried = 0
     for method, requested in _lists(client).items():
         known = cursors(method, client.revision.era)
@@ -76,8 +77,34 @@ async def cursor_unmodified(client: ClientUnderTest) -> None:
             tried += 1
             if cursor not in known:
                 raise Deviation(f"a cursor of {method}: {brief(list(known))}", brief(cursor))
+    if client.revision.era is Era.MODERN:
+        _check_issued(client)
     if not tried:
         raise NotTestable("the client requested no second page")
+
+
+def _check_issued(client: ClientUnderTest) -> None:
+    """Check that each cursor is one of an earlier page of the same list. In legacy revisions, another check does so.
+
+    The empty string is a cursor too: a request with it, when no page had it, is not one for the first page.
+    """
+    for evidence in client.all(instructed=True):
+        issued: set[tuple[JsonValue, str]] = set()
+        methods: dict[bytes, JsonValue] = {}
+        for entry in evidence.transcript:
+            message = entry.value
+            if not isinstance(message, dict) or "id" not in message:
+                continue
+            method, cursor, key = message.get("method"), _cursor(message), encoded(message["id"])
+            if not entry.sent:
+                methods[key] = method
+                if method in (*LISTS, "skills/list") and isinstance(cursor, str) and (method, cursor) not in issued:
+                    raise Deviation(f"{method} without a cursor, or with one of an earlier page", brief(message))
+            else:
+                result = message.get("result")
+                following = result.get("nextCursor") if isinstance(result, dict) else None
+                if isinstance(following, str):
+                    issued.add((methods.get(key), following))
 
 
 @check("pagination.client-empty-cursor", proves=("pagination.empty-cursor-valid",), revisions=_MODERN, needs=_NEEDS)
