@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mutants.client.tasks import AUGMENTABLE, ClientTasks, task_capabilities
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -20,6 +20,13 @@ __all__ = ["Answers"]
 _UNDECLARED: Final = "conformance_asks_undeclared"
 _LITTLE: Final = "conformance_declares_little"
 _METHODS: Final = ("roots/list", *AUGMENTABLE, "tasks/get", "tasks/result", "tasks/cancel", "tasks/list")
+_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+}
 _RELATED: Final = "io.modelcontextprotocol/related-task"
 
 
@@ -150,7 +157,8 @@ class Answers:
             return _error(-32601, "unknown method")
         if need == "tasks" and "tasks" in declared:
             return self.tasks.about(method, params)
-        if need not in declared and not wrong(f"answers-undeclared-{need}"):
+        undeclared = wrong(f"answers-undeclared-{need}") or (wrong("visits-undeclared") and params.get("mode") == "url")
+        if need not in declared and not undeclared:
             return _error(-32601, "unknown method")
         if wrong("forgets-capabilities") and method != "roots/list":
             return _error(-32601, "unknown method")
@@ -177,17 +185,27 @@ class Answers:
                 "result": {"action": "decline", **({"content": {"name": "Jo"}} if wrong("decline-content") else {})}
             }
         given = self._context.get("content")
-        if given is not None:
-            return {"result": {"action": "accept", "content": given} if wrong("sends-unfit") else {"action": "cancel"}}
+        if isinstance(given, dict):
+            return {"result": self._refused(given, params.get("requestedSchema"))}
         later = self._scenario == "conformance_elicitation_complete" and wrong("odd-action-later")
         if later or (self._is_plain_scenario and wrong("odd-action")):
             return {"result": {"action": "ok", "content": {}}}
-        content = _filled_in(params.get("requestedSchema"), defaults=not wrong("no-defaults"))
+        content = _filled_in(
+            params.get("requestedSchema"), defaults=not wrong("no-defaults"), truthy=wrong("no-false-defaults")
+        )
         if self._is_plain_scenario and wrong("content-of-objects"):
             content["more"] = {"deep": True}
         if wrong("age-as-text") and content.get("age") == 42:
             content["age"] = "42"
         return {"result": {"action": "accept", "content": content}}
+
+    def _refused(self, given: JsonObject, schema: JsonValue) -> JsonObject:
+        """Return the response to a form for which the user submits invalid values."""
+        wrong = self._wrong
+        seen = [each for each in _violated(given, schema) if not wrong(f"validates-no-{each}")]
+        if wrong("sends-unfit") or not seen:
+            return {"action": "accept", "content": given}
+        return {"action": "cancel", "content": {"name": "x"}} if wrong("cancel-content") else {"action": "cancel"}
 
     def _visit(self, params: JsonObject) -> JsonObject:
         wrong = self._wrong
@@ -301,12 +319,43 @@ def _said(text: str) -> JsonObject:
     return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "raw", "stopReason": "endTurn"}
 
 
-def _filled_in(schema: JsonValue, *, defaults: bool) -> JsonObject:
+def _violated(given: JsonObject, schema: JsonValue) -> Iterator[str]:
+    """Yield the keywords of the schema of a form that values violate."""
+    form = schema if isinstance(schema, dict) else {}
+    required, properties = form.get("required"), form.get("properties")
+    if any(name not in given for name in (required if isinstance(required, list) else ())):
+        yield "required"
+    for name, field in (properties if isinstance(properties, dict) else {}).items():
+        value = given.get(name)
+        if not isinstance(field, dict) or value is None:
+            continue
+        options = field.get("oneOf")
+        consts = (
+            [each.get("const") for each in options if isinstance(each, dict)] if isinstance(options, list) else None
+        )
+        choices = field.get("enum", [value] if consts is None else consts)
+        rules = {
+            "type": not isinstance(value, _TYPES[str(field["type"])]),
+            "choice": isinstance(choices, list) and value not in choices,
+            "length": isinstance(value, str) and len(value) < _number(field, "minLength", 0),
+            "minimum": isinstance(value, int) and value < _number(field, "minimum", value),
+            "maximum": isinstance(value, int) and value > _number(field, "maximum", value),
+        }
+        yield from (keyword for keyword, broken in rules.items() if broken)
+
+
+def _number(field: JsonObject, name: str, default: int) -> float:
+    value = field.get(name, default)
+    return value if isinstance(value, int | float) else default
+
+
+def _filled_in(schema: JsonValue, *, defaults: bool, truthy: bool) -> JsonObject:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     found: JsonObject = {}
     for name, field in properties.items() if isinstance(properties, dict) else ():
         if isinstance(field, dict):
-            found[name] = field["default"] if "default" in field and defaults else _value(field)
+            has_default = bool(field.get("default")) if truthy else "default" in field
+            found[name] = field["default"] if has_default and defaults else _value(field)
     return found
 
 

@@ -298,6 +298,8 @@ def progress_before(request: JsonObject) -> list[JsonObject]:
     return notifications
 
 
+_COMPLETED: list[str] = []
+"""The notifications of completed elicitations."""
 _ANSWERED: list[JsonValue] = []
 """The ids of the requests with a response."""
 
@@ -342,8 +344,7 @@ def _reply(request: JsonObject) -> JsonObject | None:
         return None
     if "id" not in request:
         text = f"{request['method']} {request.get('params')}"
-        if any(wrong(fault) and word in text for fault, word in _DEADLY.items()):
-            raise ClientError("unknown message")
+        _die_of(text)
         responds = wrong("answers-notifications") and "unheard-of" in str(request.get("method"))
         return {"jsonrpc": "2.0", "id": 4712, "result": {}} if responds else None
     answer: JsonObject = {"jsonrpc": "2.0", "id": f"{request['id']}" if wrong("id-as-string") else request["id"]}
@@ -369,6 +370,16 @@ def _reply(request: JsonObject) -> JsonObject | None:
     if "error" in answer and not answer["id"] and wrong("no-falsy-id-in-errors"):
         answer["id"] = None
     return answer
+
+
+def _die_of(notification: str) -> None:
+    """Raise `ClientError` if the client does not survive a notification, or not the second one of a known elicitation."""
+    if any(wrong(fault) and word in notification for fault, word in _DEADLY.items()):
+        raise ClientError("unknown message")
+    if wrong("completes-once") and notification in _COMPLETED and "unknown" not in notification:
+        raise ClientError("the elicitation is complete already")
+    if "elicitation/complete" in notification:
+        _COMPLETED.append(notification)
 
 
 def result_of(response: JsonObject) -> JsonObject:

@@ -8,6 +8,8 @@ from mcp_conformance.scenarios.client_request_tools import ClientRequest
 from mcp_core.revisions import MODERN, R2025_03_26, R2025_06_18, R2025_11_25, between
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "MODELS",
     "ODD_ID",
     "UNFIT",
+    "UNFIT_FORMS",
     "WRONG",
     "by_name",
     "valid_client_requests",
@@ -43,6 +46,24 @@ FORM: Final[JsonObject] = {
 """The form of `ask_form`."""
 UNFIT: Final[JsonObject] = {"name": "x", "age": 7, "agreed": True, "color": "blue"}
 """Values that do not match that form."""
+_RULES: Final[Mapping[str, JsonObject]] = {
+    "length": {"properties": {"name": {"type": "string", "minLength": 2}}},
+    "minimum": {"properties": {"age": {"type": "integer", "minimum": 18}}},
+    "maximum": {"properties": {"age": {"type": "integer", "minimum": 0, "maximum": 6}}},
+    "choice": {"properties": {"color": {"type": "string", "enum": ["red", "green"]}}},
+    "titled_choice": {
+        "properties": {"color": {"type": "string", "oneOf": [{"const": "red", "title": "like a rose"}]}},
+    },
+    "type": {"properties": {"agreed": {"type": "string"}}},
+    "required": {"properties": {"mail": {"type": "string"}}, "required": ["mail"]},
+}
+"""The rules of the forms of `ask_unfit_form_...`. Those values violate only this rule."""
+_PLAIN_FIELDS: Final[JsonObject] = {
+    "name": {"type": "string"},
+    "age": {"type": "integer"},
+    "agreed": {"type": "boolean"},
+    "color": {"type": "string"},
+}
 _CHOICES: Final[JsonObject] = {
     "type": "object",
     "properties": {
@@ -67,8 +88,13 @@ DEFAULT_VALUES: Final[JsonObject] = {
     "status": "active",
     "verified": True,
     "tags": ["b", "c"],
+    "newsletter": False,
+    "discount": 0,
+    "ratio": 0.0,
+    "size": "l",
+    "days": ["2"],
 }
-"""The defaults of the fields of `ask_defaults`."""
+"""The defaults of the fields of `ask_defaults`; some of them count as false in many languages."""
 ODD_ID: Final = "../1?a=b#c \u00fc \U0001f9ea {}"
 """The id of a URL elicitation. It is opaque to clients."""
 
@@ -126,12 +152,45 @@ DEFAULTS: Final = ClientRequest(
                     "items": {"type": "string", "enum": ["a", "b", "c"]},
                     "default": ["b", "c"],
                 },
+                "newsletter": {"type": "boolean", "default": False},
+                "discount": {"type": "integer", "default": 0},
+                "ratio": {"type": "number", "default": 0.0},
+                "size": {
+                    "type": "string",
+                    "oneOf": [{"const": "s", "title": "small"}, {"const": "l", "title": "large"}],
+                    "default": "l",
+                },
+                "days": {
+                    "type": "array",
+                    "items": {"anyOf": [{"const": "1", "title": "Monday"}, {"const": "2", "title": "Tuesday"}]},
+                    "default": ["2"],
+                },
             },
             "required": [],
         }
     ),
 )
 """A form whose fields have defaults."""
+
+
+def _unfit_form(name: str, rule: JsonObject) -> ClientRequest:
+    own = rule["properties"]
+    schema: JsonObject = {
+        "type": "object",
+        **rule,
+        "properties": {**_PLAIN_FIELDS, **(own if isinstance(own, dict) else {})},
+    }
+    return ClientRequest(
+        name=f"ask_unfit_form_{name}",
+        method="elicitation/create",
+        needs="elicitation.form",
+        revisions=_LATE if name == "titled_choice" else _FORMS,
+        params=_form(schema),
+    )
+
+
+UNFIT_FORMS: Final = tuple(_unfit_form(name, rule) for name, rule in _RULES.items())
+"""Forms with one rule each, which `UNFIT` violates."""
 
 _RIGHT: Final = (
     ClientRequest(

@@ -8,7 +8,9 @@ from mcp_conformance.scenarios.client_request_table import (
     DEFAULTS,
     HINTED,
     MODELS,
+    ODD_ID,
     UNFIT,
+    UNFIT_FORMS,
     WRONG,
     by_name,
     valid_client_requests,
@@ -58,8 +60,8 @@ def _hinted(setup: ScenarioSetup) -> None:
     offer_request_tools(setup, HINTED)
 
 
-def _form(setup: ScenarioSetup) -> None:
-    offer_request_tools(setup, by_name("ask_form"))
+def _unfit_forms(setup: ScenarioSetup) -> None:
+    offer_request_tools(setup, [*by_name("ask_form"), *UNFIT_FORMS])
 
 
 def _defaults(setup: ScenarioSetup) -> None:
@@ -71,16 +73,23 @@ def _roots(setup: ScenarioSetup) -> None:
 
 
 def _completions(setup: ScenarioSetup) -> None:
-    """Send notifications of unknown elicitations along with a client request."""
-    offer_request_tools(setup, by_name("ask_form"))
-    call = setup.server.offers.calls["ask_form"]
+    """Send notifications of unknown elicitations along with a form, and of a known one twice, after its URL is accepted."""
+    offer_request_tools(setup, by_name("ask_form", "ask_url"))
+    calls = setup.server.offers.calls
+    call, visit = calls["ask_form"], calls["ask_url"]
 
     async def call_with_notifications(request: ScriptedRequest) -> JsonObject:
         for _ in range(2):
             await request.notify(_COMPLETE, {"elicitationId": "unknown"}, deviant="an unknown elicitation")
         return await call(request)
 
-    setup.server.offers.calls["ask_form"] = call_with_notifications
+    async def visit_with_notifications(request: ScriptedRequest) -> JsonObject:
+        result = await visit(request)
+        for deviant in ("", "an elicitation that is complete already"):
+            await request.notify(_COMPLETE, {"elicitationId": ODD_ID}, deviant=deviant)
+        return result
+
+    calls.update({"ask_form": call_with_notifications, "ask_url": visit_with_notifications})
 
 
 CLIENT_REQUEST_SCENARIOS: Final = (
@@ -118,8 +127,8 @@ CLIENT_REQUEST_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_unfit_form",
-        title="A tool that requests a form, and a user who fills in invalid values: `content` of the context.",
-        prepare=_form,
+        title="Tools that request forms, and a user who fills in values that each form forbids: `content` of the context.",
+        prepare=_unfit_forms,
         revisions=_FORMS,
         context={"content": UNFIT},
     ),
@@ -143,7 +152,7 @@ CLIENT_REQUEST_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_elicitation_complete",
-        title="A tool that requests a form, and sends notifications of unknown elicitations.",
+        title="Tools that request a form and a URL, with notifications of unknown elicitations, and of one that is complete.",
         prepare=_completions,
         revisions=frozenset({R2025_11_25}),
     ),

@@ -5,6 +5,7 @@ Spec: client/elicitation
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.declared_capabilities import (
@@ -22,7 +23,7 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_request_table import DEFAULT_VALUES, FORM, UNFIT, valid_client_requests
 from mcp_conformance.scenarios.client_request_tools import response_of, result_of
-from mcp_core.revisions import LEGACY, R2025_06_18, between
+from mcp_core.revisions import LEGACY, R2025_06_18, Era, between
 
 if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest
@@ -54,11 +55,18 @@ async def modes(client: ClientUnderTest) -> None:
 @check(
     "elicitation.client-undeclared",
     proves=("elicitation.declare-capability", "elicitation.capability"),
-    needs=("scenario:conformance_asks_undeclared",),
+    needs=("scenario:conformance_asks_undeclared", "scenario:conformance_declares_little"),
 )
 async def undeclared(client: ClientUnderTest) -> None:
-    """A client that does not declare elicitation does not return a result for it."""
+    """A client that does not declare elicitation, or not its URL mode, does not return a result for it."""
     refuses(client, "conformance_asks_undeclared", "ask_form", capability="elicitation", kind="ElicitResult")
+    # Only some revisions have it, and a client that stops after the form does not receive it.
+    with suppress(NotTestable):
+        refuses(client, "conformance_asks_undeclared", "ask_url", capability="elicitation", kind="ElicitResult")
+    if client.revision.era is Era.MODERN:
+        # Another check requires an error of legacy revisions, which has no equivalent here.
+        with suppress(NotTestable):
+            refuses(client, "conformance_declares_little", "ask_url", capability="elicitation.url", kind="ElicitResult")
 
 
 @check(
@@ -164,7 +172,7 @@ async def undeclared_mode(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_elicitation_complete", f"scenario:{_SCENARIO}"),
 )
 async def complete_unknown(client: ClientUnderTest) -> None:
-    """A completion notification of an unknown elicitation is ignored."""
+    """A completion notification of an unknown elicitation is ignored, and so is a second one of the same elicitation."""
     result_of(client, _SCENARIO, "ask_form")
     evidence = client.run("conformance_elicitation_complete")
     response = response_of(client, evidence.scenario.name, "ask_form")
@@ -188,8 +196,10 @@ async def validates(client: ClientUnderTest) -> None:
     response = response_of(client, scenario, "ask_form")
     answer = None if response is None else response.get("result")
     content = answer.get("content") if isinstance(answer, dict) else None
-    if content == UNFIT:
-        raise Deviation("no content that violates the requestedSchema", brief(answer))
+    for each in client.run(scenario).server.client_requests:
+        unfit = None if each.response is None else each.response.get("result")
+        if isinstance(unfit, dict) and unfit.get("content") == UNFIT:
+            raise Deviation(f"no content that violates the requestedSchema of {each.name}", brief(unfit))
     if isinstance(content, dict) and flaw_by_schema(content, FORM) is None:
         raise NotTestable("the client filled in other values than the context says")
 
@@ -209,15 +219,16 @@ async def defaults(client: ClientUnderTest) -> None:
 @check(
     "elicitation.client-decline-no-content",
     proves=("elicitation.decline-no-content",),
-    needs=(f"scenario:{_DECLINED}",),
+    needs=(f"scenario:{_DECLINED}", "scenario:conformance_unfit_form"),
 )
 async def decline_no_content(client: ClientUnderTest) -> None:
-    """A declined or cancelled form has no content."""
+    """A declined or cancelled form or URL has no content."""
     answer = result_of(client, _DECLINED, "ask_form")
     if answer.get("action") == "accept":
         raise NotTestable("the form was accepted")
-    if "content" in answer:
-        raise Deviation("no content", brief(answer))
+    for name, each in (("ask_form", answer), *other_results(client, "elicitation/create")):
+        if each.get("action") in ("decline", "cancel") and "content" in each:
+            raise Deviation(f"no content for {name}", brief(each))
 
 
 @check(
