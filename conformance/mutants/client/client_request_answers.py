@@ -87,7 +87,7 @@ class Answers:
             if wrong("odd-modes"):
                 found["elicitation"] = {"voice": {}}
         if not little:
-            found["roots"] = {} if self.modern else {"listChanged": True}
+            found["roots"] = {} if self.modern or wrong("roots-changes-undeclared") else {"listChanged": True}
         if wrong("samples-by-number"):
             found = {"sampling": {}}
         found |= task_capabilities(self._scenario, self._version, wrong)
@@ -225,6 +225,8 @@ class Answers:
         uri = "file:///tmp/project"
         if self._wrong("roots-http") or (self._wrong("roots-http-later") and self._looked):
             uri = "https://example.com/project"
+        if self._wrong("roots-unencoded"):
+            uri = "file:///tmp/my project"
         if self._wrong("roots-traversal"):
             uri = "file:///tmp/project/%2e%2e/other"
         self._looked += 1

@@ -17,9 +17,11 @@ from mcp_conformance.checks.client.declared_capabilities import (
     refuses,
 )
 from mcp_conformance.checks.registry.client import check
+from mcp_conformance.drivers.client.scripted_request import has_capability
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.protocol.uri_syntax import is_uri
 from mcp_conformance.scenarios.client_request_tools import check_sent, response_of, result_of
 from mcp_core.methods import methods
 from mcp_core.revisions import LEGACY, MODERN, REVISIONS
@@ -51,11 +53,14 @@ async def undeclared(client: ClientUnderTest) -> None:
 
 @check("roots.client-result", proves=("schema.list-roots-result", "roots.result-shape"), needs=_NEEDS)
 async def result(client: ClientUnderTest) -> None:
-    """The roots are an array of objects with a URI, and optionally a name."""
+    """The roots are an array of objects with a URI in the syntax of RFC 3986, and optionally a name."""
     for answer in _results(client):
         wrong = flaw(answer, "ListRootsResult", client.revision)
         if wrong is not None:
             raise Deviation("a ListRootsResult", f"{wrong} in {brief(answer)}")
+    for uri in _all_uris(client):
+        if not is_uri(uri):
+            raise Deviation("a URI, in which other characters are encoded", brief(uri))
 
 
 def _results(client: ClientUnderTest) -> list[JsonObject]:
@@ -64,10 +69,14 @@ def _results(client: ClientUnderTest) -> list[JsonObject]:
     return [first, *(each for _, each in other_results(client, "roots/list"))]
 
 
-def _uris(client: ClientUnderTest) -> list[str]:
+def _all_uris(client: ClientUnderTest) -> list[str]:
     listed = [part for each in _results(client) if isinstance(part := each.get("roots"), list)]
     found = [each.get("uri") for roots in listed for each in roots if isinstance(each, dict)]
-    uris = [each for each in found if isinstance(each, str)]
+    return [each for each in found if isinstance(each, str)]
+
+
+def _uris(client: ClientUnderTest) -> list[str]:
+    uris = _all_uris(client)
     if not uris:
         raise NotTestable("the client has no roots")
     return uris
@@ -122,6 +131,27 @@ async def list_changed(client: ClientUnderTest) -> None:
     if all(each == roots[0] for each in roots):
         raise NotTestable("the roots of the client do not change, or it did not call the tool again after the change")
     raise Deviation(_CHANGED, f"different roots without the notification, and {evidence.ending}")
+
+
+@check(
+    "roots.client-list-changed-declared",
+    proves=("capability.only-negotiated", "capability.only-negotiated-should"),
+    revisions=_LEGACY,
+)
+async def list_changed_declared(client: ClientUnderTest) -> None:
+    """A client that does not declare roots.listChanged does not send the notification."""
+    found = 0
+    for evidence in client.all(instructed=True):
+        for message in evidence.sent(_CHANGED):
+            found += 1
+            if not any(
+                has_capability(each, "roots.listChanged") for each in capabilities(client, evidence.scenario.name)
+            ):
+                raise Deviation(
+                    "no notifications/roots/list_changed: roots.listChanged is not declared", brief(message)
+                )
+    if not found:
+        raise NotApplicable("the client sends no notifications/roots/list_changed")
 
 
 @check("roots.client-no-list-changed", proves=("roots.no-list-changed",))
