@@ -178,6 +178,8 @@ class Answers:
             return self._visit(params)
         if mode != "form":
             return _error(-32602, "mode is neither form nor url")
+        if "requestedSchema" not in params and not wrong("schema-optional"):
+            return _error(-32602, "requestedSchema is missing")
         if self._scenario == "conformance_declines" and wrong("says-no"):
             return {"result": {"action": "no"}}
         if self._scenario == "conformance_declines":
@@ -240,8 +242,10 @@ class Answers:
         messages = params.get("messages")
         if not isinstance(messages, list):
             return {"result": _said("nothing")} if wrong("messages-optional") else _error(-32602, "messages is missing")
-        if "tools" in params and self._scenario == _LITTLE and not wrong("any-tools"):
-            return _error(-32602, "tools are not declared")
+        tools = "tools" in params or ("toolChoice" in params and not wrong("any-tool-choice"))
+        undeclared = tools and self._scenario == _LITTLE and not wrong("any-tools")
+        if undeclared or ("maxTokens" not in params and not wrong("limit-optional")):
+            return _error(-32602, "tools are not declared, or maxTokens is missing")
         why = _flaw(messages, wrong)
         if why:
             return _error(-32603 if wrong("unbalanced-as-internal") else -32602, why)
@@ -396,7 +400,7 @@ def _flaw(messages: list[JsonValue], wrong: Wrong) -> str:
         results = {each.get("toolUseId") for each in blocks if each.get("type") == "tool_result"}
         if results and kinds != {"tool_result"} and not wrong("mixed-results"):
             return "a tool_result beside other content"
-        if uses - results and not wrong("missing-results"):
+        if uses - results and not wrong("missing-results") and not (results and wrong("some-results")):
             return "a tool_result is missing"
         uses = {each.get("id") for each in blocks if each.get("type") == "tool_use"}
     return ""

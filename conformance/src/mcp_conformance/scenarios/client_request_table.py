@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = [
+    "CHOICE_ONLY",
     "DEFAULTS",
     "DEFAULT_VALUES",
     "FORM",
@@ -289,6 +290,15 @@ _RIGHT: Final = (
     ClientRequest(name="ask_roots", method="roots/list", needs="roots"),
 )
 
+CHOICE_ONLY: Final = ClientRequest(
+    name="ask_sample_tool_choice",
+    method="sampling/createMessage",
+    needs="sampling.tools",
+    revisions=_LATE,
+    params=_sample(_ASK, toolChoice={"mode": "auto"}),
+)
+"""A sampling request with a choice of tools and without tools, which needs the same capability."""
+
 WRONG: Final = (
     ClientRequest(
         name="ask_form_without_message",
@@ -297,6 +307,21 @@ WRONG: Final = (
         revisions=_FORMS,
         params={"requestedSchema": FORM},
         deviant="elicitation/create without a message",
+    ),
+    ClientRequest(
+        name="ask_form_without_schema",
+        method="elicitation/create",
+        needs="elicitation.form",
+        revisions=_FORMS,
+        params={"message": "Please fill in."},
+        deviant="elicitation/create without a requestedSchema",
+    ),
+    ClientRequest(
+        name="ask_sample_without_limit",
+        method="sampling/createMessage",
+        needs="sampling",
+        params={"messages": [_ASK]},
+        deviant="sampling/createMessage without maxTokens",
     ),
     ClientRequest(
         name="ask_sample_without_messages",
@@ -319,6 +344,19 @@ WRONG: Final = (
         revisions=_LATE,
         params=_sample(_ASK, _message("assistant", [_USE]), _message("user", _text("And?")), tools=_TOOLS),
         deviant="a tool_use without its tool_result",
+    ),
+    ClientRequest(
+        name="ask_sample_partial_results",
+        method="sampling/createMessage",
+        needs="sampling.tools",
+        revisions=_LATE,
+        params=_sample(
+            _ASK,
+            _message("assistant", [_USE, {**_USE, "id": "use-2"}]),
+            _message("user", [_RESULT]),
+            tools=_TOOLS,
+        ),
+        deviant="two tool_use blocks with one tool_result",
     ),
     ClientRequest(
         name="ask_sample_mixed_result",

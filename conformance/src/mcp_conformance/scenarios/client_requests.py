@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.scenarios.client_request_table import (
+    CHOICE_ONLY,
     DEFAULTS,
     HINTED,
     MODELS,
@@ -45,7 +46,8 @@ def _send_undeclared(setup: ScenarioSetup) -> None:
 
 
 def _declares_little(setup: ScenarioSetup) -> None:
-    offer_request_tools(setup, by_name("ask_form", "ask_url", "ask_sample", "ask_sample_tools_auto"), undeclared=True)
+    requests = by_name("ask_form", "ask_url", "ask_sample", "ask_sample_tools_auto")
+    offer_request_tools(setup, [*requests, CHOICE_ONLY], undeclared=True)
 
 
 def _send_invalid(setup: ScenarioSetup) -> None:

@@ -238,9 +238,10 @@ async def decline_no_content(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_asks_wrongly",),
 )
 async def invalid_params(client: ClientUnderTest) -> None:
-    """A form without a message is rejected with -32602."""
+    """A form without a message, or without a schema, is rejected with -32602."""
     scenario = "conformance_asks_wrongly"
     result_of(client, scenario, "ask_form")
-    response = response_of(client, scenario, "ask_form_without_message")
-    if error_code(response) != -32602:
-        raise Deviation("error -32602 for elicitation/create without a message", brief(response))
+    for missing in ("message", "schema"):
+        response = response_of(client, scenario, f"ask_form_without_{missing}")
+        if error_code(response) != -32602:
+            raise Deviation(f"error -32602 for elicitation/create without a {missing}", brief(response))

@@ -13,7 +13,7 @@ from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.client_request_table import MODELS, valid_client_requests
+from mcp_conformance.scenarios.client_request_table import CHOICE_ONLY, MODELS, valid_client_requests
 from mcp_conformance.scenarios.client_request_tools import response_of, result_of
 from mcp_core.revisions import LEGACY, R2025_03_26, R2025_11_25, between
 
@@ -152,14 +152,15 @@ def _uses(answer: JsonObject) -> list[JsonObject]:
     needs=(f"scenario:{_LITTLE}",),
 )
 async def undeclared_tools(client: ClientUnderTest) -> None:
-    """A client that did not declare sampling.tools does not sample with tools."""
+    """A client that did not declare sampling.tools does not sample with tools, nor with a toolChoice alone."""
     if not declares(client, _LITTLE, "sampling"):
         raise NotTestable("the client does not declare sampling in this scenario")
     result_of(client, _LITTLE, "ask_sample")
-    refuses(client, _LITTLE, "ask_sample_tools_auto", capability="sampling.tools", kind="CreateMessageResult")
-    response = response_of(client, _LITTLE, "ask_sample_tools_auto")
-    if client.revision.name in _LEGACY and error_code(response) is None:
-        raise Deviation("an error", brief(response))
+    for name in ("ask_sample_tools_auto", CHOICE_ONLY.name):
+        refuses(client, _LITTLE, name, capability="sampling.tools", kind="CreateMessageResult")
+        response = response_of(client, _LITTLE, name)
+        if client.revision.name in _LEGACY and error_code(response) is None:
+            raise Deviation(f"an error for {name}", brief(response))
 
 
 @check("sampling.client-tool-required", proves=("sampling.tool-choice-required",), needs=_NEEDS)
@@ -194,15 +195,16 @@ async def tool_use(client: ClientUnderTest) -> None:
         raise NotTestable("no result used a tool")
 
 
-def _add_loop(id: str, requirement: str, name: str, title: str) -> None:
+def _add_loop(id: str, requirement: str, names: tuple[str, ...], title: str) -> None:
     """Add a check that invalid messages are rejected."""
 
     async def refused(client: ClientUnderTest) -> None:
         result_of(client, _WRONG, "ask_sample_tool_results")
-        refuses(client, _WRONG, name, capability="", kind="CreateMessageResult")
-        response = response_of(client, _WRONG, name)
-        if client.revision.name in _LEGACY and error_code(response) != -32602:
-            raise Deviation("error -32602", brief(response))
+        for name in names:
+            refuses(client, _WRONG, name, capability="", kind="CreateMessageResult")
+            response = response_of(client, _WRONG, name)
+            if client.revision.name in _LEGACY and error_code(response) != -32602:
+                raise Deviation(f"error -32602 for {name}", brief(response))
 
     CLIENT_CHECKS.add(
         id,
@@ -217,13 +219,13 @@ def _add_loop(id: str, requirement: str, name: str, title: str) -> None:
 _add_loop(
     "sampling.client-missing-result",
     "sampling.missing-tool-result-error",
-    "ask_sample_missing_result",
-    "Messages without the result of a tool_use are rejected.",
+    ("ask_sample_missing_result", "ask_sample_partial_results"),
+    "Messages without the result of a tool_use, or of one of several, are rejected.",
 )
 _add_loop(
     "sampling.client-mixed-result",
     "sampling.mixed-tool-result-error",
-    "ask_sample_mixed_result",
+    ("ask_sample_mixed_result",),
     "Messages with a tool_result next to other content are rejected.",
 )
 
@@ -246,11 +248,12 @@ async def validates(client: ClientUnderTest) -> None:
     needs=_WITH_WRONG,
 )
 async def invalid_params(client: ClientUnderTest) -> None:
-    """A sampling request without messages is rejected with -32602."""
+    """A sampling request without messages, or without a limit, is rejected with -32602."""
     result_of(client, _WRONG, "ask_sample")
-    response = response_of(client, _WRONG, "ask_sample_without_messages")
-    if error_code(response) != -32602:
-        raise Deviation("error -32602 for sampling/createMessage without messages", brief(response))
+    for missing in ("messages", "limit"):
+        response = response_of(client, _WRONG, f"ask_sample_without_{missing}")
+        if error_code(response) != -32602:
+            raise Deviation(f"error -32602 for sampling/createMessage without {missing}", brief(response))
 
 
 @check(
@@ -285,7 +288,6 @@ def _add_hint(id: str, requirements: tuple[str, ...], name: str, right: str, tit
         chosen,
         title=title,
         proves=requirements,
-        revisions=_LEGACY,
         needs=("scenario:conformance_hints",),
         subject=CheckScope.EVIDENCE,
     )
@@ -300,14 +302,14 @@ _add_hint(
 )
 _add_hint(
     "sampling.client-hints-substring",
-    ("sampling.hints-substring",),
+    ("sampling.hints-substring", "sampling.hints-prioritized"),
     "ask_hints_substring",
     "beta-sonnet-20260101",
     "A hint matches every model whose name contains it.",
 )
 _add_hint(
     "sampling.client-hints-first",
-    ("sampling.hints-before-priorities",),
+    ("sampling.hints-before-priorities", "sampling.hints-prioritized"),
     "ask_hints_before_priorities",
     "alpha-small-3",
     "A hint takes precedence over priorities.",
