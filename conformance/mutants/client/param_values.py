@@ -25,6 +25,8 @@ _REQUESTS: Final[Mapping[str, tuple[str, JsonObject]]] = {
     "own-methods": ("com.example/hello", {}),
     "reads-urls": ("resources/read", {"url": "test://static-text"}),
     "reads-paths": ("resources/read", {"uri": "no scheme"}),
+    "subscribes-by-url": ("resources/subscribe", {"url": "test://static-text"}),
+    "unsubscribes-by-list": ("resources/unsubscribe", {"uris": ["test://static-text"]}),
     "completes-tools": ("completion/complete", {"ref": _TOOL, "argument": {"name": "a", "value": ""}}),
 }
 """By fault, the request."""
@@ -55,6 +57,11 @@ def _over_pipes(wire: Pipes) -> None:
         wire.send(message)
     if wrong("reserved-error"):
         wire.send({"jsonrpc": "2.0", "id": 4712, "error": {"code": -32050, "message": "unknown request"}})
+    if wrong("listens-to-paths"):
+        paths: JsonObject = {"notifications": {"resourceSubscriptions": ["no scheme"]}}
+        wire.send(wire.messages.request(_LISTEN, paths))
+        wire.receive()
+        wire.cancel_last()
     if wrong("listens-to-the-end"):
         wire.send(wire.messages.request(_LISTEN, _TOOLS))
         wire.receive()

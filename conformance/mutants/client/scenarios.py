@@ -242,6 +242,10 @@ def _fits(pair: JsonValue, tool: JsonObject) -> bool:
     draft7 = "draft-07" in dialect and not wrong("reads-all-as-2020")
     if dialect and "json-schema.org" not in dialect:
         return wrong("ignores-dialect")
+    if "2020-12" in dialect and wrong("names-no-default"):
+        return False
+    if wanted.get("$ref") == "#/$defs/number":
+        return isinstance(pair, int) or wrong("ignores-local-references")
     if "$ref" in wanted:
         return wrong("ignores-references")
     if wanted.get("type") == "array" and not isinstance(pair, list):

@@ -43,6 +43,9 @@ PASSING_FAULTS: Final = (
     of("reads-urls", _LATE, "stdio", "schema.client-resources-read"),
     of("reads-paths", _LATE, "stdio", "schema.client-uris"),
     of("reads-paths", _MODERN, "stdio", "schema.client-uris"),
+    of("subscribes-by-url", _FIRST, "http", "schema.client-resources-subscribe"),
+    of("unsubscribes-by-list", _LATE, "stdio", "schema.client-resources-unsubscribe"),
+    of("listens-to-paths", _MODERN, "stdio", "schema.client-uris"),
     of("ends-listening-by-word", _MODERN, "http", "subscription.client-ends-http"),
     of("listens-to-the-end", _MODERN, "stdio", "subscription.client-ends-stdio"),
 )

@@ -14,6 +14,9 @@ _MODERN = "2026-07-28"
 SCHEMA_FAULTS: Final = (
     of("ignores-prefix", _LATE, "stdio", "schema.client-default-dialect"),
     of("ignores-prefix", _MODERN, "stdio", "schema.client-default-dialect"),
+    of("names-no-default", _LATE, "stdio", "schema.client-default-dialect"),
+    of("ignores-local-references", _LATE, "http", "schema.client-reference"),
+    of("ignores-local-references", _MODERN, "stdio", "schema.client-reference"),
     of("reads-all-as-2020", _MODERN, "stdio", "schema.client-declared-dialect"),
     of("ignores-dialect", _LATE, "stdio", "schema.client-unknown-dialect"),
     of("ignores-references", _MODERN, "stdio", "schema.client-unresolved"),

@@ -22,6 +22,7 @@ SCHEMAS: Final = "conformance_schemas"
 """The name of the scenario with the dialects."""
 
 _DRAFT7: Final = "http://json-schema.org/draft-07/schema#"
+_NAMED_DEFAULT: Final = "https://json-schema.org/draft/2020-12/schema"
 _UNKNOWN: Final = "https://schemas.example/a-dialect-of-nobody"
 _ELSEWHERE: Final = "https://schemas.example/pair.json"
 _PAIR: Final[list[JsonValue]] = [{"type": "integer"}, {"type": "string"}]
@@ -32,6 +33,8 @@ def _of(pair: JsonObject, dialect: str | None = None) -> JsonObject:
     return schema if dialect is None else {"$schema": dialect, **schema}
 
 
+_REFERRING: Final[JsonObject] = {**_of({"$ref": "#/$defs/number"}), "$defs": {"number": {"type": "integer"}}}
+"""A schema with a reference within itself."""
 _FIT: Final[JsonValue] = [1, "a"]
 _UNFIT: Final[JsonValue] = ["a", 1]
 _TOOLS: Final[Mapping[str, tuple[JsonObject, JsonValue]]] = {
@@ -39,6 +42,10 @@ _TOOLS: Final[Mapping[str, tuple[JsonObject, JsonValue]]] = {
     "gives_unfit": (_of({"type": "array"}), "no array"),
     "gives_prefix_fit": (_of({"type": "array", "prefixItems": _PAIR}), _FIT),
     "gives_prefix_unfit": (_of({"type": "array", "prefixItems": _PAIR}), _UNFIT),
+    "gives_2020_fit": (_of({"type": "array", "prefixItems": _PAIR}, _NAMED_DEFAULT), _FIT),
+    "gives_2020_unfit": (_of({"type": "array", "prefixItems": _PAIR}, _NAMED_DEFAULT), _UNFIT),
+    "gives_reference_fit": (_REFERRING, 1),
+    "gives_reference_unfit": (_REFERRING, "one"),
     "gives_draft7_fit": (_of({"type": "array", "items": _PAIR}, _DRAFT7), _FIT),
     "gives_draft7_unfit": (_of({"type": "array", "items": _PAIR}, _DRAFT7), _UNFIT),
     "gives_draft7_unknown_keyword": (_of({"type": "array", "prefixItems": _PAIR}, _DRAFT7), _UNFIT),

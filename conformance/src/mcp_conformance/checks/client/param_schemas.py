@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.subscription_stream import LISTEN
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable
@@ -42,6 +43,8 @@ _ROWS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
     ("tools/call", ("schema.call-tool-params",), "`tools/call` has a name, and arguments that are an object."),
     ("prompts/get", ("schema.get-prompt-params",), "`prompts/get` has a name, and arguments that are strings."),
     ("resources/read", ("schema.resource-request-params",), "`resources/read` has a URI."),
+    ("resources/subscribe", ("schema.resource-request-params",), "`resources/subscribe` has a URI."),
+    ("resources/unsubscribe", ("schema.resource-request-params",), "`resources/unsubscribe` has a URI."),
     ("logging/setLevel", ("schema.set-level-params", "schema.logging-level"), "`logging/setLevel` has a level."),
     ("completion/complete", ("schema.complete-params",), "`completion/complete` has a reference and an argument."),
 )
@@ -100,21 +103,34 @@ async def messages(client: ClientUnderTest) -> None:
             raise Deviation(f"params of {message['method']} according to the schema", wrong)
 
 
-@check("schema.client-uris", proves=("schema.resource-request-params", "jsonrpc.schema-valid-messages"))
+@check(
+    "schema.client-uris",
+    proves=("schema.resource-request-params", "jsonrpc.schema-valid-messages", "subscription.filter-fields"),
+)
 async def uris(client: ClientUnderTest) -> None:
-    """The URI in a request for a resource has the syntax of a URI, unless the server named it."""
+    """The URI in a request or subscription for a resource has the syntax of a URI, unless the server named it."""
     found = 0
     for evidence in client.all(instructed=True):
         for message in evidence.requests:
-            params = message.get("params")
-            uri = params.get("uri") if isinstance(params, dict) else None
-            if message["method"] not in _BY_URI or not isinstance(uri, str):
-                continue
-            found += 1
-            if not is_uri(uri) and not any(_names(each, uri) for each in evidence.transcript.messages(sent=True)):
-                raise Deviation("a URI", brief(message))
+            for uri in _uris_of(message):
+                found += 1
+                if not is_uri(uri) and not any(_names(each, uri) for each in evidence.transcript.messages(sent=True)):
+                    raise Deviation("a URI", brief(message))
     if not found:
         raise NotApplicable("the client sent no request for a resource")
+
+
+def _uris_of(message: JsonObject) -> list[str]:
+    """Return the URIs of the resources that a request concerns."""
+    params = message.get("params")
+    requested = params if isinstance(params, dict) else {}
+    if message["method"] in _BY_URI:
+        found: JsonValue = [requested.get("uri")]
+    else:
+        wanted = requested.get("notifications")
+        listens = message["method"] == LISTEN and isinstance(wanted, dict)
+        found = wanted.get("resourceSubscriptions") if listens and isinstance(wanted, dict) else None
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def _names(message: JsonValue, text: str) -> bool:

@@ -41,12 +41,29 @@ def _outcome(client: ClientUnderTest, name: str) -> str:
     needs=_NEEDS,
 )
 async def default_dialect(client: ClientUnderTest) -> None:
-    """A schema without a dialect is interpreted as JSON Schema 2020-12."""
-    fit, unfit = _outcome(client, "gives_prefix_fit"), _outcome(client, "gives_prefix_unfit")
+    """A schema without a dialect is interpreted as JSON Schema 2020-12, and so is one that names this dialect."""
+    for name in ("prefix", "2020"):
+        fit, unfit = _outcome(client, f"gives_{name}_fit"), _outcome(client, f"gives_{name}_unfit")
+        if fit != "result":
+            raise Deviation(f"[1, 'a'] of gives_{name}_fit to be accepted", fit)
+        if unfit == "result":
+            raise Deviation(
+                f"['a', 1] of gives_{name}_unfit to be rejected, as prefixItems requires an integer and a string", unfit
+            )
+
+
+@check(
+    "schema.client-reference",
+    proves=("schema.dialect-validate", "schema.validate-by-dialect"),
+    needs=_NEEDS,
+)
+async def reference(client: ClientUnderTest) -> None:
+    """A reference within a schema is followed."""
+    fit, unfit = _outcome(client, "gives_reference_fit"), _outcome(client, "gives_reference_unfit")
     if fit != "result":
-        raise Deviation("[1, 'a'] to be accepted", fit)
+        raise Deviation("1 to be accepted, as the schema refers to its definition of an integer", fit)
     if unfit == "result":
-        raise Deviation("['a', 1] to be rejected, as prefixItems requires an integer and a string", unfit)
+        raise Deviation("'one' to be rejected, as the schema refers to its definition of an integer", unfit)
 
 
 @check(
