@@ -88,10 +88,14 @@ def _two_subscriptions(wire: Wire, _: JsonObject, __: JsonObject) -> None:
         ids.append(request["id"])
         wire.send(request)
         wire.receive()
-    _call(wire, "test_tells_second")
-    outcome = [_subscription(each) for each in wire.notified]
-    for name, id in zip(("first", "second"), ids, strict=True):
-        _report(wire, name, {"heard": bool(outcome) if wrong("tells-everybody") else id in outcome})
+    for tool, later in (("test_tells_second", ""), ("test_tells_first", ", later")):
+        wire.notified.clear()
+        _call(wire, tool)
+        outcome = [_subscription(each) for each in wire.notified]
+        if wrong("tells-newest"):
+            outcome = [ids[-1] for _ in outcome]
+        for name, id in zip(("first", "second"), ids, strict=True):
+            _report(wire, f"{name}{later}", {"heard": bool(outcome) if wrong("tells-everybody") else id in outcome})
 
 
 def _subscription(message: JsonObject) -> JsonValue:

@@ -40,6 +40,7 @@ BEARING_FAULTS: Final = (
     of("forgets-subscriptions", _MODERN, "stdio", "stdio.client-resubscribes"),
     of("answers-in-order", _MODERN, "stdio", "stdio.client-correlates"),
     of("tells-everybody", _MODERN, "stdio", "subscription.client-demux"),
+    of("tells-newest", _MODERN, "stdio", "subscription.client-demux"),
     of("insists-on-grant", _MODERN, "stdio", "subscription.client-bears-less"),
     of("end-is-failure", _MODERN, "http", "subscription.client-clean-end"),
     of("progress-falls", _LATE, "stdio", "progress.client-increases"),

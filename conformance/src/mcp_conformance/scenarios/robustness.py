@@ -34,6 +34,8 @@ __all__ = [
     "CASES",
     "CRASHES",
     "EARLY",
+    "NOTIFIES_FIRST",
+    "NOTIFIES_SECOND",
     "PATH",
     "ROBUSTNESS_SCENARIOS",
     "STANDALONE_ENDS",
@@ -69,6 +71,10 @@ _UNKNOWN_METHODS: Final[Mapping[str, str | int]] = {
     "pings": "Gr\u00fc\u00dfe",
 }
 """Methods that do not exist and resemble those of client requests, with ids that a lax implementation changes."""
+NOTIFIES_FIRST: Final = "test_tells_first"
+"""The tool that notifies of a change in the first of two subscriptions."""
+NOTIFIES_SECOND: Final = "test_tells_second"
+"""The tool that notifies of a change in the second one."""
 TOKEN: Final = "conformance/how far"
 """The progress token that the client receives."""
 TWO: Final = ("test_first", "test_second")
@@ -303,18 +309,20 @@ def _add_report(setup: ScenarioSetup, member: str) -> None:
 
 
 def _two_subscriptions(setup: ScenarioSetup) -> None:
-    """Add a tool that notifies of a change in the second of two subscriptions, but not in the first."""
+    """Add two tools, each of which notifies of a change in one of two subscriptions, but not in the other."""
 
     async def notify(request: ScriptedRequest) -> JsonObject:
         listening = [each for each in setup.server.received if each.get("method") == "subscriptions/listen"]
         if len(listening) == 2:
-            meta: JsonObject = {SUBSCRIPTION_ID: listening[1]["id"]}
+            name = request.text("name")
+            meta: JsonObject = {SUBSCRIPTION_ID: listening[0 if name == NOTIFIES_FIRST else 1]["id"]}
             await request.notify("notifications/tools/list_changed", {"_meta": meta})
-            setup.notes["told"] = True
+            setup.notes[name] = True
         return text_result("told")
 
     setup.server.offers.tools.clear()
-    setup.server.offers.add_tool("test_tells_second", "Notifies of a change in the second subscription", notify)
+    setup.server.offers.add_tool(NOTIFIES_SECOND, "Notifies of a change in the second subscription", notify)
+    setup.server.offers.add_tool(NOTIFIES_FIRST, "Notifies of a change in the first subscription", notify)
     _add_report(setup, "heard")
 
 
@@ -456,7 +464,7 @@ ROBUSTNESS_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_two_subscriptions",
-        title="A tool that notifies of a change in the second of two subscriptions.",
+        title="Tools that notify of a change in one of two subscriptions.",
         prepare=_two_subscriptions,
         revisions=_MODERN,
         transports=_STDIO,

@@ -12,7 +12,17 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
 from mcp_conformance.scenarios.http import QUERY, WITHOUT_STREAM
-from mcp_conformance.scenarios.robustness import BREAKS, CASES, CRASHES, PATH, STANDALONE_ENDS, TOKEN, TWO
+from mcp_conformance.scenarios.robustness import (
+    BREAKS,
+    CASES,
+    CRASHES,
+    NOTIFIES_FIRST,
+    NOTIFIES_SECOND,
+    PATH,
+    STANDALONE_ENDS,
+    TOKEN,
+    TWO,
+)
 from mcp_core.revisions import LEGACY, MODERN
 
 if TYPE_CHECKING:
@@ -254,11 +264,17 @@ async def demux(client: ClientUnderTest) -> None:
     """A notification belongs to the subscription with its id, and to no other."""
     evidence = client.run("conformance_two_subscriptions")
     found = reports(client, "conformance_two_subscriptions")
-    if "told" not in evidence.notes or not found:
+    if NOTIFIES_SECOND not in evidence.notes or not found:
         raise NotTestable("the client does not open two subscriptions, or does not report their notifications")
     notified = {name: found.get(name, {}).get("heard") for name in ("first", "second")}
     if notified != {"first": False, "second": True}:
         raise Deviation("a notification for the second subscription only", brief(dict(notified)))
+    if NOTIFIES_FIRST not in evidence.notes or "first, later" not in found:
+        # The newest subscription is the right one so far.
+        raise NotTestable(f"the client does not call {NOTIFIES_FIRST}, or does not report its notification")
+    notified = {name: found.get(f"{name}, later", {}).get("heard") for name in ("first", "second")}
+    if notified != {"first": True, "second": False}:
+        raise Deviation("a later notification for the first subscription only", brief(dict(notified)))
 
 
 def _with_subscription(client: ClientUnderTest, name: str) -> Evidence:
