@@ -172,6 +172,7 @@ def _freshness(wire: Wire, _: JsonObject, __: JsonObject) -> None:
         if failed and not wrong("keeps-first-page"):
             again: JsonObject = {"cursor": wire.call("prompts/list", {}).get("nextCursor")}
             wire.call("prompts/list", again)
+    wire.call("resources/list", {})
     for _time in range(2):
         wire.call("resources/read", {"uri": "test://static-text"})
     for _time in range(1 if wrong("keeps-rounds") else 2):
@@ -184,6 +185,9 @@ def _freshness(wire: Wire, _: JsonObject, __: JsonObject) -> None:
         wire.receive()
     else:
         _call(wire, "test_takes_long")
+    wire.call("resources/templates/list", {})
+    if not wrong("seconds-for-milliseconds"):
+        wire.call("resources/list", {})
 
 
 def _header_moves(wire: Wire, _: JsonObject, __: JsonObject) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["ACCESS_SCENARIOS", "FRESH", "PAGE", "SCHEMA"]
+__all__ = ["ACCESS_SCENARIOS", "ENDLESS", "FRESH", "PAGE", "SCHEMA"]
 
 PAGE: Final = "/not-to-be-fetched/page"
 """The path of a page that the user is asked to visit."""
@@ -26,6 +26,8 @@ SCHEMA: Final = "/not-to-be-fetched/schema.json"
 """The path of a schema that another schema refers to."""
 FRESH: Final = 3_600_000
 """The `ttlMs` of a result that is valid for longer than a run."""
+ENDLESS: Final = 2**53 - 1
+"""The greatest `ttlMs` that every client can read exactly: 285,000 years."""
 
 
 def _urls(setup: ScenarioSetup) -> None:
@@ -63,7 +65,7 @@ def _caching(setup: ScenarioSetup) -> None:
     server.offers.resources.append({"uri": "test://other", "name": "other"})
     server.offers.texts["test://other"] = "another text"
     held: dict[str, JsonObject] = {
-        "tools/list": {"ttlMs": FRESH},
+        "tools/list": {"ttlMs": ENDLESS},
         "prompts/list": {"ttlMs": 0},
         "resources/read": {"ttlMs": FRESH},
     }

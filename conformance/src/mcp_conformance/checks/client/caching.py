@@ -125,6 +125,25 @@ async def no_polling(client: ClientUnderTest) -> None:
             raise Deviation(f"no request while {IDLE} is in progress", brief(message))
 
 
+@check("caching.client-expires", proves=("caching.stale-refetch",), needs=_NEEDS)
+async def expires(client: ClientUnderTest) -> None:
+    """A result is fetched again after its ttlMs, which is a number of milliseconds."""
+    requests = _requests(client)
+    at = next((index for index, each in enumerate(requests) if _is_call(each, IDLE)), None)
+    before, after = [[each["method"] for each in part] for part in (requests[: at or 0], requests[at or 0 :])]
+    if at is None or "resources/list" not in before:
+        raise NotTestable(
+            f"the client did not list the resources, or did not call {IDLE}: {client.run(FRESHNESS).ending}"
+        )
+    # Templates are not cacheable, and are listed before the resources.
+    if "resources/templates/list" not in after:
+        raise NotTestable(
+            f"the client did not list templates and resources after {IDLE}: {client.run(FRESHNESS).ending}"
+        )
+    if "resources/list" not in after:
+        raise Deviation("another resources/list after its ttlMs has passed", "no further resources/list")
+
+
 @check("caching.client-private", proves=("caching.private-not-shared",), needs=(f"scenario:{TWO_USERS}",))
 async def private(client: ClientUnderTest) -> None:
     """A private result of one user is not served to another user of the client."""

@@ -11,7 +11,7 @@ from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.fetches import PAGE, SCHEMA
+from mcp_conformance.scenarios.fetches import ENDLESS, PAGE, SCHEMA
 from mcp_conformance.scenarios.icons import FTP, ICON, OTHER_ORIGIN, REDIRECTED, SCRIPT, SVG_SCRIPT, WEBSOCKET
 from mcp_conformance.scenarios.pagination import CACHED_CURSOR, CACHED_LIST, cursors
 
@@ -160,9 +160,17 @@ def _caching(client: ClientUnderTest) -> Evidence:
     return evidence
 
 
-@check("caching.client-fresh", proves=("caching.positive-ttl-fresh",), needs=(f"scenario:{_CACHING}",))
+@check(
+    "caching.client-fresh",
+    proves=("caching.positive-ttl-fresh",),
+    needs=(f"scenario:{_CACHING}", "scenario:tools_call"),
+)
 async def fresh(client: ClientUnderTest) -> None:
-    """A fresh result is not fetched again."""
+    """A fresh result is not fetched again, also if its ttlMs is very large."""
+    evidence = client.run(_CACHING)
+    listed = [each["method"] for each in evidence.requests]
+    if evidence.status != 0 and listed[-1:] == ["tools/list"] and client.run("tools_call").status == 0:
+        raise Deviation(f"the client to continue after a list with the ttlMs {ENDLESS}", evidence.ending)
     count = len(_caching(client).sent("tools/list"))
     if count != 1:
         raise Deviation("one tools/list within an hour", str(count))
@@ -230,14 +238,23 @@ def _page_by_page(client: ClientUnderTest) -> None:
         raise Deviation(f"{CACHED_LIST} with the cursor {following!r}", brief(found))
 
 
+def _list_by_list(client: ClientUnderTest) -> None:
+    """Check that the prompts are requested after a cached list of tools, if the client lists them otherwise."""
+    evidence, usual = client.run(_CACHING), client.run("tools_call")
+    lists = evidence.status == 0 and evidence.sent("tools/list") and usual.sent("prompts/list")
+    if lists and not evidence.sent("prompts/list"):
+        raise Deviation("prompts/list, although tools/list is cached", evidence.ending)
+
+
 @check(
     "caching.client-key",
     proves=("caching.key-method-and-params",),
-    needs=(f"scenario:{_CACHING}", f"scenario:{_PAGES}"),
+    needs=(f"scenario:{_CACHING}", f"scenario:{_PAGES}", "scenario:tools_call"),
 )
 async def key(client: ClientUnderTest) -> None:
-    """The cached contents of one resource are not used for another, nor is a cached page for the next one."""
+    """A cached result is not used for another resource, for another list, or for the next page."""
     _page_by_page(client)
+    _list_by_list(client)
     uris = {
         params.get("uri")
         for each in _caching(client).sent("resources/read")
