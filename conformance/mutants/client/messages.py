@@ -298,6 +298,8 @@ def progress_before(request: JsonObject) -> list[JsonObject]:
     return notifications
 
 
+_PENDING: list[str] = []
+"""The requests that the server sends at once."""
 _COMPLETED: list[str] = []
 """The notifications of completed elicitations."""
 _ANSWERED: list[JsonValue] = []
@@ -342,6 +344,8 @@ def _reply(request: JsonObject) -> JsonObject | None:
     if in_scenario("conformance_server_cancels") and request["method"] in ("elicitation/create", _SAMPLING):
         # The user never answers.
         return None
+    if _forgets(request):
+        return None
     if "id" not in request:
         text = f"{request['method']} {request.get('params')}"
         _die_of(text)
@@ -370,6 +374,15 @@ def _reply(request: JsonObject) -> JsonObject | None:
     if "error" in answer and not answer["id"] and wrong("no-falsy-id-in-errors"):
         answer["id"] = None
     return answer
+
+
+def _forgets(request: JsonObject) -> bool:
+    """Return whether a request among several pending ones gets no response."""
+    if request["method"] == "tasks/result" and wrong("task-result-to-one"):
+        waiter = str(request.get("params"))
+        _PENDING.append(waiter)
+        return _PENDING.count(waiter) == 2
+    return False
 
 
 def _die_of(notification: str) -> None:

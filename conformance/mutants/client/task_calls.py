@@ -165,7 +165,10 @@ def _call(wire: Wire, name: str) -> None:
 
 def _answer(wire: Wire, id: str, requests: JsonValue, answered: set[str]) -> None:
     """Send the missing input responses, one at a time."""
-    for key, request in requests.items() if isinstance(requests, dict) else ():
+    listed = requests if isinstance(requests, dict) else {}
+    if wrong("task-update-crossed"):
+        listed = dict(zip(listed, reversed(listed.values()), strict=True))
+    for key, request in listed.items():
         again = f"{key}, again"
         if key in answered and (again in answered or not wrong("task-answers-twice")):
             continue

@@ -52,6 +52,7 @@ _EXTENSION: Final = (
     of("task-unfit-polled", _MODERN, "stdio", "tasks.client-unfit"),
     of("task-ignores-inputs", _MODERN, "stdio", "tasks.client-inputs"),
     of("task-update-wrapped", _MODERN, "stdio", "tasks.client-update", "schema.client-messages"),
+    of("task-update-crossed", _MODERN, "http", "tasks.client-update"),
     of("task-update-more", _MODERN, "stdio", "tasks.client-update-keys"),
     of("task-update-repeats", _MODERN, "stdio", "tasks.client-update-keys", "tasks.client-answers-once"),
     of("task-leaves-answered", _MODERN, "stdio", "tasks.client-observes-on"),
@@ -59,6 +60,8 @@ _EXTENSION: Final = (
 )
 
 _ANSWERING: Final = (
+    of("task-result-to-one", _LATE, "stdio", "tasks.client-result-waits"),
+    of("task-created-now", _LATE, "http", "tasks.client-timestamps"),
     of("task-result-once", _LATE, "http", "tasks.client-result"),
     of("task-list-no-cancelled", _LATE, "stdio", "tasks.client-list"),
     of("task-answers-plain", _LATE, "stdio", "tasks.client-create"),

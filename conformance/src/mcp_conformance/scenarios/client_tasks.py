@@ -5,6 +5,7 @@ The evidence contains each client request under the name of the tool and a label
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -64,6 +65,8 @@ _NEEDS: Final = {
     "sampling/createMessage": "tasks.requests.sampling.createMessage",
 }
 _PAGES: Final = 100
+_WAITERS: Final = 2
+"""The number of concurrent requests for the result of one task."""
 _SETTLED: Final = 1.5
 """The wait for late messages about a response, as a multiple of the time that the user takes."""
 
@@ -117,7 +120,11 @@ async def _whole(request: ScriptedRequest, client_request: ClientRequest, name: 
         return
     about: JsonObject = {"taskId": id}
     await request.send_client_request("tasks/get", about, name=f"{name}: get")
-    await request.send_client_request("tasks/result", about, name=f"{name}: result")
+    # Each request for the result waits for it.
+    async with trio.open_nursery() as nursery:
+        for _ in range(_WAITERS):
+            waiter = partial(request.send_client_request, "tasks/result", about, name=f"{name}: result")
+            nursery.start_soon(waiter)
     await request.send_client_request("tasks/get", about, name=f"{name}: ended")
     await request.send_client_request("tasks/result", about, name=f"{name}: again")
     if request.session.has("tasks.list"):

@@ -185,6 +185,7 @@ class ScriptedRequest:
         self.meta: Final[JsonObject] = meta if isinstance(meta, dict) else {}
         """The `_meta` of the params."""
         self._ids: Final = ids
+        self._sending: Final = trio.Lock()
         self._client_requests: Final = client_requests
         self._timeout: Final = timeout
 
@@ -263,7 +264,9 @@ class ScriptedRequest:
         answers: list[JsonObject] = []
         key = encoded(request["id"]).decode()
         self.session.waiting[key] = (arrived, answers)
-        await sink.send(encoded(request), deviant=deviant)
+        # Several client requests may be pending at once.
+        async with self._sending:
+            await sink.send(encoded(request), deviant=deviant)
         with trio.move_on_after(self._timeout):
             await arrived.wait()
         del self.session.waiting[key]

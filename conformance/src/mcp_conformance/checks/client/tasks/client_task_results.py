@@ -48,12 +48,31 @@ _NEEDS: Final = (f"scenario:{TASK_SCENARIO}",)
 
 @check("tasks.client-result-waits", proves=("tasks.result-blocks",), needs=_NEEDS)
 async def result_waits(client: ClientUnderTest) -> None:
-    """`tasks/result` is answered when the task has ended, and not before."""
+    """Each `tasks/result` is answered when the task has ended, and not before."""
+    _each_waiter_answered(client)
     for _, response in each_kind(client, "ended"):
         if error_code(response) == -32602:
             raise NotTestable("the client keeps no ended task")
         if member(response, "result", "status") not in ENDED:
             raise Deviation("a task that has ended when tasks/result is answered", brief(response))
+
+
+def _each_waiter_answered(client: ClientUnderTest) -> None:
+    """Check that no response is missing where another concurrent request for the result of the same task has one."""
+    waiting: dict[JsonValue, JsonObject] = {}
+    answered: set[str] = set()
+    # Of the transcript, as the run may end before the suite has waited for the missing response.
+    for entry in task_run(client).transcript:
+        message = entry.value
+        if not isinstance(message, dict) or not isinstance(id := message.get("id"), int):
+            continue
+        if entry.sent and message.get("method") == "tasks/result":
+            waiting[id] = message
+        elif not entry.sent and "method" not in message and id in waiting:
+            answered.add(str(member(waiting.pop(id), "params", "taskId")))
+    for message in waiting.values():
+        if str(member(message, "params", "taskId")) in answered:
+            raise Deviation("a response to each tasks/result", brief(message))
 
 
 @check("tasks.client-result", proves=("tasks.result-terminal", "tasks.result-success-same"), needs=_NEEDS)
@@ -65,9 +84,10 @@ async def result(client: ClientUnderTest) -> None:
             continue
         for name in ("result", "again"):
             # A task that is deleted stays unknown.
-            deleted = name == "again" and any(error_code(each) == -32602 for each in steps(client, tool, "still"))
-            for response in steps(client, tool, name):
-                if response is None or (deleted and error_code(response) == -32602):
+            deleted = any(error_code(each) == -32602 for each in steps(client, tool, "still"))
+            for number, response in enumerate(steps(client, tool, name)):
+                later = number > 0 or name == "again"
+                if response is None or (later and deleted and error_code(response) == -32602):
                     continue
                 tried += 1
                 wrong = flaw(response.get("result"), kind, client.revision)

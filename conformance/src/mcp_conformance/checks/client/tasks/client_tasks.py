@@ -218,12 +218,16 @@ async def fields(client: ClientUnderTest) -> None:
 
 @check("tasks.client-timestamps", proves=("tasks.created-at", "tasks.last-updated-at"), needs=_NEEDS)
 async def timestamps(client: ClientUnderTest) -> None:
-    """A task has createdAt and lastUpdatedAt, which are ISO 8601 timestamps."""
+    """A task has createdAt, which does not change, and lastUpdatedAt, which are ISO 8601 timestamps."""
+    created: dict[JsonValue, JsonValue] = {}
     for _, task in _shown(client):
         for name in ("createdAt", "lastUpdatedAt"):
             value = task.get(name)
             if not isinstance(value, str) or not _STAMP.fullmatch(value):
                 raise Deviation(f"{name} that is a timestamp", brief(task))
+        first = created.setdefault(str(task["taskId"]), task["createdAt"])
+        if task["createdAt"] != first:
+            raise Deviation(f"createdAt {first}, as before", brief(task))
 
 
 @check("tasks.client-status", proves=("schema.task-status",), needs=_NEEDS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
@@ -17,7 +18,7 @@ from mcp_conformance.scenarios.task_script import ENDED, PLAIN, tasks_of
 from mcp_core.types.meta import CLIENT_CAPABILITIES, TASKS_EXTENSION
 
 if TYPE_CHECKING:
-    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _TASKS: Final = "conformance_tasks"
@@ -25,7 +26,7 @@ _UNFIT: Final = "conformance_tasks_unfit"
 _SCENARIOS: Final = (_TASKS, "conformance_tasks_cancel", _UNFIT)
 _NEEDS: Final = (f"scenario:{_TASKS}",)
 _METHODS: Final = ("tasks/get", "tasks/update", "tasks/cancel")
-_KINDS: Final = ("ElicitResult", "CreateMessageResult")
+_KINDS: Final = {"elicitation/create": "ElicitResult", "sampling/createMessage": "CreateMessageResult"}
 _TOOL: Final = "task_asks"
 
 
@@ -187,19 +188,32 @@ async def inputs(client: ClientUnderTest) -> None:
 
 @check("tasks.client-update", proves=("tasks.update-request",), needs=_NEEDS)
 async def update(client: ClientUnderTest) -> None:
-    """`tasks/update` has a taskId, and results by key without a wrapper in `inputResponses`."""
+    """`tasks/update` has a taskId, and in `inputResponses` by key the result of each request, without a wrapper."""
     _task_with_input(client)
     found = client.run(_TASKS).sent("tasks/update")
+    kinds = _requested_kinds(client.run(_TASKS))
     for message in found:
         params = _params(message)
         responses = params.get("inputResponses")
         if not isinstance(params.get("taskId"), str) or not isinstance(responses, dict):
             raise Deviation("a taskId, and inputResponses that is an object", brief(message))
-        for response in responses.values():
-            if all(flaw(response, kind, client.revision) is not None for kind in _KINDS):
-                raise Deviation(f"a {' or '.join(_KINDS)} without a wrapper", brief(response))
+        for key, response in responses.items():
+            # Another check covers unknown keys.
+            kind = kinds.get(key)
+            if kind is not None and flaw(response, kind, client.revision) is not None:
+                raise Deviation(f"a {kind} without a wrapper for {key}", brief(response))
     if not found:
         raise NotTestable("the client sends no input responses")
+
+
+def _requested_kinds(evidence: Evidence) -> dict[str, str]:
+    """Return the type of the result of each input request of a task, by key."""
+    found: dict[str, str] = {}
+    for message in evidence.transcript.messages(sent=True):
+        requests = member(message, "result", "inputRequests")
+        for key, request in requests.items() if isinstance(requests, dict) else ():
+            found[key] = _KINDS[str(member(request, "method"))]
+    return found
 
 
 @check("tasks.client-update-keys", proves=("tasks.update-keys-outstanding",), needs=_NEEDS)
