@@ -98,6 +98,8 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("roots-fail-null", _FIRST, "http", "roots.client-internal-error", "jsonrpc.client-response-shape"),
     of("roots-silent", _LATE, "stdio", "roots.client-list-changed"),
     of("roots-list-changed", _MODERN, "stdio", "roots.client-no-list-changed"),
+    of("answers-newest-only", _JUNE, "stdio", "capability.client-keeps-declared"),
+    of("answers-newest-only", _LATE, "http", "capability.client-keeps-declared"),
     of("forgets-capabilities", _LATE, "stdio", "capability.client-keeps-declared"),
     of("experimental-flag", _MODERN, "stdio", "capability.client-experimental"),
     of("extensions-list", _MODERN, "stdio", "capability.client-extensions"),

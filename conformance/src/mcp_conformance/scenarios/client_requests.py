@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import trio
+
+from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.scenarios.client_request_table import (
     CHOICE_ONLY,
     DEFAULTS,
@@ -16,9 +20,9 @@ from mcp_conformance.scenarios.client_request_table import (
     by_name,
     valid_client_requests,
 )
-from mcp_conformance.scenarios.client_request_tools import offer_request_tools
+from mcp_conformance.scenarios.client_request_tools import declares, offer_request_tools
 from mcp_conformance.scenarios.scenario import Scenario
-from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, between
+from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, Era, between
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,7 +33,10 @@ if TYPE_CHECKING:
 
     Call = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["CLIENT_REQUEST_SCENARIOS"]
+__all__ = ["AT_ONCE", "CLIENT_REQUEST_SCENARIOS"]
+
+AT_ONCE: Final = "ask_at_once"
+"""The tool that sends several client requests at once."""
 
 _COMPLETE: Final = "notifications/elicitation/complete"
 _FORMS: Final = between(R2025_06_18)
@@ -39,6 +46,22 @@ _LEGACY: Final = frozenset(LEGACY)
 
 def _send_all(setup: ScenarioSetup) -> None:
     offer_request_tools(setup, valid_client_requests())
+    if setup.revision.era is Era.LEGACY:
+        setup.server.offers.add_tool(AT_ONCE, "Sends several client requests at once", _at_once)
+
+
+async def _at_once(request: ScriptedRequest) -> JsonObject:
+    """Send a client request of each kind that the client declares, and a ping, before any of them has a response."""
+    kinds = [
+        each
+        for each in by_name("ask_roots", "ask_form", "ask_sample")
+        if request.revision in each.revisions and declares(request.session, each.needs)
+    ]
+    async with trio.open_nursery() as nursery:
+        for method, params in (*((each.method, each.params) for each in kinds), ("ping", None)):
+            id = f"{AT_ONCE} {method}"
+            nursery.start_soon(partial(request.send_client_request, method, params, name=AT_ONCE, id=id))
+    return text_result("asked")
 
 
 def _send_undeclared(setup: ScenarioSetup) -> None:

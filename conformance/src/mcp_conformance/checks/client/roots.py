@@ -23,6 +23,7 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.protocol.uri_syntax import is_uri
 from mcp_conformance.scenarios.client_request_tools import check_sent, response_of, result_of
+from mcp_conformance.scenarios.client_requests import AT_ONCE
 from mcp_core.methods import methods
 from mcp_core.revisions import LEGACY, MODERN, REVISIONS
 
@@ -174,7 +175,7 @@ async def no_list_changed(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def keeps_declared(client: ClientUnderTest) -> None:
-    """Requests of a declared capability are not rejected as unknown, and roots, which wait for no user, are listed."""
+    """Requests of a declared capability are not rejected as unknown, roots are listed, and none of several gets lost."""
     tried = 0
     for name in ("ask_form", "ask_sample", "ask_roots"):
         try:
@@ -187,8 +188,24 @@ async def keeps_declared(client: ClientUnderTest) -> None:
         unlisted = name == "ask_roots" and response is None and any(others)
         if error_code(response) == -32601 or unlisted:
             raise Deviation(f"a response to {name}, whose capability is declared", brief(response))
+    _answers_at_once(client)
     if not tried:
         raise NotApplicable("the client declares no capability for client requests")
+
+
+def _answers_at_once(client: ClientUnderTest) -> None:
+    """Check that each client request has a response if another one that was sent at once has one."""
+    # Of the transcript, as the run may end before the suite has waited for the missing response.
+    sent: dict[str, JsonObject] = {}
+    answered: dict[str, JsonObject] = {}
+    for entry in client.run(_SCENARIO).transcript:
+        message = entry.value
+        id = message.get("id") if isinstance(message, dict) else None
+        if isinstance(message, dict) and isinstance(id, str) and id.startswith(AT_ONCE):
+            (sent if entry.sent else answered)[id] = message
+    for id, request in sent.items():
+        if answered and id not in answered:
+            raise Deviation(f"a response to {request['method']} while others are pending", "no response")
 
 
 @check("capability.client-experimental", proves=("capability.experimental-object",))
