@@ -19,6 +19,7 @@ CORRECT = (
     *scenarios.MORE,
     *scenarios.ALWAYS_RIGHT,
     scenarios.RESERVED,
+    scenarios.NON_ASCII,
     scenarios.LARGE,
     scenarios.HIDDEN,
     scenarios.PDF[scenarios.NO_PREFETCH],

@@ -156,8 +156,9 @@ def _read(wire: Wire, uri: str, files: Mapping[str, JsonObject] | None) -> str:
     first = contents[0] if isinstance(contents, list) else None
     text = str(first.get("text")) if isinstance(first, dict) else ""
     if known is not None and not (wrong("skill-files-unverified") and not uri.endswith("/SKILL.md")):
-        data = text.encode()
-        if known["size"] != len(data) and not wrong("skill-sizes-unverified"):
+        data = (text.replace("\r\n", "\n") if wrong("skill-line-ends-changed") else text).encode()
+        size = len(text) if wrong("skill-sizes-in-characters") else len(data)
+        if known["size"] != size and not wrong("skill-sizes-unverified"):
             raise _Unusable("it has another size")
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         if known["digest"] != digest and not wrong("skill-digests-unverified"):

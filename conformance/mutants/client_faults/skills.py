@@ -16,6 +16,8 @@ SKILL_FAULTS: Final = (
     of("skill-metadata-known-only", _MODERN, "stdio", "skills.client-reserved-metadata"),
     of("skills-of-511-files", _MODERN, "http", "skills.client-limits"),
     of("skills-below-16-mib", _MODERN, "stdio", "skills.client-limits"),
+    of("skill-sizes-in-characters", _MODERN, "http", "skills.client-bytes"),
+    of("skill-line-ends-changed", _MODERN, "stdio", "skills.client-bytes"),
     of("skill-hosts-resolved", _MODERN, "http", "skills.client-no-resolution"),
     of("skills-prefetched", _MODERN, "stdio", "skills.client-no-prefetch"),
     of("skill-digests-unverified", _MODERN, "stdio", "skills.client-digest", "skills.client-unverified-file"),

@@ -65,6 +65,8 @@ class ServedSkill:
     """The members of the front matter after the name and the description."""
     links: tuple[str, ...] = ()
     """The paths of the files to which `SKILL.md` links."""
+    title: str = "Instructions"
+    """The title of `SKILL.md`."""
     files: Mapping[str, str] = attrs.field(factory=dict)
     """The texts of the other files, by path."""
     dynamic: bool = False
@@ -106,7 +108,7 @@ class ServedSkill:
     def texts(self) -> dict[str, str]:
         """Return the texts of all files, by path."""
         front_matter = _yaml(self._front_matter(self.more))
-        return {SKILL_FILE: f"---\n{front_matter}\n---\n\n{markdown('Instructions', *self.links)}", **self.files}
+        return {SKILL_FILE: f"---\n{front_matter}\n---\n\n{markdown(self.title, *self.links)}", **self.files}
 
     def entry(self) -> JsonObject:
         """Return the entry for `skills/list` and `skills/get`."""

@@ -37,6 +37,7 @@ __all__ = [
     "MORE",
     "NAMESAKES",
     "NEXT",
+    "NON_ASCII",
     "NO_PREFETCH",
     "PDF",
     "REFERS_BEYOND",
@@ -94,6 +95,13 @@ RESERVED: Final = _right(
     {"license": "Apache-2.0", "metadata": {"version": "2.1.0", "io.modelcontextprotocol/unheard-of": "yes"}},
 )
 """A skill with metadata that is reserved for extensions."""
+NON_ASCII: Final = ServedSkill(
+    root="skill://translations",
+    title="\u00dcbersetzungen \u6771\u4eac \U0001f9ea\r\n\r\nThe lines above end with CR LF.",
+    links=(_RULES,),
+    files={_RULES: markdown("R\u00e8gles")},
+)
+"""A skill whose texts have more bytes than characters, and lines that end in two ways."""
 MORE: Final = (_right("skill://team/standup"), _right("skill://team/summary"))
 """Ordinary skills on the second page: the first one and the last one."""
 _NESTED: Final = _right("skill://handbook/onboarding")
@@ -125,7 +133,10 @@ LARGE: Final = _large()
 def _skills(setup: ScenarioSetup) -> None:
     """Serve correct skills on two pages, and over HTTP one with the host of the server in its URI."""
     skills = SkillServer(setup, {"directoryRead": True})
-    first, second = (RIGHT[0], *NAMESAKES, RESERVED, RIGHT[1]), (MORE[0], LARGE, _ENCLOSING, _NESTED, MORE[1])
+    first, second = (
+        (RIGHT[0], *NAMESAKES, RESERVED, NON_ASCII, RIGHT[1]),
+        (MORE[0], LARGE, _ENCLOSING, _NESTED, MORE[1]),
+    )
     skills.pages.extend([skills.add(each) for each in page] for page in (first, second))
 
     async def listed(request: ScriptedRequest) -> JsonObject:

@@ -33,6 +33,7 @@ from mcp_conformance.scenarios.skills import (
     NAMESAKES,
     NEXT,
     NO_PREFETCH,
+    NON_ASCII,
     PDF,
     REFERS_BEYOND,
     RESERVED,
@@ -168,6 +169,13 @@ _add_loads(
     ("skills.metadata-unknown-ignored",),
     "Unknown metadata with the reserved prefix is ignored.",
     skills=(RESERVED,),
+    controls=RIGHT,
+)
+_add_loads(
+    "skills.client-bytes",
+    ("skills.size-verified", "skills.digest-verified"),
+    "The size and the digest of a file are those of its bytes in UTF-8, with its line ends as they are.",
+    skills=(NON_ASCII,),
     controls=RIGHT,
 )
 _add_loads(
