@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
-    from mutants.server.protocol import RpcError
     from mutants.server.streams import HttpSession
 
 __all__ = ["notification_fault"]

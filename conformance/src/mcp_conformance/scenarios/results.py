@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANONYMOUS_CODE",
-    "ERROR_CODES",
     "EMPTY",
+    "ERROR_CODES",
     "FAILURE_OF_SCHEMA",
     "LARGE",
     "ODD_RESOURCE",

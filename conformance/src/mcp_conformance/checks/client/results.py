@@ -12,8 +12,8 @@ from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
 from mcp_conformance.scenarios.results import (
     ANONYMOUS_CODE,
-    ERROR_CODES,
     EMPTY,
+    ERROR_CODES,
     FAILURE_OF_SCHEMA,
     LARGE,
     ODD_RESOURCE,
