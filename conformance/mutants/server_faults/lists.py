@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -552,8 +553,17 @@ changed("too-many-completions-of-letter", "completion.at-most-100", "schema.comp
         change=lambda inbound, result: _TOO_MANY if _some(result) and _typed(inbound) else result)  # fmt: skip
 changed("too-many-completions-of-word", "completion.at-most-100", "schema.complete-result", method=_COMPLETE,
         change=lambda inbound, result: _TOO_MANY if _typed(inbound) == "wor" else result)  # fmt: skip
+changed("too-many-completions-of-template", "schema.complete-result", method=_COMPLETE,
+        change=lambda inbound, result: _TOO_MANY if "uri" in str(inbound.params.get("ref")) else result)  # fmt: skip
 changed("too-many-completions-of-other", "schema.complete-result", method=_COMPLETE,
         change=lambda inbound, result: _TOO_MANY if _typed(inbound) == "t" else result)  # fmt: skip
+for _name, _members in (
+    ("more-completions-denied", {"hasMore": False}),
+    ("total-of-sent-completions", {"total": 100}),
+    ("total-against-more", {"total": 150, "hasMore": False}),
+):
+    changed(_name, "completion.at-most-100", method=_COMPLETE,
+            change=lambda _, result, members=_members: _completed(result, members) if _some(result) else result)  # fmt: skip
 refusal("unknown-reference-code", "completion.unknown-reference", "completion.missing-argument",
         method=_COMPLETE, code=-32603, when=-32602)  # fmt: skip
 refusal("completion-params-code", "completion.invalid-params", method=_COMPLETE, code=-32603, when=-32602,
@@ -585,6 +595,53 @@ for _member, _lax in (("value", 5), ("value", 0), ("value", None), ("name", None
             return good or (name, given) == self._lax
 
     fault(f"completion-{_member}-{'absent' if _lax is None else _lax}", "completion.validates")(_LaxArgument)
+
+
+@fault("completion-by-pattern", "completion.result")
+class _CompletionByPattern(Fault):
+    """A server that takes what the user typed for a regular expression."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        try:
+            re.compile(str(_typed(inbound)))
+        except re.error as error:
+            raise RpcError(-32603, "internal error") from error
+        return result
+
+
+@fault("context-without-arguments-refused", "completion.context")
+class _ContextWithoutArguments(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        context = inbound.params.get("context")
+        if isinstance(context, dict) and not context.get("arguments"):
+            raise RpcError(-32602, "context.arguments is missing")
+        return result
+
+
+for _name, _read in (
+    ("completion-of-resource-without-uri", lambda ref: {"uri": "test://template/{id}/data", **ref}),
+    ("completion-of-any-uri", lambda ref: {**ref, "uri": "test://template/{id}/data"}),
+):
+
+    class _LaxReference(Fault):
+        def __init__(self, read: Callable[[JsonObject], JsonObject] = _read) -> None:
+            self._read = read
+
+        def reads(self, message: JsonValue) -> JsonValue:
+            params = message.get("params") if isinstance(message, dict) else None
+            ref = params.get("ref") if isinstance(params, dict) else None
+            if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(ref, dict):
+                return message
+            lax = ref.get("type") == "ref/resource" and not isinstance(ref.get("uri"), str)
+            return {**message, "params": {**params, "ref": self._read(ref)}} if lax else message
+
+    fault(_name, "completion.validates")(_LaxReference)
+
+
+def _completed(result: JsonObject, members: JsonObject) -> JsonObject:
+    """Return the result of a completion with other members."""
+    completion = result.get("completion")
+    return {**result, "completion": {**completion, **members}} if isinstance(completion, dict) else result
 
 
 def _some(result: JsonObject) -> bool:

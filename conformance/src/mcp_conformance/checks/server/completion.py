@@ -20,6 +20,9 @@ _MOST: Final = 100
 _METHOD: Final = "completion/complete"
 _NEEDS: Final = ("capability:completions",)
 _NO_STRINGS: Final[tuple[JsonValue, ...]] = (["t"], {"t": "t"}, 5, 0, True, None)
+_NO_OBJECTS: Final[tuple[JsonValue, ...]] = (None, [], ["arg1", "t"], "arg1", 5)
+_TYPED: Final = ("(", "[a-", "*", "\\", "%", "é🦊", "{0}", "t" * 1000)
+"""Values that a pattern or a format contains, and other odd ones."""
 
 
 def _params(prompt: str, argument: str = "arg1", value: str = "t") -> JsonObject:
@@ -57,39 +60,56 @@ async def undeclared(server: ServerUnderTest) -> None:
 
 @check("completion.result", proves=("completion.result-shape",), needs=_NEEDS)
 async def result(server: ServerUnderTest) -> None:
-    """A completion result has `values`, an array of strings."""
-    _, answer = await _control(server)
-    wrong = flaw_of_result(_METHOD, answer.result(), server.revision)
-    if wrong is not None:
-        raise Deviation("a CompleteResult", wrong)
+    """A completion result has `values`, an array of strings, whatever was typed before."""
+    params, _ = await _control(server)
+    for typed in ("t", *_TYPED):
+        answer = await server.peer.request(_METHOD, {**params, "argument": {"name": "arg1", "value": typed}})
+        wrong = flaw_of_result(_METHOD, answer.result(), server.revision)
+        if wrong is not None:
+            raise Deviation("a CompleteResult", wrong)
 
 
 @check("completion.at-most-100", proves=("completion.max-100", "completion.values-limit"))
 async def at_most_100(server: ServerUnderTest) -> None:
-    """A completion result has at most 100 values, whatever was typed before."""
+    """A completion result has at most 100 values, whatever was typed before, and says if there are more."""
     name = server.require("prompts", "conformance_prompt_with_many_completions")
-    values = await _values(server, _params(name, "word", ""))
+    completion = await _completion(server, _params(name, "word", ""))
+    values = items(member(completion, "values"))
     if not values:
         raise NotTestable("the control request failed: the empty string has no completions")
+    total = member(completion, "total")
+    # The fixture has more than 100. A server may send fewer at once, without the number of all.
+    if len(values) == _MOST and (member(completion, "hasMore") is False or total == _MOST):
+        raise Deviation(
+            f"hasMore true, or a total of more than {_MOST}, for the first of more values", brief(completion)
+        )
     # Many completions have the beginning of one of them in common.
     for typed in dict.fromkeys((str(values[0])[:1], str(values[0])[:3])):
-        await _values(server, _params(name, "word", typed))
+        await _completion(server, _params(name, "word", typed))
 
 
-async def _values(server: ServerUnderTest, params: JsonObject) -> list[JsonValue]:
-    """Return the values of a completion, at most 100."""
-    values = items(member((await server.peer.request(_METHOD, params)).member("completion", dict), "values"))
-    if len(values) > _MOST:
-        raise Deviation(f"at most {_MOST} values", f"{len(values)} values")
-    return values
+async def _completion(server: ServerUnderTest, params: JsonObject) -> JsonValue:
+    """Return a completion with at most 100 values, whose members agree."""
+    completion = (await server.peer.request(_METHOD, params)).member("completion", dict)
+    count = len(items(member(completion, "values")))
+    if count > _MOST:
+        raise Deviation(f"at most {_MOST} values", f"{count} values")
+    total, more = member(completion, "total"), member(completion, "hasMore")
+    if isinstance(total, int) and total < count:
+        raise Deviation(f"a total of at least {count}, the number of values", f"the total {total}")
+    if isinstance(total, int) and isinstance(more, bool) and more is not (total > count):
+        raise Deviation(f"hasMore {brief(total > count)}, as {count} of {total} values were sent", brief(more))
+    return completion
 
 
 @check("completion.context", proves=("completion.context-accepted",), needs=_NEEDS)
 async def context(server: ServerUnderTest) -> None:
     """A request with the values of other arguments in `context` is served."""
     params, _ = await _control(server)
-    answer = await server.peer.request(_METHOD, {**params, "context": {"arguments": {"arg2": "two"}}})
-    answer.member("completion", dict)
+    others: tuple[JsonObject, ...] = ({"arguments": {"arg2": "two"}}, {"arguments": {}}, {})
+    for given in others:
+        answer = await server.peer.request(_METHOD, {**params, "context": given})
+        answer.member("completion", dict)
 
 
 @check(
@@ -143,6 +163,14 @@ async def validates(server: ServerUnderTest) -> None:
         "a reference of an unknown type": {**params, "ref": {"type": "ref/conformance", "name": "x"}},
         "a reference without a name": {**params, "ref": {"type": "ref/prompt"}},
         "a reference that is not an object": {**params, "ref": "test_prompt_with_arguments"},
+        "a reference without a type": {**params, "ref": {"name": member(params, "ref", "name")}},
+        "a reference to a resource without a uri": {**params, "ref": {"type": "ref/resource", "name": "x"}},
+        **{
+            f"the uri {brief(uri)}, which is not a string": {**params, "ref": {"type": "ref/resource", "uri": uri}}
+            for uri in _NO_STRINGS
+        },
+        **{f"the reference {brief(ref)}": {**params, "ref": ref} for ref in _NO_OBJECTS},
+        **{f"the argument {brief(argument)}": {**params, "argument": argument} for argument in _NO_OBJECTS},
     }
     for what, broken in wrong.items():
         answer = await server.peer.request(_METHOD, broken, deviant=what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
 
 _MOST: Final = 10
-"""Maximum number of resources to read and prompts to get."""
+"""Maximum number of resources to read, prompts to get, and templates to complete."""
+
+_VARIABLE: Final = re.compile(r"\{[+#./;?&]?([A-Za-z0-9_]+)")
+"""The first variable of a template."""
 
 _CALLS: Final[Mapping[str, JsonObject]] = {
     "test_simple_text": {},
@@ -76,11 +80,12 @@ async def tour(server: ServerUnderTest) -> None:
             if isinstance(each, dict)
         }
         await peer.request("prompts/get", {"name": str(prompt.get("name")), "arguments": texts})
-        if texts and server.inventory.has("completions"):
-            await peer.request(
-                "completion/complete",
-                {
-                    "ref": {"type": "ref/prompt", "name": str(prompt.get("name"))},
-                    "argument": {"name": next(iter(texts)), "value": "t"},
-                },
-            )
+        if server.inventory.has("completions"):
+            ref: JsonObject = {"type": "ref/prompt", "name": str(prompt.get("name"))}
+            for name in texts:
+                await peer.request("completion/complete", {"ref": ref, "argument": {"name": name, "value": "t"}})
+    for template in server.inventory.lists.get("templates", ())[:_MOST]:
+        variable = _VARIABLE.search(str(template.get("uriTemplate")))
+        if variable is not None and server.inventory.has("completions"):
+            ref = {"type": "ref/resource", "uri": str(template.get("uriTemplate"))}
+            await peer.request("completion/complete", {"ref": ref, "argument": {"name": variable[1], "value": ""}})
