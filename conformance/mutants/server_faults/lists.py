@@ -482,6 +482,16 @@ _GET: Final = "prompts/get"
 changed("prompt-twice", "prompts.unique", method="prompts/list", change=_extra())
 changed("prompts-vary", "prompts.same-everywhere", method="prompts/list", change=_growing("prompts"))
 changed("prompt-without-messages", "prompts.get", method=_GET, change=_with(messages=[]), of="test_simple_prompt")
+
+
+@fault("no-arguments-left-out", "prompts.get")
+class _EmptyArgumentsRefused(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_simple_prompt" and inbound.params.get("arguments") == {}:
+            raise RpcError(-32602, "the prompt has no arguments")
+        return result
+
+
 changed("arguments-forgotten", "prompts.arguments", method=_GET, change=_content(type="text", text="?"),
         of="test_prompt_with_arguments")  # fmt: skip
 changed("image-no-base64", "prompts.image", "schema.base64", method=_GET,
@@ -489,6 +499,11 @@ changed("image-no-base64", "prompts.image", "schema.base64", method=_GET,
 changed("audio-without-type", "prompts.audio", method=_GET,
         change=_content(type="audio", data="aGVsbG8=", mimeType="sound"),
         of="conformance_prompt_with_audio")  # fmt: skip
+changed("image-of-audio", "prompts.image", method=_GET,
+        change=_content(type="image", data="aGVsbG8=", mimeType="audio/wav"), of="test_prompt_with_image")  # fmt: skip
+changed("embedded-of-odd-type", "prompts.embedded-resource", method=_GET,
+        change=_content(type="resource", resource={"uri": "test://static-text", "mimeType": "text", "text": "a"}),
+        of="test_prompt_with_embedded_resource")  # fmt: skip
 changed("embedded-without-type", "prompts.embedded-resource", method=_GET,
         change=_content(type="resource", resource={"uri": "test://static-text", "text": "a"}),
         of="test_prompt_with_embedded_resource")  # fmt: skip
@@ -529,6 +544,39 @@ for _name, _more, _changed in (
 refusal("unknown-prompt-code", "prompts.unknown-name", method=_GET, code=-32603, of="conformance-does-not-exist")
 refusal("missing-argument-code", "prompts.missing-argument", method=_GET, code=-32603,
         of="test_prompt_with_arguments")  # fmt: skip
+
+
+def _lenient(name: str, tolerated: Callable[[JsonObject], bool]) -> None:
+    """Add a server that serves a prompt with some required arguments only."""
+
+    class _Lenient(Fault):
+        def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+            if name_of(inbound) == "test_prompt_with_arguments" and tolerated(_arguments(inbound)):
+                return {"messages": [{"role": "user", "content": {"type": "text", "text": "?"}}]}
+            raise error
+
+    fault(name, "prompts.missing-argument", "prompts.validates")(_Lenient)
+
+
+_lenient("second-argument-optional", lambda given: "arg1" in given)
+_lenient("first-argument-optional", lambda given: "arg2" in given)
+
+
+class _FilledInTwice(Fault):
+    """A server that fills in the arguments one after another, also in those that it has filled in."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        given = params.get("arguments") if isinstance(params, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(given, dict):
+            return message
+        if params.get("name") != "test_prompt_with_arguments" or "arg2" not in given:
+            return message
+        filled = str(given.get("arg1")).replace("{arg2}", str(given["arg2"]))
+        return {**message, "params": {**params, "arguments": {**given, "arg1": filled}}}
+
+
+fault("arguments-filled-in-twice", "prompts.arguments", revisions=MODERN)(_FilledInTwice)
 refusal("prompt-failure-code", "prompts.internal-error", method=_GET, code=-32602, when=-32603, revisions=LEGACY)
 
 _COMPLETE: Final = "completion/complete"

@@ -16,6 +16,8 @@ from mcp_conformance.protocol.response import brief
 from mcp_conformance.protocol.uri_syntax import is_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -25,6 +27,13 @@ _UNKNOWN: Final = "conformance-does-not-exist"
 _EMBEDS: Final = "test_prompt_with_embedded_resource"
 _EMBEDDED: Final = ("test://static-text", "test://watched-resource", "test://static-binary")
 """The resources to embed. Each prompt of the contract has the first one."""
+_ODD_ARGUMENTS: Final[JsonObject] = {"arg1": "{arg2} {0} %s $& \\1", "arg2": "é 🦊"}
+"""Values that a template or a format takes for its own placeholders, and other odd ones."""
+_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "image/": ("image/", "application/"),
+    "audio/": ("audio/", "video/", "application/"),
+}
+"""The beginnings of media types that content of a type may have."""
 _MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(;.*)?")
 
 
@@ -53,6 +62,9 @@ async def get(server: ServerUnderTest) -> None:
     if wrong is not None:
         raise Deviation("a GetPromptResult", wrong)
     _blocks(answer, "text")
+    if server.manifest.find("prompts", "test_simple_prompt").arguments is None:
+        # No arguments are the same as an empty object.
+        _blocks(await _get(server, "test_simple_prompt", {}), "text")
 
 
 @check("prompts.arguments", proves=("prompts.arguments-substituted",), needs=_NEEDS)
@@ -60,11 +72,12 @@ async def arguments(server: ServerUnderTest) -> None:
     """The values of a prompt's arguments appear in its messages."""
     given: JsonObject = {"arg1": "conformance-one", "arg2": "conformance-two"}
     own = server.manifest.find("prompts", "test_prompt_with_arguments").arguments
-    answer = await _get(server, "test_prompt_with_arguments", given)
-    text = _text(answer)
-    for value in (given if own is None else own).values():
-        if str(value) not in text:
-            raise Deviation(f"{value!r} in the messages", str(answer))
+    for values in (given, _ODD_ARGUMENTS) if own is None else (own,):
+        answer = await _get(server, "test_prompt_with_arguments", values)
+        text = _text(answer)
+        for value in values.values():
+            if str(value) not in text:
+                raise Deviation(f"{value!r} in the messages", str(answer))
 
 
 def _text(answer: JsonRpcResponse) -> str:
@@ -87,9 +100,13 @@ async def audio(server: ServerUnderTest) -> None:
 def _media(blocks: list[JsonObject], kind: str) -> None:
     for block in blocks:
         media_type = block.get("mimeType")
-        if not isinstance(media_type, str) or _MEDIA_TYPE.fullmatch(media_type) is None:
+        if not _is_media_type(media_type) or not str(media_type).lower().startswith(_KINDS[kind]):
             raise Deviation(f"a media type {kind}*", brief(media_type))
         _base64(block.get("data"))
+
+
+def _is_media_type(value: JsonValue) -> bool:
+    return isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None
 
 
 def _base64(data: JsonValue) -> None:
@@ -122,8 +139,8 @@ def _embedded(answer: JsonRpcResponse) -> list[JsonObject]:
         uri = resource.get("uri") if isinstance(resource, dict) else None
         if not isinstance(resource, dict) or not isinstance(uri, str) or not is_uri(uri):
             raise Deviation("a resource with a valid URI", brief(block))
-        if not isinstance(resource.get("mimeType"), str):
-            raise Deviation("a resource with a mimeType", brief(block))
+        if not _is_media_type(resource.get("mimeType")):
+            raise Deviation("a resource with a media type as its mimeType", brief(block))
         if ("text" in resource) == ("blob" in resource):
             raise Deviation("either a text or a blob", brief(block))
         if "blob" in resource:
@@ -166,21 +183,32 @@ async def unknown_name(server: ServerUnderTest) -> None:
 )
 async def missing_argument(server: ServerUnderTest) -> None:
     """A prompt without a required argument is answered with the error -32602."""
-    (await _without_argument(server)).error(-32602, what="a prompt without a required argument")
+    for answer in await _without_argument(server):
+        answer.error(-32602, what="a prompt without a required argument")
 
 
 @check("prompts.validates", proves=("prompts.validate-arguments",), needs=_NEEDS)
 async def validates(server: ServerUnderTest) -> None:
     """The arguments of a prompt are validated: a missing required argument is an error."""
-    (await _without_argument(server)).error(what="a prompt without a required argument")
+    for answer in await _without_argument(server):
+        answer.error(what="a prompt without a required argument")
 
 
-async def _without_argument(server: ServerUnderTest) -> JsonRpcResponse:
-    control = await _get(server, "test_prompt_with_arguments", {"arg1": "one", "arg2": "two"})
+async def _without_argument(server: ServerUnderTest) -> list[JsonRpcResponse]:
+    """Return the responses to requests that lack required arguments: all of them, and each alone."""
+    given: JsonObject = {"arg1": "one", "arg2": "two"}
+    control = await _get(server, "test_prompt_with_arguments", given)
     if control.is_error:
         raise NotTestable(f"the control request failed: {control}")
     name = server.require("prompts", "test_prompt_with_arguments")
-    return await server.peer.request("prompts/get", {"name": name, "arguments": {}})
+    own = server.manifest.find("prompts", "test_prompt_with_arguments").arguments
+    listed = items(member(server.inventory.find("prompts", name), "arguments"))
+    required = [str(member(each, "name")) for each in listed if member(each, "required") is True]
+    whole = given if own is None else own
+    lacking: list[JsonObject] = [{"arguments": {}}]
+    lacking += [{}] if required else []
+    lacking += [{"arguments": {key: value for key, value in whole.items() if key != left}} for left in required]
+    return [await server.peer.request("prompts/get", {"name": name, **each}) for each in lacking]
 
 
 @check("prompts.internal-error", proves=("prompts.internal-error", "jsonrpc.internal-error-code"), needs=_NEEDS)
