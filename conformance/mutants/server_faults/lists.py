@@ -467,7 +467,23 @@ refusal("uri-without-scheme", "resources.malformed-uri", method=_READ, code=None
         instead={"contents": [{"uri": "test://static-text", "text": "a text"}]}, of="static-text")  # fmt: skip
 refusal("out-of-the-tree", "resources.path-traversal", method=_READ, code=None,
         instead={"contents": [{"uri": "x:y", "text": "root"}]},
-        of="file:///conformance/../../../../../../../../etc/passwd")  # fmt: skip
+        of=f"file:///conformance/{'../' * 10}etc/passwd")  # fmt: skip
+for _name, _up in (("encoded-slash", "..%2f"), ("removed-once", "....//"), ("encoded-twice", "%252e%252e%252f")):
+    refusal(f"out-of-the-tree-{_name}", "resources.path-traversal", method=_READ, code=None,
+            instead={"contents": [{"uri": "x:y", "text": "root"}]},
+            of=f"file:///conformance/{_up * 10}etc/passwd")  # fmt: skip
+
+
+@fault("uri-in-an-array", "resources.malformed-uri", transports=("stdio",))
+class _UriInAnArray(Fault):
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        uris = params.get("uri") if isinstance(params, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(uris, list):
+            return message
+        return {**message, "params": {**params, "uri": uris[0]}}
+
+
 refusal("failure-not-internal", "resources.internal-error", method=_READ, code=-32602, when=-32603)
 
 # --- prompts and completion ------------------------------------------------------------------------------------------

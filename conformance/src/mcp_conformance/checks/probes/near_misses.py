@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["INHERITED", "is_within", "near_misses", "similar_uris", "value_near_misses"]
+__all__ = ["CLIMBS", "INHERITED", "is_within", "near_misses", "similar_uris", "value_near_misses"]
 
 INHERITED: Final = ("constructor", "toString", "__proto__", "__class__")
 """Names that a look-up in an object of JavaScript or Python finds, although they were never added."""
+
+CLIMBS: Final = tuple(
+    f"{up * 10}etc/passwd"
+    for up in ("../", "%2e%2e/", "..%2f", "%2E%2E%2F", "%252e%252e%252f", "..%5c", "....//", "..;/", "./../")
+)
+"""Paths that lead out of a directory: plain, encoded once or twice, and such that a filter that removes `../` makes one."""
 
 
 def near_misses(text: str, known: Collection[object] = ()) -> list[str]:

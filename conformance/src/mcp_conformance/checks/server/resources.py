@@ -7,25 +7,27 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.near_misses import CLIMBS
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_result
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.protocol.uri_syntax import is_uri
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _NEEDS: Final = ("capability:resources",)
 _UNKNOWN: Final = ("conformance-unknown://nothing/here", "file:///conformance-unknown/nothing")
 _READ: Final = 10
 """Maximum number of listed resources to read."""
 _MALFORMED: Final = ("", "no-uri", "http://[not-an-address/", "test://static-text/%zz", "test:// static text")
-_CLIMBS: Final = ("../../../../../../../../etc/passwd", "%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/%2e%2e/etc/passwd")
+_NO_URIS: Final[tuple[JsonValue, ...]] = (None, 5, ["test://static-text"], {"uri": "test://static-text"}, True)
 
 
 def _contents(answer: JsonRpcResponse) -> list[JsonObject]:
@@ -153,6 +155,10 @@ async def malformed_uri(server: ServerUnderTest) -> None:
     for uri in (*_MALFORMED, listed.partition(":")[2], listed.partition(":")[2].lstrip("/")):
         answer = await server.peer.request("resources/read", {"uri": uri}, deviant="an invalid URI")
         answer.error(what=f"the URI {uri!r}")
+    if server.revision.era is Era.LEGACY or server.transport is Transport.STDIO:  # else the header would be wrong too
+        for no_uri in _NO_URIS:
+            answer = await server.peer.request("resources/read", {"uri": no_uri}, deviant="a URI that is no string")
+            answer.error(what=f"the URI {brief(no_uri)}")
     await server.peer.fence()
 
 
@@ -169,8 +175,9 @@ async def path_traversal(server: ServerUnderTest) -> None:
     control = await server.peer.request("resources/read", {"uri": files[0]})
     if control.is_error:
         raise NotTestable(f"the control request failed: {control}")
-    for climb in _CLIMBS:
-        uri = f"{files[0].rpartition('/')[0]}/{climb}"
+    directory = files[0].rpartition("/")[0]
+    # A server may look at the beginning of the path only, or remove what leads up there.
+    for uri in (*(f"{directory}/{climb}" for climb in CLIMBS), f"{files[0]}/{CLIMBS[0]}"):
         answer = await server.peer.request("resources/read", {"uri": uri}, deviant="a path outside of the directory")
         answer.error(what=f"the URI {uri!r}")
 
