@@ -643,6 +643,20 @@ def test_uri_template_is_read_by_rfc_6570(template: str, valid: bool) -> None:
     assert is_uri_template(template) is valid
 
 
+@pytest.mark.parametrize(
+    ("uri", "valid"),
+    [
+        ("http://[::1]:80/a?b=/?#c?", True),
+        ("http://user@[::1]/", True),
+        ("file:///app/[slug]/page.tsx", False),
+        ("test://a?b[]=1", False),
+        ("test://a#b#c", False),
+    ],
+)
+def test_uri_characters_depend_on_its_part(uri: str, valid: bool) -> None:
+    assert is_uri(uri) is valid
+
+
 def test_uri_needs_scheme_and_allowed_characters() -> None:
     assert [is_uri(each) for each in ("test://a", "urn:x", "no-uri", "test:// a", "test://%zz")] == [
         True,

@@ -461,6 +461,8 @@ refusal(
 )  # fmt: skip
 changed("uri-with-spaces", "resources.uri-syntax", "schema.resource", "resources.listed-can-be-read", method="resources/list",
         change=_extra(uri="my scheme:with spaces"))  # fmt: skip
+changed("uri-with-brackets", "resources.uri-syntax", "resources.listed-can-be-read", method="resources/list",
+        change=_extra(uri="file:///app/[slug]/page.tsx"))  # fmt: skip
 refusal("any-uri", "resources.malformed-uri", method=_READ, code=None,
         instead={"contents": [{"uri": "x:y", "text": ""}]}, of="no-uri")  # fmt: skip
 refusal("uri-without-scheme", "resources.malformed-uri", method=_READ, code=None,
