@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -100,6 +101,10 @@ def _within(name: str, change: Change) -> Change:
         return {**value, name: change(inner)} if isinstance(inner, dict) else value
 
     return changed
+
+
+def _encoded(data: JsonValue) -> str:
+    return base64.b64encode(str(data).encode()).decode()
 
 
 def _enter(name: str, make: Callable[[], Fault], *caught_by: str, revisions: tuple[str, ...] | None = None) -> None:
@@ -266,6 +271,34 @@ for _name, _checks, _method, _of, _change in (
         _first("content", _drop("resource")),
     ),
     ("content-unknown", ("schema.content-kinds",), _CALL, "test_simple_text", _first("content", _with(type="video"))),
+    (
+        "text-and-blob",
+        ("schema.resource-contents",),
+        "resources/read",
+        _WATCHED,
+        _first("contents", _with(blob="YSB0ZXh0")),
+    ),
+    (
+        "embedded-text-and-blob",
+        ("schema.embedded-resource",),
+        _CALL,
+        "test_embedded_resource",
+        _first("content", _within("resource", _with(blob="YSB0ZXh0"))),
+    ),
+    (
+        "image-encoded-twice",
+        ("schema.base64",),
+        _CALL,
+        "test_image_content",
+        _first("content", lambda block: {**block, "data": _encoded(block["data"])}),
+    ),
+    (
+        "blob-encoded-twice",
+        ("schema.base64",),
+        "resources/read",
+        "test://static-binary",
+        _first("contents", lambda contents: {**contents, "blob": _encoded(contents["blob"])}),
+    ),
     ("base64-broken", ("schema.base64",), _CALL, "test_image_content", _first("content", _with(data="!!!"))),
     (
         "priority-two",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["VALID", "Flaw", "Pick", "conforms", "look", "one_of", "uri_flaw", "without"]
+__all__ = ["VALID", "Flaw", "Pick", "conforms", "contents_flaw", "look", "one_of", "uri_flaw", "without"]
 
 Pick: TypeAlias = "Callable[[RecordedMessages], Iterable[JsonValue]]"
 """Selects the values of a kind from the recorded messages."""
@@ -86,6 +86,13 @@ def uri_flaw(value: JsonValue) -> str | None:
     """Return what is wrong with the `uri` of a value, to which the schema gives the format of a URI."""
     uri = value.get("uri") if isinstance(value, dict) else None
     return None if isinstance(uri, str) and urlsplit(uri).scheme else "its uri has no scheme"
+
+
+def contents_flaw(value: JsonValue) -> str | None:
+    """Return what is wrong with the contents of a resource, besides the types of the members, which the schema defines."""
+    if isinstance(value, dict) and "text" in value and "blob" in value:
+        return "they have both a text and a blob"
+    return uri_flaw(value)
 
 
 def one_of(*allowed: JsonValue) -> Flaw:

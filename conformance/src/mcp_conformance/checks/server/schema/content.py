@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
-from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, uri_flaw
+from mcp_conformance.checks.probes.schema_check import VALID, conforms, contents_flaw, look
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2025_03_26, R2025_06_18, between
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:?\d\d)?)?")
 _BLOCKS: Final = "schema.content-block-types"
+_ENCODED_SIGNATURES: Final = (b"iVBORw0KGgo", b"/9j/4", b"R0lGODdh", b"R0lGODlh", b"UklGR", b"JVBERi0")
+"""The base64 of the first bytes of PNG, JPEG, GIF, RIFF and PDF files, with which no such file begins."""
+_BINARY_KINDS: Final = ("image/", "audio/", "video/", "application/pdf")
 
 for _type, _definition, _id in (
     ("text", "TextContent", "schema.text-content"),
@@ -41,7 +43,7 @@ for _type, _definition, _id in (
 
 
 def _embedded(value: JsonValue, revision: Revision) -> str | None:
-    return conforms("EmbeddedResource", "annotations")(value, revision) or uri_flaw(member(value, "resource"))
+    return conforms("EmbeddedResource", "annotations")(value, revision) or contents_flaw(member(value, "resource"))
 
 
 look(
@@ -77,15 +79,25 @@ look(
 
 
 def _binary(recorded: RecordedMessages) -> Iterator[JsonValue]:
-    yield from recorded.having((*recorded.blocks_of("image"), *recorded.blocks_of("audio")), "data")
-    yield from recorded.having(recorded.contents(), "blob")
+    """Yield what contains binary data: the data are in `data` or `blob`."""
+    yield from (
+        each for each in (*recorded.blocks_of("image"), *recorded.blocks_of("audio")) if _data(each) is not None
+    )
+    yield from (each for each in recorded.contents() if isinstance(each, dict) and "blob" in each)
+
+
+def _data(holder: JsonValue) -> JsonValue:
+    return member(holder, "blob") if member(holder, "data") is None else member(holder, "data")
 
 
 def _base64(value: JsonValue, _: Revision) -> str | None:
     try:
-        base64.b64decode(str(value), validate=True)
-    except binascii.Error as error:
+        data = base64.b64decode(str(_data(value)), validate=True)
+    except ValueError as error:
         return f"it is not base64: {error}"
+    kind = str(member(value, "mimeType")).lower()
+    if data.startswith(_ENCODED_SIGNATURES) and kind.startswith(_BINARY_KINDS):
+        return "it is base64 of base64"
     return None
 
 

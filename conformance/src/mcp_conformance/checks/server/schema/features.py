@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from mcp_conformance.checks.probes.recorded_values import items, member
-from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of, uri_flaw
+from mcp_conformance.checks.probes.schema_check import VALID, conforms, contents_flaw, look, one_of, uri_flaw
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.protocol.uri_syntax import is_uri, is_uri_template
@@ -187,7 +187,7 @@ look(
 
 def _contents(value: JsonValue, revision: Revision) -> str | None:
     kind = "BlobResourceContents" if isinstance(value, dict) and "blob" in value else "TextResourceContents"
-    return flaw(value, kind, revision) or uri_flaw(value)
+    return flaw(value, kind, revision) or contents_flaw(value)
 
 
 look(
@@ -201,7 +201,7 @@ look(
 )
 look(
     "schema.resource-contents",
-    "The contents of a resource have a URI, and a text or a blob.",
+    "The contents of a resource have a URI, and either a text or a blob.",
     "schema.resource-contents",
     VALID,
     at=lambda recorded: (
