@@ -234,6 +234,13 @@ for _name, _checks, _method, _of, _change in (
         _first("tools", _within("inputSchema", _with(properties={"a": {"type": "text"}}))),
     ),
     (
+        "schema-without-definitions",
+        ("schema.valid-schemas", "tools.input-schema"),
+        "tools/list",
+        None,
+        _first("tools", _within("inputSchema", _with(properties={"a": {"$ref": "#/$defs/Missing"}}))),
+    ),
+    (
         "schema-draft-7",
         ("schema.dialect",),
         "tools/list",
