@@ -167,6 +167,90 @@ refusal(
 )
 
 
+_UNLISTED: Final = "skill://conformance-unlisted/SKILL.md"
+_DAILY: Final = "skill://reports/daily/SKILL.md"
+
+for _name, _uri, _check, _change in (
+    ("unlisted-incomplete", _UNLISTED, "skills.get-complete", lambda _, result: {**result, "resultType": "partial"}),
+    ("dynamic-without-ttl", _DAILY, "skills.get-cacheable", _result_without("ttlMs")),
+    ("dynamic-with-cursor", _DAILY, "skills.get-no-cursor", lambda _, result: {**result, "nextCursor": "more"}),
+):
+    changed(f"skills-get-{_name}", _check, method="skills/get", of=_uri, change=_change, revisions=MODERN, modern=True)
+changed(
+    "skills-get-unlisted-bare",
+    "skills.get-unlisted",
+    method="skills/get",
+    of=_UNLISTED,
+    change=lambda _, result: {"skill": {"uri": _object(result["skill"])["uri"], "frontmatter": {}, "resources": []}},
+    revisions=MODERN,
+)
+refusal(
+    "skills-get-any-case",
+    "skills.get-unknown",
+    method="skills/get",
+    code=None,
+    instead={"skill": entry_of("git-workflow")},
+    of="skill://git-workflow/skill.md",
+    revisions=MODERN,
+)
+for _name, _uri in (
+    ("any-case", "skill://git-workflow/skill.md"),
+    ("climbs", f"skill://git-workflow/{'%2e%2e/' * 10}etc/passwd"),
+):
+    refusal(
+        f"skill-file-{_name}",
+        "skills.file-unknown",
+        method="resources/read",
+        code=None,
+        instead={"contents": [{"uri": _WORKFLOW, "text": "a text"}]},
+        of=_uri,
+        revisions=MODERN,
+    )
+refusal(
+    "skill-file-of-directory-not-found",
+    "skills.file-unknown",
+    method="resources/read",
+    code=-32603,
+    of=f"{_REFUNDS_ROOT}/templates/conformance-does-not-exist.md",
+    revisions=MODERN,
+)
+refusal(
+    "directory-read-of-any-file",
+    "skills.directory-unknown",
+    method="resources/directory/read",
+    code=None,
+    instead={"resources": []},
+    of=_RULES,
+    revisions=MODERN,
+)
+refusal(
+    "directory-read-of-prefix",
+    "skills.directory-unknown",
+    method="resources/directory/read",
+    code=None,
+    instead={"resources": []},
+    of=_REFUNDS_ROOT[:-1],
+    revisions=MODERN,
+)
+changed(
+    "directory-below-incomplete",
+    "skills.directory-complete",
+    method="resources/directory/read",
+    of=f"{_REFUNDS_ROOT}/templates",
+    change=lambda _, result: {**result, "resultType": "partial"},
+    revisions=MODERN,
+    modern=True,
+)
+
+
+@fault("directory-of-dynamic-skill-unknown", "skills.directory", "skills.directory-complete", revisions=MODERN)
+class _DynamicDirectoryUnknown(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.params.get("uri") == "skill://reports/daily":
+            raise RpcError(-32602, "not a directory")
+        return result
+
+
 @fault("skills-get-only-listed", "skills.get-unlisted", revisions=MODERN)
 class _OnlyListed(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
@@ -378,6 +462,7 @@ _directory(
     change=lambda _: [],
     of=f"{_REFUNDS_ROOT}/templates/short",
 )
+_directory("directory-with-child-twice", "skills.directory", change=lambda children: [*children, children[0]])
 _directory(
     "directory-with-new-file",
     "skills.complete",

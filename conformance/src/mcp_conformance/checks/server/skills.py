@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from mcp_conformance.checks.probes.front_matter import differs, read_front_matter
+from mcp_conformance.checks.probes.near_misses import CLIMBS
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.skill_entries import (
     SKILL_FILE,
@@ -42,6 +43,8 @@ _MOST_SKILLS: Final = 10
 """Maximum number of skills of which files are read."""
 _MOST_FILES: Final = 20
 """Maximum number of files that are read of a skill."""
+_MOST_UNKNOWN: Final = 60
+"""Maximum number of URIs that are not those of skills."""
 _MOST_FILES_OF_SKILL: Final = 512
 _MOST_BYTES_OF_SKILL: Final = 16 * 1024 * 1024
 
@@ -133,22 +136,24 @@ async def get(server: ServerUnderTest) -> None:
 
 @check("skills.get-complete", proves=("skills.get-result-type",))
 async def get_complete(server: ServerUnderTest) -> None:
-    """The `resultType` of `skills/get` is `complete`."""
-    _require_complete(await _get(server, (await listed_skills(server))[0]))
+    """The `resultType` of `skills/get` is `complete`, for each skill."""
+    for answer in await _each(server):
+        _require_complete(answer)
 
 
 @check("skills.get-cacheable", proves=("skills.get-cacheable",))
 async def get_cacheable(server: ServerUnderTest) -> None:
-    """The result of `skills/get` has `ttlMs` and `cacheScope`."""
-    _require_cacheable(await _get(server, (await listed_skills(server))[0]))
+    """The result of `skills/get` has `ttlMs` and `cacheScope`, for each skill."""
+    for answer in await _each(server):
+        _require_cacheable(answer)
 
 
 @check("skills.get-no-cursor", proves=("skills.get-no-cursor",))
 async def get_no_cursor(server: ServerUnderTest) -> None:
     """The result of `skills/get` has no `nextCursor`."""
-    answer = await _get(server, (await listed_skills(server))[0])
-    if "nextCursor" in answer.result():
-        raise Deviation("no nextCursor", str(answer))
+    for answer in await _each(server):
+        if "nextCursor" in answer.result():
+            raise Deviation("no nextCursor", str(answer))
 
 
 @check("skills.get-unknown", proves=("skills.get-unknown-32602",))
@@ -157,8 +162,11 @@ async def get_unknown(server: ServerUnderTest) -> None:
     require_skills(server)
     uris = [_UNKNOWN]
     for entry in await _listed_or_none(server):
+        uri, root = str(entry.get("uri")), root_of(entry)
+        uris += [f"{uri}/", f"{uri}?conformance", *([] if root is None else [f"{root}{SKILL_FILE.lower()}"])]
+    for entry in await _listed_or_none(server):
         uris += [uri for uri in (*files_of(entry), root_of(entry)) if uri and not uri.endswith(SKILL_FILE)]
-    for uri in uris[: _MOST_FILES + 1]:
+    for uri in uris[:_MOST_UNKNOWN]:
         answer = await server.peer.request("skills/get", {"uri": uri})
         answer.error(-32602, what=f"skills/get of {uri}")
 
@@ -174,12 +182,21 @@ async def get_unlisted(server: ServerUnderTest) -> None:
     if control.is_error:
         raise NotTestable(f"the fixture skill {_UNLISTED!r} is missing: {control}")
     answer = await server.peer.request("skills/get", {"uri": uri})
+    _require_result(server, "skills/get", answer)
+    _require_entry(answer.result().get("skill"))
     if member(answer.result(), "skill", "uri") != uri:
         raise Deviation(f"the entry of {uri}", str(answer))
 
 
 async def _get(server: ServerUnderTest, entry: JsonObject) -> JsonRpcResponse:
     return await server.peer.request("skills/get", {"uri": entry.get("uri")})
+
+
+async def _each(server: ServerUnderTest) -> list[JsonRpcResponse]:
+    """Return the responses to `skills/get` for the listed skills, and for the one that is not listed if the server has it."""
+    answers = [await _get(server, entry) for entry in (await listed_skills(server))[:_MOST_SKILLS]]
+    unlisted = await _get(server, {"uri": server.manifest.find("resources", _UNLISTED).name})
+    return answers if unlisted.is_error else [*answers, unlisted]
 
 
 async def _listed_or_none(server: ServerUnderTest) -> list[JsonObject]:
@@ -325,8 +342,25 @@ async def front_matter(server: ServerUnderTest) -> None:
 async def file_unknown(server: ServerUnderTest) -> None:
     """A read of a file that a skill does not have is answered with the error -32602."""
     for entry in (await _static(server))[:_MOST_SKILLS]:
-        uri = f"{root_of(entry)}/conformance-does-not-exist.md"
-        (await server.peer.request("resources/read", {"uri": uri})).error(-32602, what=f"the unknown file {uri}")
+        unknown = [f"{directory}/conformance-does-not-exist.md" for directory in (root_of(entry), *_below(entry))]
+        other_case = f"{root_of(entry)}{SKILL_FILE.lower()}"
+        unknown += [] if other_case in files_of(entry) else [other_case]
+        for uri in unknown:
+            answer = await server.peer.request("resources/read", {"uri": uri})
+            answer.error(-32602, what=f"the unknown file {uri}")
+        for climb in CLIMBS:
+            uri = f"{root_of(entry)}/{climb}"
+            answer = await server.peer.request(
+                "resources/read", {"uri": uri}, deviant="a path outside of the directory"
+            )
+            answer.error(what=f"the URI {uri}, which leads out of the skill")
+
+
+def _below(entry: JsonObject) -> list[str]:
+    """Return the directories of a skill below its root, as they are in the URIs of its files."""
+    root = f"{root_of(entry)}/"
+    found = {uri.rpartition("/")[0] for uri in files_of(entry) if uri.startswith(root)}
+    return sorted(found - {root[:-1]})
 
 
 # --- directories -----------------------------------------------------------------------------------------------------
@@ -337,11 +371,17 @@ async def file_unknown(server: ServerUnderTest) -> None:
 )
 async def directory(server: ServerUnderTest) -> None:
     """Each directory of a skill can be read: its direct children, and no others."""
+    for entry in await _dynamic(server):
+        children = await read_directory(server, str(root_of(entry)))
+        if str(entry.get("uri")) not in [child.get("uri") for child in children]:
+            raise Deviation(f"{entry.get('uri')} in its directory", brief([*children]))
     async for uri, expected, children in _directories(server):
         kinds = {child_of(child): child.get("mimeType") for child in children}
         deeper = [child for child in kinds if child.rpartition("/")[0] != uri]
         if deeper:
             raise Deviation(f"only direct children of {uri}", brief(deeper[0]))
+        if len(kinds) < len(children):
+            raise Deviation(f"each child of {uri} once", brief([child.get("uri") for child in children]))
         missing = sorted(expected.keys() - kinds.keys())
         if missing:
             raise Deviation(f"{missing[0]} in the directory {uri}", brief([*kinds]))
@@ -355,10 +395,12 @@ async def directory(server: ServerUnderTest) -> None:
 async def directory_complete(server: ServerUnderTest) -> None:
     """The `resultType` of `resources/directory/read` is `complete`."""
     require_skills(server, directories=True)
-    root = next(filter(None, map(root_of, await listed_skills(server))), None)
-    if root is None:
+    entries = [entry for entry in (await listed_skills(server))[:_MOST_SKILLS] if root_of(entry) is not None]
+    if not entries:
         raise NotTestable("no listed skill has the URI of a SKILL.md")
-    _require_complete(await server.peer.request("resources/directory/read", {"uri": root}))
+    for entry in entries:
+        for uri in (root_of(entry), *_below(entry)):
+            _require_complete(await server.peer.request("resources/directory/read", {"uri": uri}))
 
 
 @check("skills.complete", proves=("skills.resources-complete",))
@@ -379,10 +421,22 @@ async def complete(server: ServerUnderTest) -> None:
 async def directory_unknown(server: ServerUnderTest) -> None:
     """A directory read of a file, or of what does not exist, is answered with the error -32602."""
     require_skills(server, directories=True)
-    for entry in (await listed_skills(server))[:_MOST_SKILLS]:
-        for uri in (str(entry.get("uri")), f"{root_of(entry)}/conformance-does-not-exist"):
+    entries = (await listed_skills(server))[:_MOST_SKILLS]
+    known = {directory for entry in entries for directory in directories_of(entry)}
+    for entry in entries:
+        root, files = str(root_of(entry)), [*files_of(entry)][:_MOST_FILES]
+        # A server may look for URIs that begin so.
+        cut = [root[:-1]] if not root[:-1].endswith("/") and unquote(root[:-1]) not in known else []
+        for uri in dict.fromkeys((str(entry.get("uri")), *files, f"{root}/conformance-does-not-exist", *cut)):
             answer = await server.peer.request("resources/directory/read", {"uri": uri})
             answer.error(-32602, what=f"{uri}, which is not a directory")
+
+
+async def _dynamic(server: ServerUnderTest) -> list[JsonObject]:
+    """Return the listed skills whose files are not listed, of a server that reads directories."""
+    require_skills(server, directories=True)
+    entries = (await listed_skills(server))[:_MOST_SKILLS]
+    return [entry for entry in entries if entry.get("resources") == "dynamic" and root_of(entry) is not None]
 
 
 async def _directories(server: ServerUnderTest) -> AsyncIterator[tuple[str, dict[str, bool], list[JsonObject]]]:
