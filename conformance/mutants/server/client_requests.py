@@ -97,7 +97,7 @@ def request_input(
         else {key: request_client(inbound, *each) for key, each in requests.items()}
     )
     for key, (method, params) in client_requests.items():
-        if not inbound.server.fault.fits(method, fits=_fits(method, params, answers[key])):
+        if not inbound.server.fault.fits(method, answers[key], fits=_fits(method, params, answers[key])):
             raise BadAnswer(method)
     return answers
 

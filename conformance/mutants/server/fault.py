@@ -203,7 +203,7 @@ class Fault(HttpFault):
         """Return whether a task is found; `mine`: whether it is the user's."""
         return mine
 
-    def fits(self, method: str, *, fits: bool) -> bool:  # noqa: ARG002
+    def fits(self, method: str, answer: JsonObject, *, fits: bool) -> bool:  # noqa: ARG002
         """Return whether a result of the client is accepted."""
         return fits
 

@@ -76,12 +76,22 @@ _client_request_fault(
 _client_request_fault(
     "form-asks-password", "elicitation.not-sensitive", method=_ELICIT, change=_field(password={"type": "string"})
 )
+for _name in ("creditCard", "github_token", "passcode"):
+    _client_request_fault(f"form-asks-{_name.replace('_', '-').lower()}", "elicitation.not-sensitive", method=_ELICIT,
+           change=_field(**{_name: {"type": "string"}}))  # fmt: skip
+_client_request_fault("message-asks-password", "elicitation.not-sensitive", method=_ELICIT,
+       change=lambda params: {**params, "message": "Please enter the password of your account."}
+       if "requestedSchema" in params else params)  # fmt: skip
 _client_request_fault("form-with-link", "elicitation.no-links", method=_ELICIT,
        change=_field(page={"type": "string", "title": "Go to https://example.com"}))  # fmt: skip
 _client_request_fault("url-is-none", "elicitation.url-valid", "elicitation.url-https", "schema.elicit-url", method=_ELICIT,
        change=_url("over there"))  # fmt: skip
 _client_request_fault("url-with-password", "elicitation.url-without-secrets", method=_ELICIT,
        change=_url("https://user:password@example.com/"))  # fmt: skip
+_client_request_fault("url-with-token-in-fragment", "elicitation.url-without-secrets", method=_ELICIT,
+       change=_url("https://example.com/confirm#access_token=abc"))  # fmt: skip
+_client_request_fault("url-with-address-in-path", "elicitation.url-without-secrets", method=_ELICIT,
+       change=_url("https://example.com/confirm/jane@example.com"))  # fmt: skip
 _client_request_fault("url-without-id", "elicitation.url-params", "elicitation.complete-id", "schema.elicit-url", method=_ELICIT,
        revisions=_NEW,
        change=lambda params: {key: value for key, value in params.items() if key != "elicitationId"})  # fmt: skip
@@ -123,26 +133,68 @@ class _ResourceElicitsInAnyMode(Fault):
         return declared or (inbound.request["method"] == "resources/read" and inbound.declares("elicitation"))
 
 
+@fault("one-form-in-any-mode", "elicitation.only-declared-modes", revisions=(*_NEW, *MODERN))
+class _OneFormInAnyMode(Fault):
+    """A server one of whose tools does not look at the modes of the client."""
+
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        return declared or (
+            name_of(inbound) == "test_elicitation_sep1034_defaults" and inbound.declares("elicitation", "url")
+        )
+
+
 @fault("answers-not-validated", "elicitation.validates", "mrtr.answers-of-another-kind", "sampling.validates")
 class _AnyAnswer(Fault):
-    def fits(self, method: str, *, fits: bool) -> bool:  # noqa: ARG002
+    def fits(self, method: str, answer: JsonObject, *, fits: bool) -> bool:  # noqa: ARG002
         return True
 
 
-def _failing_at(action: str) -> None:
+class _OneMemberUnvalidated(Fault):
+    """A server that validates only one of two members of the results of clients.
+
+    Args:
+        method: The method of the client request.
+        is_valid: Whether the other member is valid.
+    """
+
+    def __init__(self, method: str, is_valid: Callable[[JsonObject], bool]) -> None:
+        self._method: Final = method
+        self._is_valid: Final = is_valid
+
+    def fits(self, method: str, answer: JsonObject, *, fits: bool) -> bool:
+        content = answer.get("content") if method == _ELICIT else answer
+        return fits or (method == self._method and isinstance(content, dict) and self._is_valid(content))
+
+
+for _name, _check, _method, _is_valid in (
+    ("elicited-email", "elicitation.validates", _ELICIT, lambda content: isinstance(content.get("username"), str)),
+    ("sampled-content", "sampling.validates", _SAMPLE, lambda answer: answer.get("role") == "assistant"),
+):
+    fault(f"{_name}-unvalidated", _check, revisions=LEGACY[2:])(partial(_OneMemberUnvalidated, _method, _is_valid))
+
+
+@fault("several-roots-with-more", "roots.request-shape", revisions=MODERN)
+class _SeveralRootsWithMore(Fault):
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:
+        several = name_of(inbound) == "test_input_required_result_multiple_inputs"
+        return {"depth": 1} if method == "roots/list" and several else params
+
+
+def _failing_at(name: str, action: str, tool: str = "test_elicitation") -> None:
     """Add a server that fails internally at an action of the user."""
 
     class _FailsAt(Fault):
         def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
-            if name_of(inbound) == "test_elicitation" and action in json.dumps(result):
+            if name_of(inbound) == tool and action in json.dumps(result):
                 raise RpcError(-32603, "internal error")
             return result
 
-    fault(f"fails-at-{action}", "elicitation.declined", revisions=LEGACY[2:])(_FailsAt)
+    fault(name, "elicitation.declined", revisions=LEGACY[2:])(_FailsAt)
 
 
-_failing_at("decline")
-_failing_at("cancel")
+_failing_at("fails-at-decline", "decline")
+_failing_at("fails-at-cancel", "cancel")
+_failing_at("fails-at-declined-page", "decline", "conformance_elicit_url")
 
 
 @fault("complete-in-modern", "elicitation.no-complete", revisions=MODERN)
@@ -158,6 +210,35 @@ class _PageWithoutId(Fault):
     def error(self, error: JsonObject) -> JsonObject:
         page: JsonObject = {"mode": "url", "url": "https://example.com/", "message": "Please confirm."}
         return {**error, "data": {"elicitations": [page]}} if error["code"] == -32042 else error
+
+
+def _required_page(name: str, check: str, url: str) -> None:
+    """Add a server whose error -32042 has another URL."""
+
+    class _RequiredPage(Fault):
+        def error(self, error: JsonObject) -> JsonObject:
+            page: JsonObject = {"mode": "url", "url": url, "message": "Please confirm.", "elicitationId": "required"}
+            return {**error, "data": {"elicitations": [page]}} if error["code"] == -32042 else error
+
+    fault(name, check, revisions=_NEW)(_RequiredPage)
+
+
+_required_page("required-page-relative", "elicitation.url-valid", "https:/confirm")
+_required_page("required-page-with-password", "elicitation.url-without-secrets", "https://me:secret@example.com/")
+
+
+@fault("cancelled-again", "elicitation.declined", revisions=(*LEGACY[2:], *MODERN))
+class _CancelledAgain(Fault):
+    """A server that takes the response after a cancelled elicitation for another one."""
+
+    def __init__(self) -> None:
+        self._cancelled = False
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) != "test_elicitation":
+            return result
+        before, self._cancelled = self._cancelled, "cancel" in json.dumps(result)
+        return {"content": [{"type": "text", "text": '{"asked": "cancel"}'}]} if before else result
 
 
 @fault("page-for-no-reason", "elicitation.required-only-then", revisions=_NEW)
@@ -236,6 +317,59 @@ class _OneOfTwoCalls(Fault):
 
 for _which, _place in (("first", 0), ("last", -1)):
     fault(f"result-of-{_which}-call", "sampling.calls-and-results")(partial(_OneOfTwoCalls, _place))
+
+
+def _blocks(message: JsonValue) -> list[JsonObject]:
+    content = message.get("content") if isinstance(message, dict) else None
+    return [each for each in _list(content) if isinstance(each, dict)]
+
+
+def _early(change: Callable[[JsonObject], JsonObject]) -> Callable[[JsonObject], JsonObject]:
+    """Return a change of the messages with results, in all sampling requests but the last of the suite."""
+
+    def apply(params: JsonObject) -> JsonObject:
+        messages = params["messages"]
+        return _messages(change)(params) if isinstance(messages, list) and len(messages) == 3 else params
+
+    return apply
+
+
+_client_request_fault("early-results-of-others", "sampling.calls-and-results", method=_SAMPLE,
+       change=_early(lambda message: {**message, "content": [
+           {**each, "toolUseId": "another"} for each in _blocks(message)]} if _results(message) else message))  # fmt: skip
+_client_request_fault("results-twice", "sampling.calls-and-results", method=_SAMPLE, change=_messages(lambda message:
+       {**message, "content": [*_blocks(message), *_blocks(message)]} if _results(message) else message))  # fmt: skip
+
+
+@fault("call-alone-ignored", "sampling.calls-and-results")
+class _CallAloneIgnored(Fault):
+    """A server that looks for tool calls only in arrays of content."""
+
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        messages = params.get("messages")
+        if method != _SAMPLE or not isinstance(messages, list):
+            return params
+        alone = {str(each["id"]) for row in messages for each in _alone(row)}
+        rows = [row for row in messages if not any(each.get("toolUseId") in alone for each in _blocks(row))]
+        return {**params, "messages": rows}
+
+
+def _alone(message: JsonValue) -> list[JsonObject]:
+    return [each for each in _blocks(message) if each.get("type") == "tool_use" and len(_blocks(message)) == 1]
+
+
+@fault("sampled-array-refused", "sampling.content-array", revisions=(*_NEW, *MODERN))
+class _SampledArrayRefused(Fault):
+    """A server that accepts only one object as sampled content."""
+
+    def fits(self, method: str, answer: JsonObject, *, fits: bool) -> bool:
+        return fits and not (method == _SAMPLE and _is_array_of_texts(answer.get("content")))
+
+
+def _is_array_of_texts(content: JsonValue) -> bool:
+    return isinstance(content, list) and all(isinstance(each, dict) and each.get("type") == "text" for each in content)
+
+
 _client_request_fault("results-by-assistant", "sampling.roles", method=_SAMPLE, revisions=_NEW, change=_messages(lambda message:
        {**message, "role": "assistant"} if _results(message) else message))  # fmt: skip
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse, input_requests_of
-from mcp_conformance.checks.probes.message_pairs import answered, notified
-from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.interactive_calls import REPLIES, ClientRequest, converse, input_requests_of
+from mcp_conformance.checks.probes.message_pairs import answered, client_requests, notified
+from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw, flaw_of_params
 from mcp_conformance.protocol.response import brief
-from mcp_core.revisions import Era
+from mcp_core.revisions import R2025_11_25, Era, between
 
 if TYPE_CHECKING:
-    from mcp_conformance.checks.probes.interactive_calls import ClientRequest, Conversation
+    from mcp_conformance.checks.probes.interactive_calls import Conversation
     from mcp_conformance.drivers.server.suite_connection import Reply, SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
@@ -28,14 +29,25 @@ _METHOD: Final = "elicitation/create"
 _FORM: Final = "test_elicitation"
 _URL: Final = "conformance_elicit_url"
 _URL_REQUIRED: Final = "conformance_url_required"
+_REQUIRED: Final = -32042
+"""The code of an error that requires a URL mode elicitation."""
 _COMPLETE: Final = "notifications/elicitation/complete"
 _RESOURCE: Final = "test://conformance/asking"
 _FORMS: Final = (_FORM, "test_elicitation_sep1034_defaults")
+_BY_NAME: Final = "test_input_required_result_elicitation"
 _BOTH: Final[JsonObject] = {"elicitation": {"form": {}, "url": {}}}
 _ARGUMENTS: Final[JsonObject] = {"message": "Who are you?"}
 _SENSITIVE: Final = re.compile(
     r"(?i)pass(word|wd|phrase)|secret|api.?key|access.?token|credential|card.?number|cvc|cvv|\bpin\b|iban"
 )
+_SENSITIVE_FIELD: Final = re.compile(
+    rf"{_SENSITIVE.pattern}|pass.?code|(credit|debit|bank).?card|private.?key|security.?code|token\b|\bssn\b"
+)
+"""Also what is valid in a URL, for instance a token that names the elicitation."""
+_SENSITIVE_MESSAGE: Final = re.compile(
+    rf"(?i)\b(enter|provide|supply|type|give|what is)\b[^.]*?({_SENSITIVE_FIELD.pattern.removeprefix('(?i)')})"
+)
+_ADDRESS: Final = re.compile(r"[^/?&=#@]+(@|%40)[^/?&=#@]+\.[A-Za-z]{2,}")
 _LINK: Final = re.compile(r"(?i)\bhttps?://")
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -116,11 +128,14 @@ async def enum_names(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def not_sensitive(server: ServerUnderTest) -> None:
-    """A form does not ask for passwords, keys, tokens or payment cards."""
-    for form in await _forms(server):
+    """A form does not ask for passwords, keys, tokens or payment cards: not in a field, and not in its message."""
+    recorded = [form for form in client_requests(server, _METHOD) if form.get("mode", "form") == "form"]
+    for form in [*await _forms(server), *recorded]:
+        if _SENSITIVE_MESSAGE.search(str(form.get("message"))):
+            raise Deviation("no message that asks for sensitive data", brief(form.get("message")))
         for name, field in _fields(form).items():
             text = f"{name} {field.get('title', '')} {field.get('description', '')}"
-            if _SENSITIVE.search(text):
+            if _SENSITIVE_FIELD.search(text):
                 raise Deviation("no field for sensitive data", f"{name}: {brief(field)}")
 
 
@@ -144,17 +159,38 @@ async def no_links(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def declined(server: ServerUnderTest) -> None:
-    """A declined or cancelled elicitation leads to a response, which differs from that for an accepted one."""
+    """A declined or cancelled elicitation leads to a response, which differs from that for an accepted one, also later."""
     accepted = _comparable((await _elicited(server, REPLIES[_METHOD])).answer)
+    others: list[JsonObject] = []
     for action in ("decline", "cancel"):
         done = await _elicited(server, _only(action))
         if not done.requests_of(_METHOD):
             raise NotTestable(f"the control request failed: {_FORM} sends no elicitation")
         if _comparable(done.answer) == accepted:
             raise Deviation(f"a response for {action} that differs from that for accept", str(done.answer))
-        if member(done.answer.message, "error", "code") == -32603:
-            raise Deviation(f"a response for {action} that is no internal error", str(done.answer))
+        _require_no_failure(done.answer, action)
+        others.append(_comparable(done.answer))
+    again = await _elicited(server, REPLIES[_METHOD])
+    if not again.requests_of(_METHOD) or _comparable(again.answer) in others:
+        raise Deviation("an elicitation that can be accepted after others were declined", str(again.answer))
+    await _decline(server, server.peer, _BY_NAME)
+    if server.revision in between(R2025_11_25):
+        async with server.share(capabilities=_BOTH, evident=True) as peer:
+            await _decline(server, peer, _URL)
     await server.peer.fence()
+
+
+async def _decline(server: ServerUnderTest, peer: SuiteConnection, fixture: str) -> None:
+    """Decline and cancel the elicitation of another tool, if the server has it."""
+    with suppress(NotTestable):
+        for action in ("decline", "cancel"):
+            done = await converse(server, fixture, replies={**REPLIES, _METHOD: _only(action)}, peer=peer)
+            _require_no_failure(done.answer, action)
+
+
+def _require_no_failure(answer: JsonRpcResponse, action: str) -> None:
+    if member(answer.message, "error", "code") == -32603:
+        raise Deviation(f"a response for {action} that is no internal error", str(answer))
 
 
 def _only(action: str) -> Reply:
@@ -181,16 +217,27 @@ async def validates(server: ServerUnderTest) -> None:
     if good.is_error or good.result().get("isError") is True:
         raise NotTestable(f"the control request failed: {good}")
 
-    def other_kinds(params: JsonObject) -> JsonObject:
-        fields = _fields(params)
-        content: JsonObject = {
-            name: "text" if field.get("type") == "boolean" else True for name, field in fields.items()
-        }
-        return {"action": "accept", "content": content}
+    async def check_rejected(fill_in: Reply) -> None:
+        answer = (await _elicited(server, fill_in)).answer
+        if not answer.is_error and answer.result().get("isError") is not True:
+            raise Deviation("a failure for content that violates the requestedSchema", str(answer))
 
-    answer = (await _elicited(server, other_kinds)).answer
-    if not answer.is_error and answer.result().get("isError") is not True:
-        raise Deviation("a failure for content that violates the requestedSchema", str(answer))
+    await check_rejected(lambda params: {"action": "accept", "content": _of_other_kinds(params, *_fields(params))})
+    for name in [*_fields((await _forms(server))[0])]:
+        await check_rejected(lambda params, name=name: _with_one_wrong(params, name))
+
+
+def _of_other_kinds(params: JsonObject, *names: str) -> JsonObject:
+    """Return content for some fields of a form whose types are wrong."""
+    return {name: "text" if _fields(params)[name].get("type") == "boolean" else True for name in names}
+
+
+def _with_one_wrong(params: JsonObject, name: str) -> JsonObject:
+    """Return the response of a user who fills in all fields, and one of them with a value of another type."""
+    response = REPLIES[_METHOD](params)
+    content = response.get("content")
+    whole = {**content, **_of_other_kinds(params, name)} if isinstance(content, dict) else content
+    return {**response, "content": whole}
 
 
 # --- URL mode
@@ -200,7 +247,7 @@ async def validates(server: ServerUnderTest) -> None:
 _MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
     ({"elicitation": {}}, _URL, "url"),
     ({"elicitation": {"form": {}}}, _URL, "url"),
-    ({"elicitation": {"url": {}}}, _FORM, "form"),
+    *(({"elicitation": {"url": {}}}, fixture, "form") for fixture in (*_FORMS, _BY_NAME)),
 )
 """The declared capabilities, the tool that is called, and the mode that must not be used."""
 
@@ -210,10 +257,26 @@ async def _pages(server: ServerUnderTest) -> list[ClientRequest]:
     server.tool(_URL)
     async with server.share(capabilities=_BOTH, evident=True) as peer:
         done = await converse(server, _URL, peer=peer)
+        required = await _required_pages(server, peer)
     found = [each for each in done.requests_of(_METHOD) if each.params.get("mode") == "url"]
     if not found:
         raise NotTestable(f"the control request failed: {_URL} sends no URL mode elicitation")
-    return found
+    return found + required
+
+
+async def _required_pages(server: ServerUnderTest, peer: SuiteConnection) -> list[ClientRequest]:
+    """Return the URL mode elicitations in the error -32042, if the server has a tool for it."""
+    fixture = server.manifest.find("tools", _URL_REQUIRED)
+    if server.inventory.find("tools", fixture.name) is None:
+        return []
+    answer = await peer.request("tools/call", {"name": fixture.name, "arguments": fixture.arguments or {}})
+    error = answer.message.get("error")
+    pages = items(member(error, "data", "elicitations")) if member(error, "code") == _REQUIRED else []
+    return [
+        ClientRequest(key="", method=_METHOD, params=page, whole={"method": _METHOD, "params": page})
+        for page in pages
+        if isinstance(page, dict)
+    ]
 
 
 @check(
@@ -230,6 +293,8 @@ async def only_declared_modes(server: ServerUnderTest) -> None:
     """The server uses only declared modes; a client that names no mode supports forms only."""
     await _pages(server)
     for declared, fixture, mode in _MODES:
+        if server.inventory.find("tools", server.manifest.find("tools", fixture).name) is None:
+            continue
         async with server.share(capabilities=declared, evident=True) as peer:
             done = await converse(server, fixture, _ARGUMENTS if fixture == _FORM else None, peer=peer)
             requested = [*done.requests_of(_METHOD), *await _of_resource(server, peer)]
@@ -295,7 +360,9 @@ async def url_without_secrets(server: ServerUnderTest) -> None:
     for each in await _pages(server):
         url = str(each.params.get("url"))
         parts = urlsplit(url)
-        if parts.username or parts.password or _SENSITIVE.search(parts.query) or re.search(r"(@|%40)", parts.query):
+        behind = f"{parts.query}#{parts.fragment}"
+        is_personal = re.search(r"(@|%40)", behind) or _ADDRESS.search(parts.path)
+        if parts.username or parts.password or _SENSITIVE.search(behind) or is_personal:
             raise Deviation("a url without credentials and personal data", repr(url))
 
 
@@ -369,7 +436,7 @@ async def required(server: ServerUnderTest) -> None:
     name, arguments = server.tool(_URL_REQUIRED)
     async with server.share(capabilities=_BOTH, evident=True) as peer:
         answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
-    data = answer.error(-32042, what="a call that requires a URL mode elicitation").get("data")
+    data = answer.error(_REQUIRED, what="a call that requires a URL mode elicitation").get("data")
     pages = data.get("elicitations") if isinstance(data, dict) else None
     if not isinstance(pages, list) or not pages:
         raise Deviation("data.elicitations", str(answer))
@@ -383,7 +450,7 @@ async def required_only_then(server: ServerUnderTest) -> None:
     """The error -32042 is used only when a URL mode elicitation is required."""
     for request, response in answered(server):
         error = response.get("error")
-        if isinstance(error, dict) and error.get("code") == -32042:
+        if isinstance(error, dict) and error.get("code") == _REQUIRED:
             data = error.get("data")
             pages = data.get("elicitations") if isinstance(data, dict) else None
             if request["method"] not in ("tools/call", "prompts/get", "resources/read") or not pages:
