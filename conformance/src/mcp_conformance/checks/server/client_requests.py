@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 _NEEDS: Final = ("capability:tools",)
 _ROOTS: Final = "test_input_required_result_list_roots"
+_SEVERAL: Final = "test_input_required_result_multiple_inputs"
 _SAMPLES: Final = "conformance_sample_with_tools"
 _WITH_TOOLS: Final[JsonObject] = {"sampling": {"tools": {}}}
+_WRONG_SAMPLES: Final[tuple[JsonObject, ...]] = ({"role": "nobody", "content": 7}, {"content": 7})
+"""Invalid members of a sampling result."""
 _LOOPS: Final = 40
 """Number of tool calls by the model of the suite."""
 
@@ -64,7 +68,10 @@ def _objects(value: JsonValue) -> list[JsonObject]:
 @check("roots.request-shape", proves=("roots.request-shape",), needs=_NEEDS)
 async def roots_request_shape(server: ServerUnderTest) -> None:
     """A roots/list request has no params other than _meta."""
-    for each in await _client_requests(server, _ROOTS, "roots/list"):
+    requested = await _client_requests(server, _ROOTS, "roots/list")
+    with suppress(NotTestable):
+        requested += await _client_requests(server, _SEVERAL, "roots/list")
+    for each in requested:
         if set(each.whole) - {"method", "params"} or set(each.params) - {"_meta"}:
             raise Deviation('{"method": "roots/list"}', brief(each.whole))
 
@@ -116,12 +123,33 @@ async def no_context(server: ServerUnderTest) -> None:
             raise Deviation("no includeContext", brief(each.params))
 
 
+@check(
+    "sampling.content-array",
+    proves=("schema.sampling-content-kinds-2025-11-25", "sampling.message-shape"),
+    needs=_NEEDS,
+)
+async def content_array(server: ServerUnderTest) -> None:
+    """The content of a sampling result may be an array."""
+    single = (await converse(server, "test_sampling", {"prompt": "Hello"})).answer
+    if single.is_error or single.result().get("isError") is True:
+        raise NotTestable(f"the control request failed: {single}")
+    blocks: list[JsonValue] = [{"type": "text", "text": "A text."}, {"type": "text", "text": "Another."}]
+    for content in (blocks[:1], blocks):
+        sampled: JsonObject = {"role": "assistant", "content": content, "model": "test-model"}
+        replies: dict[str, Reply] = {**REPLIES, "sampling/createMessage": lambda _, sampled=sampled: sampled}
+        answer = (await converse(server, "test_sampling", {"prompt": "Hello"}, replies=replies)).answer
+        if answer.is_error or answer.result().get("isError") is True:
+            raise Deviation(f"a result for the sampled content {brief(content)}", str(answer))
+
+
 @check("sampling.validates", proves=("sampling.validate-content",), needs=_NEEDS)
 async def sampling_validates(server: ServerUnderTest) -> None:
     """An invalid sampling result is not accepted: the call fails or asks again, and the server keeps running."""
     await _client_requests(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"})
-    bad: dict[str, Reply] = {**REPLIES, "sampling/createMessage": lambda _: {"role": "nobody", "content": 7}}
-    await _check_rejected(server, "test_sampling", {"prompt": "Hello"}, bad, "a message with an invalid role")
+    valid = REPLIES["sampling/createMessage"]({})
+    for wrong in _WRONG_SAMPLES:
+        bad: dict[str, Reply] = {**REPLIES, "sampling/createMessage": lambda _, wrong=wrong: {**valid, **wrong}}
+        await _check_rejected(server, "test_sampling", {"prompt": "Hello"}, bad, f"a message with {brief(wrong)}")
 
 
 async def _check_rejected(
@@ -134,25 +162,29 @@ async def _check_rejected(
 
 
 def _model(loops: int) -> Mapping[str, Reply]:
-    """Return a model that a number of times calls a tool, twice in one message, and then answers."""
+    """Return a model that a number of times calls a tool, and then answers.
+
+    The first call is alone, as an object. Each message after it has two calls, and the first one of them also a text.
+    """
     left = loops
+
+    def call(number: int) -> JsonObject:
+        return {
+            "type": "tool_use",
+            "id": f"call-{left}-{number}",
+            "name": "conformance_lookup",
+            "input": {},
+            "_meta": {"com.example/kept": left},
+        }
 
     def sample(_: JsonObject) -> JsonObject:
         nonlocal left
         left -= 1
         if left < 0:
             return {"role": "assistant", "content": {"type": "text", "text": "Done."}, "model": "test-model"}
-        calls: list[JsonValue] = [
-            {
-                "type": "tool_use",
-                "id": f"call-{left}-{number}",
-                "name": "conformance_lookup",
-                "input": {},
-                "_meta": {"com.example/kept": left},
-            }
-            for number in range(2)
-        ]
-        return {"role": "assistant", "content": calls, "model": "test-model", "stopReason": "toolUse"}
+        text: list[JsonValue] = [{"type": "text", "text": "Let me see."}] if left == loops - 2 else []
+        content: JsonValue = call(0) if left == loops - 1 else [*text, call(0), call(1)]
+        return {"role": "assistant", "content": content, "model": "test-model", "stopReason": "toolUse"}
 
     return {**REPLIES, "sampling/createMessage": sample}
 
@@ -207,12 +239,17 @@ async def priorities(server: ServerUnderTest) -> None:
         raise NotTestable(f"{_SAMPLES} sends no priorities")
 
 
-async def _history(server: ServerUnderTest) -> list[JsonObject]:
-    """Return the messages of the last sampling request, which contain tool calls and their results."""
-    messages = _objects((await _loop(server))[-1].params.get("messages"))
-    if not any(block.get("type") == "tool_use" for each in messages for block in _objects(each.get("content"))):
+async def _histories(server: ServerUnderTest) -> list[list[JsonObject]]:
+    """Return the messages of each sampling request of a loop, which contain tool calls and their results."""
+    histories = [_objects(each.params.get("messages")) for each in await _loop(server)]
+    if not any("tool_use" in _kinds(each) for each in histories[-1]):
         raise NotTestable(f"{_SAMPLES} does not send the tool calls back to the model")
-    return messages
+    return histories
+
+
+async def _history(server: ServerUnderTest) -> list[JsonObject]:
+    """Return the messages of all sampling requests of a loop."""
+    return [message for messages in await _histories(server) for message in messages]
 
 
 def _kinds(message: JsonObject) -> list[object]:
@@ -237,14 +274,15 @@ async def results_alone(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def calls_and_results(server: ServerUnderTest) -> None:
-    """A message with tool calls is followed by the results of all of them, also of two calls in one message."""
-    messages = await _history(server)
-    for message, following in zip(messages, [*messages[1:], {}], strict=True):
-        calls = {str(block.get("id")) for block in _objects(message.get("content")) if block.get("type") == "tool_use"}
-        blocks = _objects(following.get("content"))
-        results = {str(block.get("toolUseId")) for block in blocks if block.get("type") == "tool_result"}
-        if calls != results:
-            raise Deviation(f"results of the calls {brief([*sorted(calls)])}", brief([*sorted(results)]))
+    """In each sampling request, a message with tool calls is followed by one result of each, also of two calls in one message."""
+    for messages in await _histories(server):
+        for message, following in zip(messages, [*messages[1:], {}], strict=True):
+            blocks = _objects(message.get("content"))
+            calls = sorted(str(block.get("id")) for block in blocks if block.get("type") == "tool_use")
+            blocks = _objects(following.get("content"))
+            results = sorted(str(block.get("toolUseId")) for block in blocks if block.get("type") == "tool_result")
+            if calls != results:
+                raise Deviation(f"results of the calls {brief([*calls])}", brief([*results]))
 
 
 @check("sampling.roles", proves=("sampling.tool-content-roles",), needs=_NEEDS)
