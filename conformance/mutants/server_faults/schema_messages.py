@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -22,24 +23,33 @@ _NEXT: Final = "json_schema_2020_12_tool"
 # --- client requests -------------------------------------------------------------------------------------------------
 
 
-@fault("tool-result-as-text", "schema.tool-result-content")
-class _ResultAsText(Fault):
+class _OtherToolResult(Fault):
+    """A server whose tool results for the model have another content."""
+
+    def __init__(self, content: JsonValue) -> None:
+        self._content: Final = content
+
     def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
         messages = params.get("messages")
         if method != "sampling/createMessage" or not isinstance(messages, list):
             return params
-        return {**params, "messages": [_as_text(each) if isinstance(each, dict) else each for each in messages]}
+        return {**params, "messages": [self._changed(each) if isinstance(each, dict) else each for each in messages]}
+
+    def _changed(self, message: JsonObject) -> JsonObject:
+        blocks = message.get("content")
+        if not isinstance(blocks, list):
+            return message
+        converted = [
+            {**each, "content": self._content} if isinstance(each, dict) and each.get("type") == "tool_result" else each
+            for each in blocks
+        ]
+        return {**message, "content": converted}
 
 
-def _as_text(message: JsonObject) -> JsonObject:
-    blocks = message.get("content")
-    if not isinstance(blocks, list):
-        return message
-    converted = [
-        {**each, "content": "42"} if isinstance(each, dict) and each.get("type") == "tool_result" else each
-        for each in blocks
-    ]
-    return {**message, "content": converted}
+fault("tool-result-as-text", "schema.tool-result-content")(partial(_OtherToolResult, "42"))
+fault("tool-result-of-json", "schema.tool-result-content")(
+    partial(_OtherToolResult, [{"type": "json", "json": {"number": 42}}])
+)
 
 
 @fault("url-message-number", "schema.elicit-url", "elicitation.url-params")

@@ -29,6 +29,8 @@ _URL_REQUIRED: Final = -32042
 """The code of 2025-11-25 for a required URL mode elicitation."""
 _REQUESTED: Final = ("elicitation/create", "roots/list", "sampling/createMessage")
 """The methods of input requests."""
+_KINDS: Final = ("text", "image", "audio", "resource", "resource_link")
+"""The types of content of the result of a tool."""
 _PRIMITIVES: Final = {
     "string": "StringSchema",
     "number": "NumberSchema",
@@ -106,13 +108,23 @@ look(
     by=_sampled_block,
     what="content for sampling",
 )
+
+
+def _tool_result(value: JsonValue, revision: Revision) -> str | None:
+    wrong = flaw(value, "ToolResultContent", revision)
+    for block in items(member(value, "content")) if wrong is None else ():
+        if member(block, "type") not in _KINDS:
+            return f"the type of its content is {brief(member(block, 'type'))}, not one of {', '.join(_KINDS)}"
+    return wrong
+
+
 look(
     "schema.tool-result-content",
-    "A tool_result in a sampling message has a toolUseId and an array of content.",
+    "A tool_result in a sampling message has a toolUseId and an array of content of known types.",
     "schema.tool-result-content",
     VALID,
     at=lambda recorded: (each for each in _sampled(recorded) if member(each, "type") == "tool_result"),
-    by=conforms("ToolResultContent"),
+    by=_tool_result,
     what="tool_result",
 )
 
