@@ -58,7 +58,9 @@ def _good(arguments: JsonObject) -> bool:
     address = arguments.get("address", {})
     wanted = "phone" if arguments.get("contactMethod") == "phone" else "email"
     written = isinstance(address, dict) and all(isinstance(each, str) for each in address.values())
-    return written and wanted in arguments
+    method = arguments.get("contactMethod", "email")
+    known = arguments.keys() <= {"address", "contactMethod", "phone", "email"} and method in ("phone", "email")
+    return written and known and wanted in arguments
 
 
 def _call(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:

@@ -11,6 +11,8 @@ from mutants.server_faults.lists import changed, name_of
 from mutants.server_faults.notifications import notification_fault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
 
@@ -126,6 +128,21 @@ class _SupportPerhaps(Fault):
 changed("address-unchecked", "schema.validates-2020-12", method="tools/call", of=_NEXT,
         revisions=(*_NEW, *MODERN),
         change=lambda _, __: {"content": [{"type": "text", "text": "taken"}]})  # fmt: skip
+
+
+def _address_lax(name: str, accepts: Callable[[JsonObject], bool]) -> None:
+    """Add a server that ignores one keyword of the schema of an address."""
+
+    def change(inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        arguments = inbound.params.get("arguments")
+        taken: JsonObject = {"content": [{"type": "text", "text": "taken"}]}
+        return taken if isinstance(arguments, dict) and accepts(arguments) else result
+
+    changed(name, "schema.validates-2020-12", method="tools/call", of=_NEXT, revisions=(*_NEW, *MODERN), change=change)
+
+
+_address_lax("address-with-more", lambda arguments: "conformanceUnknown" in arguments)
+_address_lax("address-of-any-method", lambda arguments: arguments.get("contactMethod") == "letter")
 
 
 @fault("tour-unanswered", "schema.tour")

@@ -9,6 +9,7 @@ from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.protocol.json_schema import flaw_by_schema
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ _WRONG: Final[tuple[tuple[str, JsonObject], ...]] = (
     ("then", {"contactMethod": "phone", "email": "a@example.com"}),
     ("$ref into $defs", {**_RIGHT, "address": {"street": 5}}),
     ("allOf", {"contactMethod": "phone"}),
+)
+_ALSO_WRONG: Final[tuple[tuple[str, JsonObject], ...]] = (
+    ("additionalProperties", {**_RIGHT, "conformanceUnknown": 1}),
+    ("enum", {**_RIGHT, "email": "a@example.com", "contactMethod": "letter"}),
+    ("else", {"contactMethod": "email", "phone": "1"}),
+    ("type", {**_RIGHT, "phone": 1}),
 )
 _LISTS: Final = (
     ("tools", "tools/list", "tools", "name"),
@@ -45,7 +52,11 @@ async def validates(server: ServerUnderTest) -> None:
     control = await server.peer.request("tools/call", {"name": name, "arguments": _RIGHT})
     if _refused(control):
         raise NotTestable(f"the control request failed: {control}")
-    for keyword, arguments in _WRONG:
+    schema = member(server.inventory.find("tools", name), "inputSchema")
+    listed = schema if isinstance(schema, dict) else {}
+    # The schema of a server may have fewer members.
+    other = [(keyword, each) for keyword, each in _ALSO_WRONG if flaw_by_schema(each, listed) is not None]
+    for keyword, arguments in (*_WRONG, *other):
         answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
         if not _refused(answer):
             raise Deviation(f"arguments that violate {keyword!r} to be rejected", str(answer))
