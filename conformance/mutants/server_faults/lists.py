@@ -169,6 +169,28 @@ class _ListOfConnection(Fault):
         return _described(result, f"{os.getpid()}, {id(inbound.session)}") if listed else result
 
 
+@fault("list-after-completion", "tools.same-everywhere", revisions=MODERN)
+class _ListAfterCompletion(Fault):
+    def __init__(self) -> None:
+        self._completed = False
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        self._completed = self._completed or inbound.request["method"] == "completion/complete"
+        listed = inbound.request["method"] == "tools/list" and self._completed
+        return _described(result, "has completed") if listed else result
+
+
+@fault("list-after-input", "tools.same-everywhere", revisions=MODERN)
+class _ListAfterInput(Fault):
+    def __init__(self) -> None:
+        self._retried = False
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        self._retried = self._retried or "inputResponses" in inbound.params
+        listed = inbound.request["method"] == "tools/list" and self._retried
+        return _described(result, "knows the user") if listed else result
+
+
 # --- tools -----------------------------------------------------------------------------------------------------------
 
 _TOOL: Final[JsonObject] = {"name": "another", "description": "another", "inputSchema": {"type": "object"}}

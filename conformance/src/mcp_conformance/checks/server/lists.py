@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_conformance.checks.probes.interactive_calls import converse
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.probes.task_calls import begin, declares_tasks
 from mcp_conformance.checks.registry.server import SERVER_CHECKS
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
-from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_result
 from mcp_conformance.protocol.response import brief
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["LISTS", "List", "entries", "walk"]
 
 _PAGES: Final = 100
+_READ: Final = 3
+"""Number of resources and prompts that are used."""
 _TASK: Final = "slow_compute"
 _SHORT: Final[JsonObject] = {"seconds": 0.1, "label": "short"}
 _USED: Final = (
@@ -149,13 +153,19 @@ async def _use(server: ServerUnderTest) -> None:
         fixture = server.manifest.find(kind, name)
         if server.inventory.find(kind, fixture.name) is not None:
             await server.peer.request(method, {"name": fixture.name, "arguments": fixture.arguments or {}})
+    with suppress(NotTestable):
+        await converse(server, "test_input_required_result_elicitation")
     if declares_tasks(server) and server.inventory.find("tools", server.manifest.find("tools", _TASK).name) is not None:
         await begin(server, _TASK, _SHORT)
     for capability, method, params in _UNKNOWN:
         if server.inventory.has(capability):
             await server.peer.request(method, params)
-    for resource in server.inventory.lists.get("resources", ())[:1]:
+    for resource in server.inventory.lists.get("resources", ())[:_READ]:
         await server.peer.request("resources/read", {"uri": resource["uri"]})
+    if server.inventory.has("completions"):
+        for prompt in server.inventory.lists.get("prompts", ())[:_READ]:
+            ref: JsonObject = {"type": "ref/prompt", "name": str(prompt.get("name"))}
+            await server.peer.request("completion/complete", {"ref": ref, "argument": {"name": "arg1", "value": ""}})
 
 
 async def _listed(peer: SuiteConnection, row: List) -> dict[str, bytes]:
