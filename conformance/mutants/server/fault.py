@@ -296,6 +296,10 @@ class Fault(HttpFault):
         """Return whether the count of a tool is accepted; `good`: whether it is an integer from 1 to 10."""
         return good
 
+    def takes_any_type(self, tool: str) -> bool:  # noqa: ARG002
+        """Return whether a tool accepts arguments of any type."""
+        return False
+
     def validates_argument(self, name: str, given: JsonValue, *, good: bool) -> bool:  # noqa: ARG002
         """Return whether a member of the argument of a completion is accepted; `good`: whether it is a string."""
         return good

@@ -171,15 +171,46 @@ def known_by(revision: str, page: JsonObject) -> JsonObject:
     return {**page, "tools": list(known)}
 
 
+_KINDS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "string": str,
+    "number": (int, float),
+    "integer": (int, float),
+    "object": dict,
+}
+
+
 def call_tool(inbound: InboundRequest, name: str, arguments: JsonObject) -> JsonObject:
     """Return the result of a tool."""
     call = _CALLS.get(name)
     if call is None:
         raise RpcError(-32602, f"unknown tool {name!r}")
+    # This tool states its own range.
+    wrong = None if name == "conformance_constrained" else _wrong_argument(name, arguments)
+    if wrong is not None and not inbound.server.fault.takes_any_type(name):
+        if inbound.revision in LEGACY[:3]:
+            raise RpcError(-32602, wrong)
+        return {"content": [_text(wrong)], "isError": True}
     try:
         return call(inbound, arguments)
     except BadAnswer as bad:
         return {"content": [_text(str(bad))], "isError": True}
+
+
+def _wrong_argument(name: str, arguments: JsonObject) -> str | None:
+    """Return a sentence about an argument that is missing, or of another type than the inputSchema states."""
+    schema = next((tool["inputSchema"] for tool in TOOLS if tool["name"] == name), None)
+    properties, required = (
+        schema.get(each) if isinstance(schema, dict) else None for each in ("properties", "required")
+    )
+    for argument in required if isinstance(required, list) else ():
+        if argument not in arguments:
+            return f"the argument {argument!r} is missing"
+    for argument, each in properties.items() if isinstance(properties, dict) else ():
+        kind = each.get("type") if isinstance(each, dict) else None
+        expected = _KINDS.get(kind, object) if isinstance(kind, str) else object
+        if argument in arguments and not isinstance(arguments[argument], expected):
+            return f"the argument {argument!r} is not of the type {kind}"
+    return None
 
 
 _CONFIRM: Final[JsonObject] = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}}

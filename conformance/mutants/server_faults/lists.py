@@ -385,6 +385,20 @@ _taken("count-null", lambda count: count is None)
 _taken("count-of-digits", lambda count: isinstance(count, str) and count.isdecimal() and 1 <= int(count) <= 10)
 
 
+def _any_type(tool: str) -> None:
+    """Add a server that does not validate the arguments of one tool."""
+
+    class _AnyType(Fault):
+        def takes_any_type(self, name: str) -> bool:
+            return name == tool
+
+    fault(f"any-type-for-{tool}", "tools.validates")(_AnyType)
+
+
+for _tool in ("conformance_outcome", "test_sampling", "test_elicitation"):
+    _any_type(_tool)
+
+
 @fault("inherited-names", "tools.unknown-name-code", "prompts.unknown-name", revisions=MODERN)
 class _InheritedNames(Fault):
     """A server that looks a name up in an object of JavaScript, which has more names than those of its tools."""

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.interactive_calls import converse
 from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.task_calls import DECLARED, declares_tasks
@@ -16,6 +17,8 @@ from mcp_conformance.protocol.json_schema import flaw_by_schema, flaw_of_schema
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -28,6 +31,17 @@ _NEARLY_VALID: Final[tuple[JsonValue, ...]] = (0, 11, 2.5, True, None, "3", [3])
 """Values that lax code takes for an integer from 1 to 10."""
 _NUMBERS: Final = (4711, 4711, 0, -1, 1.5, 1e300)
 """Values of `conformance_structured`: one twice, as a server may keep the first result."""
+_VALIDATED: Final[Mapping[str, JsonObject]] = {
+    "conformance_structured": {"value": 1},
+    "conformance_structured_list": {"count": 1},
+    "conformance_touch_resource": {"uri": "test://watched-resource"},
+    "conformance_outcome": {"key": "conformance-none"},
+    "test_sampling": {"prompt": "Hello"},
+    "test_elicitation": {"message": "Who are you?"},
+}
+"""Valid arguments of fixtures with one argument."""
+_OF_ANOTHER_TYPE: Final[tuple[JsonValue, ...]] = ({"conformance": "an object"}, "a text")
+"""Values that no conversion makes a number or a text, and one that none makes an object."""
 _LONGEST: Final = 128
 _CHARACTERS: Final = re.compile(r"[A-Za-z0-9_.-]*")
 
@@ -165,8 +179,13 @@ async def without_arguments(server: ServerUnderTest) -> None:
 async def validates(server: ServerUnderTest) -> None:
     """Arguments that violate the inputSchema are rejected, with an error or with isError true."""
     for answer in await _invalid(server):
-        if not answer.is_error and answer.result().get("isError") is not True:
-            raise Deviation("an error, or a result with isError true, for invalid arguments", str(answer))
+        _rejected(answer, "invalid arguments")
+    for fixture, valid_arguments in _VALIDATED.items():
+        tool = server.inventory.find("tools", server.manifest.find("tools", fixture).name)
+        schema = member(tool, "inputSchema")
+        if isinstance(schema, dict) and server.manifest.find("tools", fixture).arguments is None:
+            for arguments in _unfit(schema, valid_arguments):
+                _rejected((await converse(server, fixture, arguments)).answer, f"{brief(arguments)} of {fixture}")
 
 
 @check("tools.invalid-arguments-error", proves=("tools.input-validation-protocol-error",), needs=_NEEDS)
@@ -187,6 +206,19 @@ async def invalid_arguments_result(server: ServerUnderTest) -> None:
     """Arguments that violate the inputSchema get a result with isError true and a text."""
     for answer in await _invalid(server):
         _failed(answer, "arguments that violate the inputSchema")
+
+
+def _rejected(answer: JsonRpcResponse, what: str) -> None:
+    if not answer.is_error and answer.result().get("isError") is not True:
+        raise Deviation(f"an error, or a result with isError true, for {what}", str(answer))
+
+
+def _unfit(schema: JsonObject, valid: JsonObject) -> list[JsonObject]:
+    """Return arguments of which one is missing, or has another type, if the inputSchema does not permit that."""
+    if flaw_by_schema(valid, schema) is not None:
+        return []
+    changed: list[JsonObject] = [{**valid, name: value} for name in valid for value in _OF_ANOTHER_TYPE]
+    return [each for each in ({}, *changed) if flaw_by_schema(each, schema) is not None]
 
 
 async def _control(server: ServerUnderTest) -> tuple[str, JsonObject]:
