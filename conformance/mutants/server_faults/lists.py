@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY, MODERN, RpcError
+from mutants.server.protocol import LEGACY, META, MODERN, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,6 +266,20 @@ refusal(
     method="tools/call", code=None, instead={**_text("unknown tool"), "isError": True}, of="conformance-does-not-exist",
     revisions=LEGACY,
 )  # fmt: skip
+
+
+@fault("unknown-tool-of-tasks", "tools.unknown-name-code", revisions=MODERN)
+@fault("unknown-tool-as-task", "tools.unknown-name", revisions=LEGACY[3:])
+class _UnknownToolAsTask(Fault):
+    """A server that looks for the tool of a task only when it runs."""
+
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        is_task = "task" in inbound.params or inbound.declares("extensions", f"{META}tasks")
+        if is_task and name_of(inbound) == "conformance-does-not-exist":
+            return {**_text("the task failed"), "isError": True}
+        raise error
+
+
 refusal(
     "tool-name-trimmed", "tools.unknown-name-code",
     method="tools/call", code=None, instead=_text("?"), of="test_simple_text ",
@@ -279,6 +293,16 @@ refusal(
     instead=_text("?"),
     of="TEST_SIMPLE_TEXT",
 )
+
+
+@fault("tool-name-in-an-array", "tools.malformed-call", revisions=MODERN, transports=("stdio",))
+class _ToolNameInAnArray(Fault):
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        names = params.get("name") if isinstance(params, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(names, list):
+            return message
+        return {**message, "params": {**params, "name": names[0]}}
 
 
 @fault("empty-value-as-no-arguments", "tools.malformed-call")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.interactive_calls import converse
 from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
-from mcp_conformance.checks.probes.recorded_values import member
-from mcp_conformance.checks.probes.task_calls import DECLARED, declares_tasks
+from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
+from mcp_conformance.checks.probes.task_calls import DECLARED, ask, declares_tasks
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -121,6 +121,9 @@ async def unknown_name(server: ServerUnderTest) -> None:
     for name in _unknown_names(server):
         answer = await server.peer.request("tools/call", {"name": name, "arguments": {}})
         answer.error(what=f"the unknown tool {brief(name)}")
+    if declares_tasks(server):
+        answer = await ask(server, "tools/call", {"name": _UNKNOWN, "arguments": {}, "task": {}})
+        answer.error(what=f"the unknown tool {brief(_UNKNOWN)}, called as a task")
 
 
 @check("tools.unknown-name-code", proves=("tools.unknown-tool-protocol-error",), needs=_NEEDS)
@@ -130,6 +133,9 @@ async def unknown_name_code(server: ServerUnderTest) -> None:
     for name in _unknown_names(server):
         answer = await server.peer.request("tools/call", {"name": name, "arguments": {}})
         answer.error(-32602, what=f"the unknown tool {brief(name)}")
+    if declares_tasks(server):
+        answer = await ask(server, "tools/call", {"name": _UNKNOWN, "arguments": {}})
+        answer.error(-32602, what=f"the unknown tool {brief(_UNKNOWN)} of a client that supports tasks")
 
 
 @check("tools.name-case", proves=("tools.name-case-sensitive",), needs=_NEEDS)
@@ -151,7 +157,8 @@ async def malformed_call(server: ServerUnderTest) -> None:
     no_objects: list[JsonValue] = [["not an object"], [], "", "{}", 0, False]
     broken: list[JsonObject] = [{"name": name, "arguments": value} for value in no_objects]
     if server.transport is Transport.STDIO:  # over HTTP the Mcp-Name header would be wrong too
-        broken.append({"arguments": {}})
+        no_names: tuple[JsonValue, ...] = (7, None, [name], {"name": name})
+        broken += [{"arguments": {}}, *({"name": value, "arguments": {}} for value in no_names)]
     for params in broken:
         answer = await server.peer.request("tools/call", params, deviant="invalid params of tools/call")
         answer.error(-32602, what="invalid params of tools/call")
