@@ -339,7 +339,7 @@ changed(
     "failure-is-success", "tools.failure", method="tools/call", change=_without("isError"), of="test_error_handling"
 )
 changed(
-    "structured-does-not-fit", "tools.structured", "tools.structured-also-text",
+    "structured-does-not-fit", "tools.structured", "tools.structured-always", "tools.structured-also-text",
     method="tools/call", change=_with(structuredContent={"value": "no number"}), of="conformance_structured",
 )  # fmt: skip
 changed(
@@ -356,11 +356,11 @@ changed(
     change=lambda _, result: {**result, "content": []} if result.get("structuredContent") == [] else result,
 )  # fmt: skip
 changed(
-    "structured-zero-missing", "tools.structured", method="tools/call", of="conformance_structured",
+    "structured-zero-missing", "tools.structured", "tools.structured-always", method="tools/call", of="conformance_structured",
     change=lambda inbound, result: _without("structuredContent")(inbound, result) if "0}" in str(result) else result,
 )  # fmt: skip
 changed(
-    "structured-fraction-as-text", "tools.structured", method="tools/call", of="conformance_structured",
+    "structured-fraction-as-text", "tools.structured", "tools.structured-always", method="tools/call", of="conformance_structured",
     change=lambda inbound, result: {**result, "structuredContent": {"value": str(_value(inbound))}}
     if isinstance(_value(inbound), float) else result,
 )  # fmt: skip
@@ -371,7 +371,19 @@ def _value(inbound: InboundRequest) -> JsonValue:
     return arguments.get("value") if isinstance(arguments, dict) else None
 
 
-@fault("structured-once", "tools.structured")
+def _with_output_schema(_: InboundRequest, result: JsonObject) -> JsonObject:
+    """Return a list in which the first tool promises structured content that it does not have."""
+    tools = result["tools"]
+    first, *others = tools if isinstance(tools, list) else [None]
+    promised: JsonObject = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    return {**result, "tools": [{**first, "outputSchema": promised}, *others]} if isinstance(first, dict) else result
+
+
+changed("output-schema-not-filled", "tools.structured-always", method="tools/list", change=_with_output_schema,
+        revisions=(*LEGACY[2:], *MODERN))  # fmt: skip
+
+
+@fault("structured-once", "tools.structured", "tools.structured-always")
 class _StructuredOnce(Fault):
     """A server that keeps the text of a result, and returns it for the same arguments."""
 

@@ -283,6 +283,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tools.invalid-arguments-result": ("tools.validates",),
     "schema.validates-2020-12": ("tools.validates",),
     "tools.structured-also-text": ("tools.structured",),
+    "tools.structured-always": ("tools.structured",),
     "tools.failure": ("schema.call-tool-result",),
     "resources.not-found-code": ("resources.not-found-is-not-empty", "error.legacy-range"),
     "completion.unknown-reference": ("completion.validates",),

@@ -11,8 +11,8 @@ from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.task_calls import DECLARED, ask, declares_tasks
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import Transport
-from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.model.check import CheckScope, Transport
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.json_schema import flaw_by_schema, flaw_of_schema
 from mcp_conformance.protocol.response import brief
 
@@ -295,14 +295,38 @@ async def structured(server: ServerUnderTest) -> None:
 
 
 @check(
+    "tools.structured-always",
+    proves=("tools.output-schema-conform", "tools.output-schema-conformance"),
+    subject=CheckScope.EVIDENCE,
+)
+async def structured_always(server: ServerUnderTest) -> None:
+    """Each recorded result of a tool with an outputSchema, unless it is an error, has structuredContent that conforms to it."""
+    found = 0
+    for each in RecordedMessages(server.evidence).exchanges:
+        schema = member(server.inventory.find("tools", str(member(each.request, "params", "name"))), "outputSchema")
+        if each.method != "tools/call" or not each.complete or not isinstance(schema, dict):
+            continue
+        if member(each.result, "isError") is not True and isinstance(each.result, dict):
+            found += 1
+            value = each.result.get("structuredContent")
+            wrong = flaw_by_schema(value, schema) if "structuredContent" in each.result else "it is missing"
+            if wrong is not None:
+                raise Deviation(
+                    "structuredContent that conforms to the outputSchema", f"{wrong}, in {brief(each.result)}"
+                )
+    if not found:
+        raise NotApplicable("no recorded result is of a tool with an outputSchema")
+
+
+@check(
     "tools.structured-also-text",
     proves=("tools.structured-also-text", "tools.structured-text-fallback"),
     needs=_NEEDS,
 )
 async def structured_also_text(server: ServerUnderTest) -> None:
     """A result with structuredContent also has its JSON as text."""
-    answer = await server.call("conformance_structured", {"value": 4711})
-    _same_as_text(answer)
+    for value in (4711, 0, -1.5):
+        _same_as_text(await server.call("conformance_structured", {"value": value}))
 
 
 @check("tools.structured-array", proves=("tools.structured-nonobject-text",), needs=_NEEDS)
