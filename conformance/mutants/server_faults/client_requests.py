@@ -40,6 +40,7 @@ def _client_request_fault(
 
 _ELICIT: Final = "elicitation/create"
 _SAMPLE: Final = "sampling/createMessage"
+_TEXT: Final[JsonObject] = {"type": "string"}
 
 
 def _field(**field: JsonValue) -> Callable[[JsonObject], JsonObject]:
@@ -78,7 +79,7 @@ _client_request_fault(
 )
 for _name in ("creditCard", "github_token", "passcode"):
     _client_request_fault(f"form-asks-{_name.replace('_', '-').lower()}", "elicitation.not-sensitive", method=_ELICIT,
-           change=_field(**{_name: {"type": "string"}}))  # fmt: skip
+           change=_field(**{_name: _TEXT}))  # fmt: skip
 _client_request_fault("message-asks-password", "elicitation.not-sensitive", method=_ELICIT,
        change=lambda params: {**params, "message": "Please enter the password of your account."}
        if "requestedSchema" in params else params)  # fmt: skip

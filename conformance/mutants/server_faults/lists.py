@@ -695,13 +695,28 @@ changed("too-many-completions-of-template", "schema.complete-result", method=_CO
         change=lambda inbound, result: _TOO_MANY if "uri" in str(inbound.params.get("ref")) else result)  # fmt: skip
 changed("too-many-completions-of-other", "schema.complete-result", method=_COMPLETE,
         change=lambda inbound, result: _TOO_MANY if _typed(inbound) == "t" else result)  # fmt: skip
-for _name, _members in (
+
+
+def _completed(members: JsonObject) -> Change:
+    """Return a change of a completion that has values."""
+
+    def change(_: InboundRequest, result: JsonObject) -> JsonObject:
+        completion = result.get("completion")
+        if not _some(result) or not isinstance(completion, dict):
+            return result
+        return {**result, "completion": {**completion, **members}}
+
+    return change
+
+
+_LESS: Final[tuple[tuple[str, JsonObject], ...]] = (
     ("more-completions-denied", {"hasMore": False}),
     ("total-of-sent-completions", {"total": 100}),
     ("total-against-more", {"total": 150, "hasMore": False}),
-):
-    changed(_name, "completion.at-most-100", method=_COMPLETE,
-            change=lambda _, result, members=_members: _completed(result, members) if _some(result) else result)  # fmt: skip
+)
+"""Members of a completion that was cut, which deny or contradict that."""
+for _name, _members in _LESS:
+    changed(_name, "completion.at-most-100", method=_COMPLETE, change=_completed(_members))
 refusal("unknown-reference-code", "completion.unknown-reference", "completion.missing-argument",
         method=_COMPLETE, code=-32603, when=-32602)  # fmt: skip
 refusal("completion-params-code", "completion.invalid-params", method=_COMPLETE, code=-32603, when=-32602,
@@ -774,12 +789,6 @@ for _name, _read in (
             return {**message, "params": {**params, "ref": self._read(ref)}} if lax else message
 
     fault(_name, "completion.validates")(_LaxReference)
-
-
-def _completed(result: JsonObject, members: JsonObject) -> JsonObject:
-    """Return the result of a completion with other members."""
-    completion = result.get("completion")
-    return {**result, "completion": {**completion, **members}} if isinstance(completion, dict) else result
 
 
 def _some(result: JsonObject) -> bool:

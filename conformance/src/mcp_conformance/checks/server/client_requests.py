@@ -49,6 +49,11 @@ async def _client_requests(
     return found
 
 
+def _always(result: JsonObject) -> Reply:
+    """Return a reply that does not depend on the params."""
+    return lambda _: result
+
+
 async def _with(
     server: ServerUnderTest, capabilities: JsonObject, fixture: str, replies: Mapping[str, Reply] = REPLIES
 ) -> Conversation:
@@ -136,7 +141,7 @@ async def content_array(server: ServerUnderTest) -> None:
     blocks: list[JsonValue] = [{"type": "text", "text": "A text."}, {"type": "text", "text": "Another."}]
     for content in (blocks[:1], blocks):
         sampled: JsonObject = {"role": "assistant", "content": content, "model": "test-model"}
-        replies: dict[str, Reply] = {**REPLIES, "sampling/createMessage": lambda _, sampled=sampled: sampled}
+        replies: dict[str, Reply] = {**REPLIES, "sampling/createMessage": _always(sampled)}
         answer = (await converse(server, "test_sampling", {"prompt": "Hello"}, replies=replies)).answer
         if answer.is_error or answer.result().get("isError") is True:
             raise Deviation(f"a result for the sampled content {brief(content)}", str(answer))
@@ -148,7 +153,7 @@ async def sampling_validates(server: ServerUnderTest) -> None:
     await _client_requests(server, "test_sampling", "sampling/createMessage", arguments={"prompt": "Hello"})
     valid = REPLIES["sampling/createMessage"]({})
     for wrong in _WRONG_SAMPLES:
-        bad: dict[str, Reply] = {**REPLIES, "sampling/createMessage": lambda _, wrong=wrong: {**valid, **wrong}}
+        bad: dict[str, Reply] = {**REPLIES, "sampling/createMessage": _always({**valid, **wrong})}
         await _check_rejected(server, "test_sampling", {"prompt": "Hello"}, bad, f"a message with {brief(wrong)}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -35,6 +36,7 @@ _COMPLETE: Final = "notifications/elicitation/complete"
 _RESOURCE: Final = "test://conformance/asking"
 _FORMS: Final = (_FORM, "test_elicitation_sep1034_defaults")
 _BY_NAME: Final = "test_input_required_result_elicitation"
+_URLS_ONLY: Final[JsonObject] = {"elicitation": {"url": {}}}
 _BOTH: Final[JsonObject] = {"elicitation": {"form": {}, "url": {}}}
 _ARGUMENTS: Final[JsonObject] = {"message": "Who are you?"}
 _SENSITIVE: Final = re.compile(
@@ -224,7 +226,7 @@ async def validates(server: ServerUnderTest) -> None:
 
     await check_rejected(lambda params: {"action": "accept", "content": _of_other_kinds(params, *_fields(params))})
     for name in [*_fields((await _forms(server))[0])]:
-        await check_rejected(lambda params, name=name: _with_one_wrong(params, name))
+        await check_rejected(partial(_with_one_wrong, name=name))
 
 
 def _of_other_kinds(params: JsonObject, *names: str) -> JsonObject:
@@ -232,7 +234,7 @@ def _of_other_kinds(params: JsonObject, *names: str) -> JsonObject:
     return {name: "text" if _fields(params)[name].get("type") == "boolean" else True for name in names}
 
 
-def _with_one_wrong(params: JsonObject, name: str) -> JsonObject:
+def _with_one_wrong(params: JsonObject, *, name: str) -> JsonObject:
     """Return the response of a user who fills in all fields, and one of them with a value of another type."""
     response = REPLIES[_METHOD](params)
     content = response.get("content")
@@ -247,7 +249,7 @@ def _with_one_wrong(params: JsonObject, name: str) -> JsonObject:
 _MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
     ({"elicitation": {}}, _URL, "url"),
     ({"elicitation": {"form": {}}}, _URL, "url"),
-    *(({"elicitation": {"url": {}}}, fixture, "form") for fixture in (*_FORMS, _BY_NAME)),
+    *((_URLS_ONLY, fixture, "form") for fixture in (*_FORMS, _BY_NAME)),
 )
 """The declared capabilities, the tool that is called, and the mode that must not be used."""
 
