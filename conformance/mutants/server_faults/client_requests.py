@@ -206,7 +206,7 @@ class _Completes(Fault):
         return result
 
 
-@fault("page-without-id", "elicitation.required", "schema.elicit-url", revisions=_NEW)
+@fault("page-without-id", "elicitation.required", "elicitation.url-params", "schema.elicit-url", revisions=_NEW)
 class _PageWithoutId(Fault):
     def error(self, error: JsonObject) -> JsonObject:
         page: JsonObject = {"mode": "url", "url": "https://example.com/", "message": "Please confirm."}
