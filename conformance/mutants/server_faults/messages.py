@@ -405,10 +405,13 @@ _serving_instead(
     result={"tools": []},
     revisions=LEGACY,
 )
-for _revisions, _era in ((LEGACY, "legacy"), (MODERN, "modern")):
+for _revisions, _era, _checks in (
+    (LEGACY, "legacy", ("jsonrpc.invalid-params",)),
+    (MODERN, "modern", ("jsonrpc.invalid-params", "tools.malformed-call")),
+):
     _serving_instead(
         f"text-as-arguments-of-{_era}-calls",
-        "jsonrpc.invalid-params",
+        *_checks,
         when=lambda inbound: _is(inbound, "tools/call") and isinstance(inbound.params.get("arguments"), str),
         result={"content": []},
         revisions=_revisions,
