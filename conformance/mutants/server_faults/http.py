@@ -357,13 +357,13 @@ _shaping(
 )
 _shaping(
     "notification-200",
-    ("http.notification", "http.accepted-status"),
+    ("http.notification", "http.notification-invalid", "http.accepted-status"),
     lambda _, s, h: (200 if s == 202 else s, h),
     revisions=_STREAMS,
 )
 _shaping(
     "notification-204",
-    ("http.notification-accepted", "http.accepted-status"),
+    ("http.notification-accepted", "http.notification-invalid", "http.accepted-status"),
     lambda _, s, h: (204 if s == 202 else s, h),
 )
 
