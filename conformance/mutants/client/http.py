@@ -197,9 +197,14 @@ def _is_stream(response: http.client.HTTPResponse) -> bool:
     return kind == STREAM if wrong("exact-stream-type") else kind.lower().startswith(STREAM)
 
 
+def _body(response: http.client.HTTPResponse) -> JsonObject:
+    """Return the message in the body of a response that is no stream."""
+    data = response.read()
+    is_misread = wrong("latin-1-json") and in_scenario("conformance_results")
+    return _json(data.decode("latin-1").encode() if is_misread else data)
+
+
 def _json(data: bytes) -> JsonObject:
-    if wrong("latin-1-json") and in_scenario("conformance_results"):
-        data = data.decode("latin-1").encode()
     try:
         value: JsonValue = json.loads(data)
     except ValueError:
@@ -301,7 +306,7 @@ class SessionHttp(_Http):
 
     def _answer(self, response: http.client.HTTPResponse) -> JsonObject:
         if not _is_stream(response):
-            return _json(response.read())
+            return _body(response)
         if wrong("json-only"):
             raise ClientError("the response is not valid JSON")
         last, retry, pauses = "", 0.0, 0
@@ -439,7 +444,7 @@ class ModernHttp(_Http):
         if response.status == 404 and wrong("takes-404-for-nobody"):
             raise ClientError("no server")
         if not _is_stream(response):
-            return _json(response.read())
+            return _body(response)
         if wrong("json-only"):
             raise ClientError("the response is not valid JSON")
         for event in events_of(response):

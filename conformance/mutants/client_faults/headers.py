@@ -27,6 +27,7 @@ HEADER_FAULTS: Final = (
         _MODERN,
         "http",
         "header.client-param-base64",
+        "header.client-param-sentinel",
         "header.client-name-encoded",
         "header.client-name-resources-read",
     ),
