@@ -248,13 +248,14 @@ ISSUER_FAULTS: Final = (
     _of(
         "documents-unread",
         "auth.as-document-fetched",
+        "auth.as-document-url",
         "auth.as-document-id",
         "auth.as-document-redirect",
         "auth.as-document-structure",
         # The demand for bound tokens is in the document too.
         "dpop.as-bound-refused",
     ),
-    _of("any-document", "auth.as-document-id", "auth.as-document-structure"),
+    _of("any-document", "auth.as-document-url", "auth.as-document-id", "auth.as-document-structure"),
 )
 """All faults of the authorization server."""
 
