@@ -121,8 +121,9 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-refresh-confidential",
         "auth.client-oauth21",
     ),
-    # It is correct: no check may fail.
+    # They are correct: no check may fail.
     _of("revokes"),
+    _of("secret-in-body"),
     _of("revokes-in-query", "auth.client-no-cross-credentials"),
     _of("revokes-by-header", "auth.client-no-cross-credentials"),
     # Use of the token.

@@ -429,6 +429,9 @@ class Login:
             if wrong("no-assertion-type"):
                 del form["client_assertion_type"]
         elif isinstance(secret, str) and not wrong("no-secret"):
+            if wrong("secret-in-body"):
+                form.update(client_id=id, client_secret=secret)
+                return
             pair = f"{id}:{secret}" if wrong("secret-unencoded") else f"{quote(id, safe='')}:{quote(secret, safe='')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
             return

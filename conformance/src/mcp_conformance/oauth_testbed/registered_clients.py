@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.violations import ViolationRecorder
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Client", "Clients", "is_loopback", "redirect_matches"]
+__all__ = ["ANY_SECRET_METHOD", "Client", "Clients", "is_loopback", "redirect_matches"]
 
+ANY_SECRET_METHOD: Final = "client_secret"
+"""In place of a method: the secret in the header or in the body, because the client was not given a method."""
 _ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
@@ -179,6 +181,9 @@ class Clients:
                 return basic is not None and basic[1] == client.secret
             case "client_secret_post":
                 return client.secret is not None and form.get("client_secret") == client.secret
+            case "client_secret":  # ANY_SECRET_METHOD
+                given = basic[1] if basic is not None else form.get("client_secret")
+                return client.secret is not None and given == client.secret
             case "private_key_jwt":
                 typed = form.get("client_assertion_type") == _ASSERTION
                 self.recorder.expect(

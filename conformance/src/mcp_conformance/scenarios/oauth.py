@@ -11,7 +11,7 @@ import attrs
 
 from mcp_conformance.model.check import Transport
 from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Changes, Part, Quirks, Reply, Well
-from mcp_conformance.oauth_testbed.registered_clients import Client
+from mcp_conformance.oauth_testbed.registered_clients import ANY_SECRET_METHOD, Client
 from mcp_conformance.scenarios.oauth_grants import GRANTS
 from mcp_conformance.scenarios.oauth_scenario import OAuthSetup, expire_tokens
 from mcp_conformance.scenarios.scenario import Scenario
@@ -60,7 +60,7 @@ _NO_URIS: Final = Reply(
 
 def _preregistered(testbed: OAuthTestbed) -> JsonObject:
     """Give the client an id, a secret and their issuer."""
-    testbed.register(_GIVEN)
+    testbed.register({**_GIVEN, "token_endpoint_auth_method": ANY_SECRET_METHOD})
     return {"client_id": "given-client", "client_secret": "given-client-secret", "issuer": testbed.places.issuer}
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from joserfc.jwk import ECKey
 
 from mcp_conformance.oauth_testbed.quirks import Part, Quirks
+from mcp_conformance.oauth_testbed.registered_clients import ANY_SECRET_METHOD
 from mcp_conformance.scenarios.oauth_scenario import OAuthSetup, expire_tokens
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _KEYS: Final = frozenset({Part.TOKEN, Part.MCP})
 
 def _by_secret(testbed: OAuthTestbed) -> JsonObject:
     testbed.register(
-        {"client_id": "machine", "client_secret": _SECRET, "token_endpoint_auth_method": "client_secret_basic"}
+        {"client_id": "machine", "client_secret": _SECRET, "token_endpoint_auth_method": ANY_SECRET_METHOD}
     )
     return {"client_id": "machine", "client_secret": _SECRET}
 
@@ -42,9 +43,7 @@ def _by_key(testbed: OAuthTestbed) -> JsonObject:
 
 
 def _by_employee(testbed: OAuthTestbed) -> JsonObject:
-    testbed.register(
-        {"client_id": "app", "client_secret": _SECRET, "token_endpoint_auth_method": "client_secret_basic"}
-    )
+    testbed.register({"client_id": "app", "client_secret": _SECRET, "token_endpoint_auth_method": ANY_SECRET_METHOD})
     testbed.register({"client_id": "app-at-idp"}, at_idp=True)
     origin = testbed.idp.clients.issuer
     return {

@@ -46,13 +46,18 @@ def _machine(found: OAuthRun) -> bool:
 
 
 def _by_machine(request: Request) -> bool:
-    header = (request.header("authorization") or "").partition(" ")[2]
-    try:
-        shown = base64.b64decode(header).decode("latin-1")
-    except ValueError:
-        shown = ""
     form = single(request.form)
-    return form.get("client_id") == "machine" or shown.startswith("machine:") or "client_assertion" in form
+    named = form.get("client_id") == "machine" or _basic(request).startswith("machine:")
+    return named or "client_assertion" in form
+
+
+def _basic(request: Request) -> str:
+    """Return the decoded credentials of the scheme Basic; empty without any."""
+    scheme, _, credentials = (request.header("authorization") or "").partition(" ")
+    try:
+        return base64.b64decode(credentials).decode("latin-1") if scheme.lower() == "basic" else ""
+    except ValueError:
+        return ""
 
 
 def _other_grant(found: OAuthRun, expected: str) -> str | None:
@@ -78,10 +83,14 @@ def _wrong_secret(found: OAuthRun) -> str | None:
     answers = [
         answer.status
         for request, answer in zip(found.testbed.requests, found.testbed.answers, strict=True)
-        if request in found.tokens and request.header("authorization") is not None and answer is not None
+        if request in found.tokens and _has_secret(request) and answer is not None
     ]
     refused = bool(answers) and set(answers) == {_UNAUTHORIZED}
     return "the id and the secret are not those that the client was given, each encoded as a form" if refused else None
+
+
+def _has_secret(request: Request) -> bool:
+    return request.header("authorization") is not None or "client_secret" in single(request.form)
 
 
 def _registers(found: OAuthRun) -> str | None:
@@ -184,9 +193,10 @@ def _id_jag_shown(found: OAuthRun) -> str | None:
 
 def _at_server(found: OAuthRun) -> str | None:
     for each in found.tokens:
-        header = (each.header("authorization") or "").partition(" ")
-        if header[0].lower() != "basic" or not base64.b64decode(header[2]).startswith(b"app:"):
-            return f"a token request with {'another' if header[0] else 'no'} authentication"
+        form = single(each.form)
+        in_body = form.get("client_id") == "app" and "client_secret" in form
+        if not in_body and not _basic(each).startswith("app:"):
+            return f"a token request with {'another' if _has_secret(each) else 'no'} authentication"
     return _wrong_secret(found)
 
 
