@@ -71,7 +71,10 @@ class RawOAuthClient:
     nonces: dict[str, str] = attrs.field(factory=dict)
     """The latest nonce of each origin."""
     now: float = NOW
+    verifier: str = ""
+    """The verifier of the last authorization request."""
     _count: int = 0
+    _logins: int = 0
 
     def send(self, method: str, url: str, *headers: tuple[str, str], body: bytes = b"") -> Response | None:
         response = self.testbed.answer(Request(method=method, url=url, headers=headers, body=body), self.now)
@@ -118,11 +121,13 @@ class RawOAuthClient:
 
     def authorize(self, more: str = "", state: str = "state-of-this-request", **changes: str | None) -> list[str]:
         """Open the authorization URL in the browser and return the URLs of its redirects."""
+        self.verifier = VERIFIER + "x" * self._logins
+        self._logins += 1
         fields = {
             "response_type": "code",
             "client_id": self.client_id,
             "redirect_uri": REDIRECT,
-            "code_challenge": s256(VERIFIER),
+            "code_challenge": s256(self.verifier),
             "code_challenge_method": "S256",
             "state": state,
             "resource": self.testbed.places.resource,
@@ -141,7 +146,7 @@ class RawOAuthClient:
             "grant_type": "authorization_code",
             "code": self.code,
             "redirect_uri": REDIRECT,
-            "code_verifier": VERIFIER,
+            "code_verifier": self.verifier,
             "client_id": self.client_id,
             "resource": self.testbed.places.resource,
         }

@@ -411,9 +411,10 @@ def test_client_secret_authenticates_by_registered_method(method: str) -> None:
     assert client.token(client_secret="wrong").status == 401
     assert client.token(("Authorization", "Basic %%")).status == 401
     header = basic(client.client_id, client.secret)
+    assert violated_requirements(testbed) == ["auth.oauth21-security"]
     response = client.token(header) if method.endswith("basic") else client.token(client_secret=client.secret)
     assert response.status == 200
-    assert violated_requirements(testbed) == []
+    assert violated_requirements(testbed) == ["auth.oauth21-security"]
 
 
 def test_encoded_secret_sent_elsewhere_is_violation() -> None:

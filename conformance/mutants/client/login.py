@@ -67,6 +67,7 @@ class Login:
         self._renewed_at = 0
         self._openid = False
         self._first_token = ""
+        self._verifier = secrets.token_urlsafe(48)
         self._count = 0
         self._few = 0
         self.keys: Final = Keys()
@@ -274,8 +275,10 @@ class Login:
             if wrong("silent-registration"):
                 raise SystemExit(0)
             raise ClientError(f"registration: status {status}")
-        found = json.loads(body)
-        return found if isinstance(found, dict) else {}
+        found: JsonObject = json.loads(body)
+        if wrong("assigned-secret-ignored"):
+            found.pop("client_secret", None)
+        return found
 
     def _by_user(self, status: int) -> None:
         given = self._metadata.get("code_challenge_methods_supported")
@@ -290,6 +293,8 @@ class Login:
             raise ClientError("the authorization server does not support PKCE")
         client = self._client()
         verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
+        if wrong("verifier-reused"):
+            verifier = self._verifier
         self._choose_scopes(status)
         fields = {
             "response_type": "token" if wrong("response-type-token") else "code",
@@ -308,12 +313,15 @@ class Login:
                 del fields[name]
         if not fields["scope"]:
             del fields["scope"]
+        if wrong("secret-in-url") and "client_secret" in client:
+            fields["client_secret"] = str(client["client_secret"])
         url = f"{self._metadata['authorization_endpoint']}?{urlencode(fields)}"
         back = dict(parse_qsl(urlsplit(fetch("GET", url)[1].get("location", "")).query))
         self._check_answer(back, state)
         if wrong("other-verifier"):
             verifier = secrets.token_urlsafe(48)
-        more = {"code": back["code"], "redirect_uri": _REDIRECT, "code_verifier": verifier}
+        code = quote(back["code"], safe="") if wrong("code-still-encoded") else back["code"]
+        more = {"code": code, "redirect_uri": _REDIRECT, "code_verifier": verifier}
         self._ask("authorization_code", more, client)
 
     def _target(self) -> str:
@@ -423,15 +431,16 @@ class Login:
 
     def _prove(self, client: JsonObject, form: dict[str, str], headers: dict[str, str]) -> None:
         id, secret, key = str(client["client_id"]), client.get("client_secret"), self._context.get("private_key_pem")
+        in_body = client.get("token_endpoint_auth_method") == "client_secret_post"
+        given = secret == self._context.get("client_secret")
         if isinstance(key, str) and not wrong("no-assertion"):
             form["client_assertion"] = client_assertion(key, id, str(self._metadata["issuer"]))
             form["client_assertion_type"] = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
             if wrong("no-assertion-type"):
                 del form["client_assertion_type"]
+        elif isinstance(secret, str) and (in_body or (given and wrong("secret-in-body"))):
+            form["client_secret"] = secret
         elif isinstance(secret, str) and not wrong("no-secret"):
-            if wrong("secret-in-body"):
-                form.update(client_id=id, client_secret=secret)
-                return
             pair = f"{id}:{secret}" if wrong("secret-unencoded") else f"{quote(id, safe='')}:{quote(secret, safe='')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
             return

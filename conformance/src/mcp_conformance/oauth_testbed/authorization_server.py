@@ -88,6 +88,7 @@ class AuthorizationServer:
     """Whether the MCP server has moved to another authorization server."""
     _registrations: int = attrs.field(default=0, init=False)
     _states: set[str] = attrs.field(factory=set, init=False)
+    _challenges: set[str] = attrs.field(factory=set, init=False)
     clients: Clients = attrs.field(init=False)
     """The registered clients."""
     tokens: TokenEndpoint = attrs.field(init=False)
@@ -195,8 +196,10 @@ class AuthorizationServer:
             return json_response({"error": "invalid_client_metadata"}, 400)
         self._registrations += 1
         at = self.places.server.partition("://")[2].replace("/", "-")
-        answer: JsonObject = {**document, "client_id": f"client-{self._registrations}-at-{at}"}
-        if document.get("token_endpoint_auth_method", _SECRETS[0]) in _SECRETS:
+        # The response contains all registered metadata (RFC 7591, section 3.2.1), also the default method.
+        default: JsonObject = {"token_endpoint_auth_method": _SECRETS[0]}
+        answer: JsonObject = {**default, **document, "client_id": f"client-{self._registrations}-at-{at}"}
+        if answer["token_endpoint_auth_method"] in _SECRETS:
             answer["client_secret"] = self.recorder.new("client", self.places.server)
             answer["client_secret_expires_at"] = 0
         answer = changed(answer, self.quirks.registration, self.places)
@@ -252,8 +255,15 @@ class AuthorizationServer:
         expect(fields.get("response_type") == "code", "auth.oauth21-security", "the response_type is not code")
         # A plain challenge is the verifier itself.
         longest = 128 if fields.get("code_challenge_method", "plain") == "plain" else 43
-        right = 43 <= len(fields.get("code_challenge", "")) <= longest
+        challenge = fields.get("code_challenge", "")
+        right = 43 <= len(challenge) <= longest
         expect(right, "auth.pkce", "code_challenge is neither a SHA-256 hash nor a plain verifier")
+        # A client makes a verifier for each authorization request (RFC 7636, section 4.1).
+        expect(
+            challenge not in self._challenges, "auth.pkce", "two authorization requests have the same code_challenge"
+        )
+        self._challenges.add(challenge)
+        expect("client_secret" not in fields, "auth.oauth21-security", "a client secret is in an authorization request")
         expect(fields.get("code_challenge_method") == "S256", "auth.pkce-s256", "the PKCE method is not S256")
         expect(len(state) >= 16 and state not in self._states, "auth.state", "state is missing, short, or not new")
         expect("resource" in fields, "auth.resource-in-authorization", "an authorization request has no resource")
@@ -310,7 +320,7 @@ class AuthorizationServer:
         return f"{code.redirect_uri}{joint}{urlencode(fields)}"
 
     def _new_code(self, code: Code) -> str:
-        text = self.recorder.new("code", self.places.server)
+        text = self.recorder.new("code", self.places.server) + ("/+ %2F&=" if self.quirks.strange_texts else "")
         self.tokens.codes[text] = code
         return text
 

@@ -163,6 +163,8 @@ class Quirks:
     authorization_later: Changes = _NOTHING
     """Further changes of them, once the MCP server has accepted a token: those of a second login."""
 
+    strange_texts: bool = False
+    """Whether codes and tokens have all kinds of characters that they may have (RFC 6749, appendix A; RFC 6750)."""
     token: Changes = _NOTHING
     """Changes of the token response; `scope` is granted as stated there."""
     token_as_form: bool = False

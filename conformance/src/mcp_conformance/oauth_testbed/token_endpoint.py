@@ -11,6 +11,7 @@ import attrs
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.oauth_testbed.http_messages import Response, json_response, single
 from mcp_conformance.oauth_testbed.metadata_documents import changed, is_among, is_published
+from mcp_conformance.oauth_testbed.registered_clients import ANY_SECRET_METHOD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,11 +154,14 @@ class TokenEndpoint:
             self.clients.forget(client.client_id)
             proved = False
         if not proved:
-            # The authentication for other grants has checks that judge whether the client gets a token: with a refresh
-            # token it can start over.
-            forgotten = bool(self.clients.forgotten) or kind != "refresh_token"
+            # The authentication for other grants, and that of a client that was given a secret, have checks of their own.
+            code = self.codes.get(form.get("code", ""))
+            owner = None if code is None else self.clients.find(code.client_id)
+            judged = kind == "refresh_token" or (owner is not None and owner.method not in ("none", ANY_SECRET_METHOD))
             self.recorder.expect(
-                forgotten, "auth.oauth21-security", "a refresh request does not authenticate its client"
+                bool(self.clients.forgotten) or not judged,
+                "auth.oauth21-security",
+                f"a request with the grant type {kind} does not authenticate its client as it is registered",
             )
             raise _TokenError("invalid_client", 401)
         thumbprint = self._bound(request, now)
@@ -204,6 +208,7 @@ class TokenEndpoint:
     def _by_code(self, form: dict[str, str], client: Client | None) -> Token:
         expect = self.recorder.expect
         code = self.codes.get(form.get("code", ""))
+        expect(code is not None, "auth.oauth21-security", "a token request has no code of the server")
         if code is None or client is None:
             raise _TokenError("invalid_grant")
         if code.poison is not None:
@@ -269,7 +274,7 @@ class TokenEndpoint:
     def _fresh(self, client: Client | None, resource: str, scopes: frozenset[str]) -> Token:
         self._families += 1
         return Token(
-            text=self.recorder.new("access", self.places.origin),
+            text=self.recorder.new("access", self.places.origin) + ("._~+/==" if self.quirks.strange_texts else ""),
             kind="Bearer",
             client_id=None if client is None else client.client_id,
             resource=resource,
@@ -293,6 +298,7 @@ class TokenEndpoint:
             document["scope"] = " ".join(sorted(token.scopes))
         if refreshable and self.quirks.refresh != "never":
             refresh = self.recorder.new("refresh", self.places.server)
+            refresh += "/+ %2F&=" if self.quirks.strange_texts else ""
             self._refreshes[refresh] = _Refresh(token)
             self.refresh_texts.add(refresh)
             document["refresh_token"] = refresh

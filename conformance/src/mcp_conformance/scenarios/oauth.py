@@ -58,6 +58,15 @@ _NO_URIS: Final = Reply(
 )
 
 
+def _assigned(method: str) -> Changes:
+    """Return the changes of a registration by which the authorization server assigns a method and a secret (RFC 7591)."""
+    return {
+        "token_endpoint_auth_method": method,
+        "client_secret": "assigned/secret+%26&=",
+        "client_secret_expires_at": 0,
+    }
+
+
 def _preregistered(testbed: OAuthTestbed) -> JsonObject:
     """Give the client an id, a secret and their issuer."""
     testbed.register({**_GIVEN, "token_endpoint_auth_method": ANY_SECRET_METHOD})
@@ -283,12 +292,13 @@ _REGISTRATION: Final = (
 _SCOPES: Final = (
     _of(
         "scope-from-www-authenticate",
-        "The challenge names one of the supported scopes. Later the server names another authorization server, whose "
-        "OpenID Connect metadata have `null` in place of the PKCE methods.",
+        "The challenge names one of the supported scopes, and the registration assigns a secret for the body. Later the "
+        "server names another authorization server, whose OpenID Connect metadata have `null` in place of the PKCE methods.",
         _LATE,
         OAuthSetup(
             quirks=Quirks(
                 resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]},
+                registration=_assigned("client_secret_post"),
                 other=Quirks(server_metadata_at=(Well.OPENID_APPENDED,), server_metadata={_METHODS: None}),
             ),
             begin=_migrating,
@@ -296,12 +306,13 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-outside-supported",
-        "The challenge names a scope that is not in the metadata. Later the server names another authorization server, "
-        "whose metadata do not announce PKCE.",
+        "The challenge names a scope that is not in the metadata, and the registration assigns a secret for the header. "
+        "Later the server names another authorization server, whose metadata do not announce PKCE.",
         _LATE,
         OAuthSetup(
             quirks=Quirks(
                 resource_metadata={"scopes_supported": ["notes:write"]},
+                registration=_assigned("client_secret_basic"),
                 other=Quirks(server_metadata={_METHODS: ABSENT}),
             ),
             begin=_migrating,
@@ -309,13 +320,14 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-from-scopes-supported",
-        "The challenge names no scope, the metadata name three. Later the metadata are those of another server, with "
-        "another authorization server.",
+        "The challenge names no scope, the metadata name three. Codes and tokens have all permitted characters. Later the "
+        "metadata are those of another server, with another authorization server.",
         _LATE,
         OAuthSetup(
             quirks=Quirks(
                 challenge=('Bearer resource_metadata="{prm}"',),
                 resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]},
+                strange_texts=True,
                 other=Quirks(resource_metadata={"resource": "{evil}/mcp"}),
             ),
             begin=_migrating,

@@ -274,7 +274,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-pkce",
-            title="Each authorization request has a PKCE challenge, and each token request has its verifier.",
+            title="Each authorization request has a PKCE challenge of its own, and each token request has its verifier.",
             proves=("auth.pkce",),
             notes=("auth.pkce",),
             tested=_redeemed,
@@ -306,8 +306,8 @@ add_rules(
             id="auth.client-oauth21",
             title=(
                 "Authorization and token requests are those of OAuth 2.1: each field once, a form in the body, "
-                "one authentication of the client, each code and each rotated refresh token only once, and no scopes in a "
-                "refresh that were not granted."
+                "one authentication of the client, by the method that it registered, each code unchanged, each code and "
+                "each rotated refresh token only once, and no scopes in a refresh that were not granted."
             ),
             proves=("auth.security-practices", "auth.oauth21-security"),
             notes=("auth.oauth21-security",),
