@@ -76,6 +76,8 @@ class Login:
 
     def headers(self, method: str) -> dict[str, str]:
         """Return the authorization headers of a request."""
+        if not self._token and wrong("undefined-token"):
+            return {"Authorization": "Bearer undefined"}
         if (
             not self._token
             or (wrong("deletes-without-token") and method == "DELETE")
@@ -86,7 +88,11 @@ class Login:
         self._count += 1
         if not self.keys.wanted:
             other = wrong("token-scheme") or (wrong("token-scheme-once") and self._count == _SECOND)
-            return {"Authorization": f"{'Token' if other else 'Bearer'} {self._token}"}
+            other = other or (wrong("machine-token-scheme") and in_scenario("auth/client-credentials-basic"))
+            headers = {"Authorization": f"{'Token' if other else 'Bearer'} {self._token}"}
+            if wrong("old-token-too") and self._first_token != self._token:
+                headers["authorization"] = f"Bearer {self._first_token}"
+            return headers
         token = self._first_token if wrong("ath-stale") else self._token
         proof = self.keys.proof(method, self._url, None if wrong("no-ath") else token)
         headers = {"Authorization": f"{'Bearer' if wrong('bound-as-bearer') else 'DPoP'} {self._token}"}
@@ -95,7 +101,8 @@ class Login:
     @property
     def query(self) -> str:
         """The query of the server's URL, for a token in the query."""
-        return f"?access_token={self._token}" if self._token and wrong("token-in-query") else ""
+        name = "access_token" if wrong("token-in-query") else "api_key" if wrong("token-in-other-field") else ""
+        return f"?{name}={self._token}" if self._token and name else ""
 
     def answer(self, status: int, headers: dict[str, str]) -> bool:
         """Obtain a token as a 401 or 403 requires, and return whether to send the request again."""
@@ -456,6 +463,8 @@ class Login:
 
     def _by_workload_jwt(self) -> None:
         fields = {"assertion": str(self._context["valid_jwt"]), "scope": self._challenge.get("scope", "")}
+        if wrong("workload-shown"):
+            fetch("GET", self._url, {"X-Workload": fields["assertion"]})
         if wrong("workload-other-assertion"):
             fields = {**fields, "assertion": "x.y.z", "client_assertion": fields["assertion"]}
         if wrong("workload-registers"):

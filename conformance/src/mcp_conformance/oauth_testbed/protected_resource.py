@@ -112,7 +112,10 @@ class ProtectedResource:
         if part is Part.RESOURCE_METADATA:
             return self._metadata(request)
         names = [name for name, _ in request.query]
-        self.recorder.expect("access_token" not in names, "auth.token-not-in-query", "the URL contains a token")
+        shown = any(text in request.url for server in self.servers for text in server.tokens.texts)
+        self.recorder.expect(
+            "access_token" not in names and not shown, "auth.token-not-in-query", "the URL contains a token"
+        )
         message = json_object(request.body)
         if request.method == "POST" and message is None:
             return Response(status=400)
@@ -145,6 +148,11 @@ class ProtectedResource:
             if self.quirks.guarded and method not in self.quirks.guarded:
                 return None
             return self._challenge(401, self.quirks.challenge, self.quirks.scopes)
+        self.recorder.expect(
+            len(request.all("authorization")) == 1,
+            "dpop.client-scheme" if self.quirks.dpop == "required" else "auth.bearer-header",
+            "a request has more than one Authorization header",
+        )
         scheme, _, text = given.partition(" ")
         # One or more spaces follow the scheme (RFC 6750, section 2.1).
         token = self._token(text.lstrip(" "))
@@ -171,6 +179,10 @@ class ProtectedResource:
                 foreign = "a token of another authorization server is sent"
                 self.recorder.expect(own or server.retired, "auth.client-only-own-as-tokens", foreign)
                 return found if own else None
+        issued = any(text in server.tokens.texts for server in self.servers)
+        self.recorder.expect(
+            issued, "auth.client-only-own-as-tokens", f"{text[:20]!a} is sent as a token, which no server issued"
+        )
         return None
 
     def _unproved(self, request: Request, token: Token, now: float) -> Response | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from mcp_conformance.checks.auth.clients.violations import PLAIN, Rule, add_rules
+from mcp_conformance.checks.auth.clients.violations import ALL_LOGINS, Rule, add_rules
 from mcp_conformance.oauth_testbed.http_messages import single
 from mcp_conformance.oauth_testbed.metadata_documents import is_among
 from mcp_conformance.scenarios.oauth import FOREIGN_ERROR
-from mcp_conformance.scenarios.oauth_grants import GRANTS
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.auth.clients.violations import OAuthRun
@@ -311,7 +310,7 @@ add_rules(
             ),
             proves=("auth.security-practices", "auth.oauth21-security"),
             notes=("auth.oauth21-security",),
-            within=(*PLAIN, *(f"auth/{name}" for name in GRANTS)),
+            within=ALL_LOGINS,
             tested=_redeemed,
         ),
         Rule(

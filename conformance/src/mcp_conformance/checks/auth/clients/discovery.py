@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.auth.clients.violations import Rule, add_rules
+from mcp_conformance.checks.auth.clients.violations import ALL_LOGINS, Rule, add_rules
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -257,20 +257,25 @@ add_rules(
             title="Credentials of one authorization server are not sent to another, or to any other party.",
             proves=("auth.no-cross-as-credentials",),
             notes=("auth.no-cross-as-credentials",),
+            within=ALL_LOGINS,
             tested=_was_accepted,
         ),
         Rule(
             id="auth.client-own-tokens",
-            title="The server gets only tokens of its own authorization server; metadata requests have no token.",
+            title=(
+                "The server gets only tokens that its own authorization server issued; metadata requests have no token."
+            ),
             proves=("auth.client-own-as-tokens", "auth.client-only-own-as-tokens"),
             notes=("auth.client-only-own-as-tokens",),
+            within=ALL_LOGINS,
             tested=_was_accepted,
         ),
         Rule(
             id="auth.client-bearer",
-            title="The token is in the Authorization header with the scheme Bearer.",
+            title="The token is in one Authorization header with the scheme Bearer.",
             proves=("auth.bearer-header",),
             notes=("auth.bearer-header",),
+            within=ALL_LOGINS,
             tested=_was_accepted,
         ),
         Rule(
@@ -278,6 +283,7 @@ add_rules(
             title="Every request to the server has the token.",
             proves=("auth.every-request", "auth.bearer-every-request"),
             notes=("auth.bearer-every-request",),
+            within=ALL_LOGINS,
             tested=lambda found: found.accepted > 1,
         ),
         Rule(
@@ -285,6 +291,7 @@ add_rules(
             title="The token is not in a URL.",
             proves=("auth.no-query-token", "auth.token-not-in-query"),
             notes=("auth.token-not-in-query",),
+            within=ALL_LOGINS,
             tested=lambda found: bool(found.tokens),
         ),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.auth.clients.violations import Rule, add_rules
+from mcp_conformance.checks.auth.clients.violations import ALL_LOGINS, Rule, add_rules
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.auth.clients.violations import OAuthRun
@@ -73,6 +73,7 @@ add_rules(
             title="A refresh token is only in the body of a request to the authorization server that issued it.",
             proves=("auth.security-practices", "auth.refresh-confidential"),
             notes=("auth.refresh-confidential",),
+            within=ALL_LOGINS,
             tested=_has_refresh_token,
         ),
         Rule(

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 
-__all__ = ["PLAIN", "OAuthRun", "Rule", "add_rules", "control", "run_in", "runs_in"]
+__all__ = ["ALL_LOGINS", "PLAIN", "OAuthRun", "Rule", "add_rules", "control", "run_in", "runs_in"]
+
+ALL_LOGINS: Final = tuple(each.name for each in OAUTH_SCENARIOS)
+"""All scenarios, also those of the extensions."""
 
 PLAIN: Final = tuple(
     each.name for each in OAUTH_SCENARIOS if not any(word in each.name for word in ("credentials-", "wif", "enter"))
