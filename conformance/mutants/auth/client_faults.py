@@ -81,6 +81,9 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("nearly-same-issuer", "auth.client-issuer-identical"),
     _of("issuer-any-case", "auth.client-issuer-identical"),
     _of("issuer-verified-once", "auth.client-issuer-identical"),
+    _of("default-endpoints", "auth.client-server-metadata-kinds", "auth.client-change-reregisters"),
+    _of("default-endpoints", "auth.client-server-metadata", revision=_JUNE),
+    _of("default-endpoints", "auth.client-server-metadata", revision=_OWN),
     _of("no-own-metadata", "auth.client-metadata-first", "auth.client-server-metadata", revision=_OWN),
     _of("metadata-without-version", "auth.client-metadata-version", revision=_OWN),
     _of(
@@ -207,6 +210,8 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("code-twice", "auth.client-oauth21"),
     _of("code-still-encoded", "auth.client-oauth21", revision=_LATE),
     _of("assigned-secret-ignored", "auth.client-oauth21"),
+    _of("endpoint-query-lost", "auth.client-oauth21", revision=_JUNE),
+    _of("endpoint-query-lost", "auth.client-oauth21", revision=_OWN),
     _of("secret-in-url", "auth.client-oauth21", revision=_JUNE),
     # Validation of responses.
     _of("any-state", "auth.client-state"),

@@ -221,7 +221,11 @@ class Login:
             found = document(well)
             if found is not None:
                 self._openid = _OPENID in well
-                return found
+                usual = default_metadata(origin) if wrong("default-endpoints") else {}
+                return {
+                    **found,
+                    **{name: usual[name] for name in found if name.endswith("_endpoint") and name in usual},
+                }
         raise ClientError("no metadata of the authorization server")
 
     def _discover_own(self) -> None:
@@ -232,7 +236,7 @@ class Login:
         found = None if wrong("no-own-metadata") else document(well, headers)
         if found is None and wrong("no-default-endpoints"):
             raise ClientError("no metadata of the authorization server")
-        self._metadata = found or default_metadata(base)
+        self._metadata = default_metadata(base) if found is None or wrong("default-endpoints") else found
 
     # --- the user ----------------------------------------------------------------------------------------------------
 
@@ -322,7 +326,10 @@ class Login:
             del fields["scope"]
         if wrong("secret-in-url") and "client_secret" in client:
             fields["client_secret"] = str(client["client_secret"])
-        url = f"{self._metadata['authorization_endpoint']}?{urlencode(fields)}"
+        endpoint = str(self._metadata["authorization_endpoint"])
+        if wrong("endpoint-query-lost"):
+            endpoint = endpoint.partition("?")[0]
+        url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(fields)}"
         back = dict(parse_qsl(urlsplit(fetch("GET", url)[1].get("location", "")).query))
         self._check_answer(back, state)
         if wrong("other-verifier"):

@@ -33,7 +33,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "/register": "register",
     "/meta/resource.json": "resource-metadata",
 }
-"""The kinds of requests, by the paths of the OAuth testbed."""
+"""The kinds of requests, by the paths of the OAuth testbed, or the ends of longer ones."""
 _UNAUTHORIZED: Final = (401, 403)
 
 
@@ -56,10 +56,11 @@ class LoginRequest:
         if self.url == context().get("idp_token_endpoint"):
             return "exchange"
         path = urlsplit(self.url).path
-        if path == "/token" and ("grant_type", "refresh_token") in self.fields:
+        end = f"/{path.rpartition('/')[2]}"
+        if end == "/token" and ("grant_type", "refresh_token") in self.fields:
             return "refresh"
         if "/.well-known/" not in path:
-            return _KINDS.get(path, "other")
+            return _KINDS.get(path) or _KINDS.get(end, "other")
         return "resource-metadata" if "oauth-protected-resource" in path else "server-metadata"
 
     @property

@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlsplit
 import attrs
 
 from mcp_conformance.oauth_testbed.client_jwts import NonceIssuer, ProofChecks
-from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response, single
+from mcp_conformance.oauth_testbed.http_messages import Request, Response, json_object, json_response, single
 from mcp_conformance.oauth_testbed.metadata_documents import (
     changed,
     flaws,
@@ -26,7 +26,7 @@ from mcp_conformance.oauth_testbed.token_endpoint import Code, TokenEndpoint
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mcp_conformance.oauth_testbed.http_messages import Request
+    from mcp_conformance.oauth_testbed.http_messages import Pairs
     from mcp_conformance.oauth_testbed.metadata_documents import TestbedUrls
     from mcp_conformance.oauth_testbed.quirks import Quirks
     from mcp_conformance.oauth_testbed.violations import ViolationRecorder
@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 
 __all__ = ["AuthorizationServer", "Demands"]
 
-_PATHS: Final = {"/authorize": Part.AUTHORIZATION, "/token": Part.TOKEN, "/register": Part.REGISTRATION}
+_ENDPOINTS: Final = {
+    "/authorize": ("authorization_endpoint", Part.AUTHORIZATION),
+    "/token": ("token_endpoint", Part.TOKEN),
+    "/register": ("registration_endpoint", Part.REGISTRATION),
+}
+"""The default path of each endpoint, and the member of the metadata that may name a URL whose path ends with it."""
 _SECRETS: Final = ("client_secret_basic", "client_secret_post")
 _MOST_REQUESTS: Final = 6
 """The limit of authorization requests for one set of scopes. The specification recommends a few at most."""
@@ -95,8 +100,13 @@ class AuthorizationServer:
     """The token endpoint."""
     revocation: RevocationEndpoint = attrs.field(init=False)
     """The revocation endpoint."""
+    _parts: dict[str, Part] = attrs.field(init=False)
+    _authorization_query: Pairs = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        metadata = server_metadata(self.quirks, self.places) if self.quirks.server_metadata_at else {}
+        self._parts = {self._endpoint(metadata, name, path): part for path, (name, part) in _ENDPOINTS.items()}
+        self._authorization_query = Request(method="GET", url=str(metadata.get("authorization_endpoint", ""))).query
         self.clients = Clients(
             issuer=self.places.issuer,
             recorder=self.recorder,
@@ -122,6 +132,12 @@ class AuthorizationServer:
             url=self._revocation_url(), recorder=self.recorder, clients=self.clients, tokens=self.tokens
         )
 
+    def _endpoint(self, metadata: JsonObject, name: str, path: str) -> str:
+        """Return the URL of an endpoint: that in the metadata without its query, if it is at this server."""
+        named = str(metadata.get(name)).partition("?")[0]
+        moved = named.startswith(f"{self.places.server}/") and named.endswith(path)
+        return named if moved else f"{self.places.server}{path}"
+
     def _revocation_url(self) -> str | None:
         """Return the URL of the revocation endpoint, if it is at this server and a client can know it."""
         url = server_metadata(self.quirks, self.places).get("revocation_endpoint")
@@ -130,8 +146,7 @@ class AuthorizationServer:
 
     def part(self, request: Request) -> Part | None:
         """Return the part that a request concerns; `None` for an unknown URL."""
-        path = request.place.removeprefix(self.places.server)
-        part = Part.REVOCATION if request.place == self.revocation.url else _PATHS.get(path)
+        part = Part.REVOCATION if request.place == self.revocation.url else self._parts.get(request.place)
         if part is None and any(request.url == well.url(self.places.issuer) for well in Well):
             return Part.SERVER_METADATA
         return part
@@ -252,6 +267,8 @@ class AuthorizationServer:
         state, resource = fields.get("state", ""), fields.get("resource", "")
         expect(request.method == "GET", "auth.oauth21-security", "the browser does not use GET")
         expect(len(names) == len(set(names)), "auth.oauth21-security", "an authorization request has a field twice")
+        kept = set(self._authorization_query) <= set(request.query)
+        expect(kept, "auth.oauth21-security", "the query of the authorization endpoint is not in its request")
         expect(fields.get("response_type") == "code", "auth.oauth21-security", "the response_type is not code")
         # A plain challenge is the verifier itself.
         longest = 128 if fields.get("code_challenge_method", "plain") == "plain" else 43

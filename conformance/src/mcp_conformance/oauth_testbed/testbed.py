@@ -280,7 +280,8 @@ class OAuthTestbed:
     def _look_at(self, request: Request, answer: Response) -> None:
         """Record what the response implies for later requests."""
         location = answer.header("location")
-        if location is not None and answer.status in (301, 302, 303, 307, 308) and "/authorize" not in request.path:
+        in_browser = any(server.part(request) is Part.AUTHORIZATION for server in (self.server, self.other))
+        if location is not None and answer.status in (301, 302, 303, 307, 308) and not in_browser:
             target = urljoin(request.url, location)
             posted = request.method != "GET"
             if posted or origin_of(target) != request.origin:

@@ -39,6 +39,12 @@ _METHODS: Final = "code_challenge_methods_supported"
 _ADVERTISED: Final = "authorization_response_iss_parameter_supported"
 _UNNAMED: Final = ('Bearer realm="notes"',)
 _OWN: Final = Quirks(same_origin=True, resource_metadata_at="nowhere", challenge=())
+_MOVED: Final[Changes] = {
+    "authorization_endpoint": "{server}/oauth2/v1/authorize?tenant=1",
+    "token_endpoint": "{server}/oauth2/v1/token",
+    "registration_endpoint": "{server}/oauth2/v1/register",
+}
+"""Endpoints at other URLs than the default ones of 2025-03-26."""
 _WRITE: Final = {"tools/call": ("notes:write",)}
 _EVERYTHING: Final = dict.fromkeys(("initialize", "server/discover", "tools/list", "tools/call"), ("notes:admin",))
 _GIVEN: Final[JsonObject] = {
@@ -155,10 +161,12 @@ _DISCOVERY: Final = (
     _of(
         "challenge-among-others",
         "The challenge is one of several in the second of two headers. Its scheme is in lower case, and quoted strings "
-        "contain commas, escaped quotation marks and what looks like its parameters.",
+        "contain commas, escaped quotation marks and what looks like its parameters. The endpoints of the authorization "
+        "server have other paths than usual, and the first has a query.",
         _RESOURCES,
         Quirks(
             resource_metadata_at="elsewhere",
+            server_metadata=_MOVED,
             challenge=(
                 "Negotiate",
                 f'Basic realm="a, Bearer b", {CHALLENGE.replace("Bearer", "bearer")}, '
@@ -399,9 +407,10 @@ _EXPIRY: Final = (
     ),
     _of(
         "2025-03-26-token-expiry",
-        "A server that is its own authorization server; access tokens expire early, and refresh tokens are rotated.",
+        "A server that is its own authorization server, whose endpoints have other paths than usual, and the first a query; "
+        "access tokens expire early, and refresh tokens are rotated.",
         _FIRST,
-        OAuthSetup(quirks=attrs.evolve(_OWN, scopes=()), begin=expire_tokens),
+        OAuthSetup(quirks=attrs.evolve(_OWN, scopes=(), server_metadata=_MOVED), begin=expire_tokens),
     ),
 )
 

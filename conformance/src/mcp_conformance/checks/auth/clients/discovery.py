@@ -22,6 +22,10 @@ _BARE: Final = "auth/2025-03-26-oauth-endpoint-fallback"
 _OWN_GIVEN: Final = "auth/2025-03-26-pre-registration"
 _MOVED: Final = "auth/scope-omitted-when-undefined"
 """The scenario in which the metadata of the second of two authorization servers name another issuer."""
+_ENDPOINTS: Final = "auth/challenge-among-others"
+"""The scenario in which the endpoints of the authorization server have other paths than usual."""
+_OWN_ENDPOINTS: Final = "auth/2025-03-26-token-expiry"
+"""The same for a server that is its own authorization server."""
 _UNQUOTED: Final = "auth/challenge-unquoted"
 _SCOPES: Final = between(R2025_11_25)
 """The revisions in which the client requests the scopes of the challenge."""
@@ -42,7 +46,7 @@ def _was_accepted(found: OAuthRun) -> bool:
 
 def _finds_server(found: OAuthRun) -> str | None:
     """Return what is wrong when the client did not find the authorization server."""
-    reached = found.testbed.server.looked_up or _goes_on(found)
+    reached = found.testbed.server.looked_up or _goes_on(found) or _default_endpoint(found)
     return None if reached else f"the authorization server is not found, {found.evidence.ending}"
 
 
@@ -56,6 +60,20 @@ def _reads_challenge(found: OAuthRun) -> str | None:
 
 def _looked_up(found: OAuthRun) -> bool:
     return found.testbed.server.looked_up
+
+
+def _reads_default_challenge(found: OAuthRun) -> bool:
+    """Return whether the client can find the authorization server: the challenge among others has a check of its own."""
+    return found.name != _ENDPOINTS or _looked_up(found)
+
+
+def _default_endpoint(found: OAuthRun) -> str | None:
+    """Return a request for a default endpoint, although the metadata name another one."""
+    if found.name not in (_ENDPOINTS, _OWN_ENDPOINTS):
+        return None
+    server = found.testbed.places.server
+    urls = {f"{server}{path}" for path in ("/register", "/authorize", "/token")}
+    return next((f"{each.method} {each.place}" for each in found.testbed.requests if each.place in urls), None)
 
 
 def _goes_on(found: OAuthRun) -> str | None:
@@ -169,17 +187,20 @@ add_rules(
             title="The client takes the endpoints from the authorization server metadata (RFC 8414).",
             proves=("auth.client-rfc8414",),
             notes=("auth.client-both-as-metadata",),
-            within=(_DEFAULT, _OWN),
+            within=(_DEFAULT, _OWN, _ENDPOINTS, _OWN_ENDPOINTS),
+            tested=_reads_default_challenge,
             gets_in=True,
+            wrong=_default_endpoint,
         ),
         Rule(
             id="auth.client-server-metadata-kinds",
             title="The client supports authorization server metadata of both kinds: RFC 8414 and OpenID Connect.",
             proves=("auth.client-both-metadata-kinds", "auth.client-both-as-metadata"),
             notes=("auth.client-both-as-metadata",),
-            within=(_DEFAULT, "auth/metadata-var1"),
+            within=(_DEFAULT, "auth/metadata-var1", _ENDPOINTS),
             tested=_looked_up,
             gets_in=True,
+            wrong=_default_endpoint,
         ),
         Rule(
             id="auth.client-server-metadata-order-path",

@@ -14,6 +14,7 @@ from mcp_conformance.catalogue.requirements import catalogue
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.oauth_testbed.quirks import Part
 from mcp_conformance.scenarios.oauth import OAUTH_SCENARIOS
 from mcp_core.revisions import R2025_03_26
 
@@ -56,25 +57,29 @@ class OAuthRun:
         """Name of the scenario."""
         return self.evidence.scenario.name
 
-    def at(self, path: str, method: str | None = None) -> list[Request]:
-        """Return the requests to both authorization servers with a path, in order."""
-        places = {f"{self.testbed.places.server}{path}", f"{self.testbed.places.other}{path}"}
-        return [each for each in self.testbed.requests if each.place in places and method in (None, each.method)]
+    def at(self, part: Part, method: str | None = None) -> list[Request]:
+        """Return the requests to an endpoint of both authorization servers, in order."""
+        servers = (self.testbed.server, self.testbed.other)
+        return [
+            each
+            for each in self.testbed.requests
+            if method in (None, each.method) and any(server.part(each) is part for server in servers)
+        ]
 
     @property
     def authorizations(self) -> list[Request]:
         """The authorization requests."""
-        return self.at("/authorize")
+        return self.at(Part.AUTHORIZATION)
 
     @property
     def tokens(self) -> list[Request]:
         """The token requests."""
-        return self.at("/token", "POST")
+        return self.at(Part.TOKEN, "POST")
 
     @property
     def registrations(self) -> list[Request]:
         """The registrations."""
-        return self.at("/register", "POST")
+        return self.at(Part.REGISTRATION, "POST")
 
     @property
     def calls(self) -> list[Request]:
