@@ -71,6 +71,8 @@ def _again(login: Login, response: http.client.HTTPResponse) -> bool:
     response.read()
     headers = {name.lower(): value for name, value in response.getheaders()}
     lines = [value for name, value in response.getheaders() if name.lower() == "www-authenticate"] or [""]
+    if wrong("header-required") and "www-authenticate" not in headers:
+        raise ClientError("the server does not say how to log in")
     lines = lines[-1:] if wrong("last-header-only") else lines[:1] if wrong("first-header-only") else lines
     headers["www-authenticate"] = ", ".join(lines)
     if not login.answer(response.status, headers):

@@ -171,7 +171,7 @@ class Login:
         if self._version == "2025-03-26" or (wrong("own-server-always") and in_scenario("auth/metadata-default")):
             self._discover_own()
             return
-        path = urlsplit(self._url).path
+        path = unquote(urlsplit(self._url).path) if wrong("path-decoded") else urlsplit(self._url).path
         named = self._challenge.get("resource_metadata")
         candidates = [self._origin + _PRM + path, self._origin + _PRM]
         if wrong("root-first"):
@@ -184,31 +184,48 @@ class Login:
         found = next((each for url in candidates if (each := document(url, headers)) is not None), None)
         if found is None:
             raise ClientError("no metadata of the resource")
-        resource = str(found.get("resource"))
-        other = resource.lower().rstrip("/") not in (self._url.lower(), self._origin) and not wrong("any-resource")
-        if wrong("resource-by-beginning") and resource.startswith(self._url):
-            other = False
-        if self._token and wrong("resource-verified-once"):
-            other = False
-        if other or (wrong("case-sensitive") and not resource.startswith(self._origin)):
-            raise ClientError(f"the metadata is for {resource}")
+        self._check_resource(str(found.get("resource")))
         self._resource = found
         issuer = texts(found.get("authorization_servers"))[0]
+        if wrong("issuer-without-slash"):
+            issuer = issuer.rstrip("/")
         if wrong("first-server-for-ever") and self._metadata:
             return
         self._metadata = self._server_metadata(issuer)
         if str(self._metadata.get("issuer")) != issuer:
-            found_issuer = str(self._metadata.get("issuer"))
-            same = wrong("nearly-same-issuer") and found_issuer.rstrip("/") == issuer.rstrip("/")
-            same = same or (wrong("issuer-any-case") and found_issuer.lower() == issuer.lower())
-            same = same or (bool(self._token) and wrong("issuer-verified-once"))
-            if not (wrong("any-issuer") or same):
+            if not self._takes_issuer(issuer):
                 raise ClientError("the metadata is for another issuer")
             self._metadata["issuer"] = issuer
+
+    def _check_resource(self, resource: str) -> None:
+        other = resource.lower().rstrip("/") not in (self._url.lower(), self._origin)
+        taken = (
+            wrong("any-resource")
+            or (wrong("resource-by-beginning") and resource.startswith(self._url))
+            or (wrong("resource-by-prefix") and self._url.startswith(resource))
+            or (self._token and wrong("resource-verified-once"))
+        )
+        if (other and not taken) or (wrong("case-sensitive") and not resource.startswith(self._origin)):
+            raise ClientError(f"the metadata is for {resource}")
+
+    def _takes_issuer(self, issuer: str) -> bool:
+        """Return whether metadata with another issuer are taken."""
+        found = str(self._metadata.get("issuer"))
+        return (
+            wrong("any-issuer")
+            or (wrong("nearly-same-issuer") and found.rstrip("/") == issuer.rstrip("/"))
+            or (wrong("issuer-any-case") and found.lower() == issuer.lower())
+            or (bool(self._token) and wrong("issuer-verified-once"))
+            or ("issuer" not in self._metadata and wrong("no-issuer-taken"))
+        )
 
     def _server_metadata(self, issuer: str) -> JsonObject:
         parts = urlsplit(issuer)
         origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+        if wrong("first-segment-only") and path:
+            path = f"/{path.split('/')[1]}"
+        if wrong("issuer-slash-kept") and parts.path == "/":
+            path = "/"
         wells = [origin + _OAUTH + path, origin + _OPENID + path]
         wells += [origin + path + _OPENID] if path else []
         if wrong("openid-first"):

@@ -327,7 +327,7 @@ async def _play_oauth(
 ) -> Evidence:
     """Run the client once in the OAuth testbed, whose MCP server requires a token."""
     transcript = Transcript()
-    async with open_testbed(setup.quirks) as testbed:
+    async with open_testbed(setup.quirks, path=setup.path) as testbed:
         context = setup.enter(testbed, transcript)
         environment = _environment(scenario, revision, context)
         status, log = await _run(command.words(testbed.places.resource), environment, settings, transcript)

@@ -135,20 +135,22 @@ _DISCOVERY: Final = (
     _of("metadata-default", "A correct server that requires a token.", _RESOURCES, Quirks()),
     _of(
         "metadata-var1",
-        "The metadata of the server are at the well-known path, without a hint in the challenge; those of the authorization "
-        "server are at the OpenID Connect path.",
+        "The URL of the server has a path with an encoded slash. Its metadata are at the well-known path, without a hint in "
+        "the challenge; those of the authorization server are at the OpenID Connect path.",
         _LATE,
-        Quirks(challenge=_UNNAMED, server_metadata_at=(Well.OPENID_APPENDED,)),
+        OAuthSetup(
+            quirks=Quirks(challenge=_UNNAMED, server_metadata_at=(Well.OPENID_APPENDED,)), path="/v1/team%2Fa/mcp"
+        ),
     ),
     _of(
         "metadata-var2",
-        "The metadata of the server are at the root, without a hint in the challenge; the issuer has a path.",
+        "The metadata of the server are at the root, and there is no challenge; the issuer has a path of two segments.",
         _LATE,
         Quirks(
-            challenge=_UNNAMED,
+            challenge=(),
             resource_metadata_at="root",
             resource_metadata={"resource": "{origin}"},
-            issuer="{server}/tenant1",
+            issuer="{server}/realms/tenant1",
         ),
     ),
     _of(
@@ -197,9 +199,9 @@ _DISCOVERY: Final = (
     ),
     _of(
         "resource-mismatch",
-        "The metadata are those of another server.",
+        "The metadata are those of another server on the same host, with whose URL that of the server begins.",
         _NOW,
-        Quirks(resource_metadata={"resource": "{evil}/mcp"}),
+        Quirks(resource_metadata={"resource": "{origin}/mc"}),
     ),
     _of(
         "resource-sibling",
@@ -343,13 +345,13 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-omitted-when-undefined",
-        "No scope is named. Later the server names another authorization server, whose metadata name another issuer.",
+        "No scope is named. Later the server names another authorization server, whose metadata name no issuer.",
         _LATE,
         OAuthSetup(
             quirks=Quirks(
                 scopes=(),
                 resource_metadata={"scopes_supported": ABSENT},
-                other=Quirks(server_metadata={"issuer": "{evil}"}),
+                other=Quirks(server_metadata={"issuer": ABSENT}),
             ),
             begin=_migrating,
         ),
@@ -372,10 +374,11 @@ _SCOPES: Final = (
     ),
     _of(
         "offline-access-not-supported",
-        "The authorization server has no scope `offline_access`. A call needs an additional scope, and the response to the "
-        "request for it names another issuer.",
+        "The issuer ends with a slash. The authorization server has no scope `offline_access`. A call needs an additional "
+        "scope, and the response to the request for it names another issuer.",
         _NOW,
         Quirks(
+            issuer="{server}/",
             server_metadata={"scopes_supported": ["notes:read", "notes:write"]},
             scopes_of=_WRITE,
             authorization_later={"iss": "{evil}"},

@@ -46,6 +46,8 @@ class OAuthSetup:
 
     quirks: Quirks = attrs.field(factory=Quirks)
     """The deviations from the default behavior."""
+    path: str = "/mcp"
+    """The path of the MCP server."""
     begin: Callable[[OAuthTestbed], JsonObject | None] = _nothing
     """A function that prepares the testbed before the client starts, and returns the data for the client, or `None`."""
 

@@ -21,7 +21,7 @@ _OWN: Final = "auth/2025-03-26-oauth-metadata-backcompat"
 _BARE: Final = "auth/2025-03-26-oauth-endpoint-fallback"
 _OWN_GIVEN: Final = "auth/2025-03-26-pre-registration"
 _MOVED: Final = "auth/scope-omitted-when-undefined"
-"""The scenario in which the metadata of the second of two authorization servers name another issuer."""
+"""The scenario in which the metadata of the second of two authorization servers name no issuer."""
 _ENDPOINTS: Final = "auth/challenge-among-others"
 """The scenario in which the endpoints of the authorization server have other paths than usual."""
 _OWN_ENDPOINTS: Final = "auth/2025-03-26-token-expiry"
@@ -171,7 +171,7 @@ add_rules(
                 "The client finds the protected resource metadata by the challenge, and without it by well-known URIs."
             ),
             proves=("auth.client-both-prm-mechanisms", "auth.client-prm-discovery-order"),
-            within=("auth/metadata-var1", "auth/metadata-var3"),
+            within=("auth/metadata-var1", "auth/metadata-var2", "auth/metadata-var3"),
             wrong=_finds_server,
         ),
         Rule(
@@ -216,7 +216,7 @@ add_rules(
             title="For an issuer without a path the well-known URIs are tried in order.",
             proves=("auth.metadata-order-without-path", "auth.as-wellknown-root-order"),
             notes=("auth.as-wellknown-root-order",),
-            within=("auth/metadata-var1",),
+            within=("auth/metadata-var1", "auth/offline-access-not-supported"),
             tested=_looked_up,
             gets_in=True,
         ),
@@ -230,7 +230,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-issuer-identical",
-            title="Metadata with another issuer are not used, even if it is nearly the same.",
+            title="Metadata with another issuer, nearly the same one, or none are not used.",
             proves=("auth.as-metadata-issuer-validated", "auth.as-metadata-mismatch-not-used"),
             notes=("auth.as-metadata-mismatch-not-used", "auth.as-metadata-issuer-validated"),
             within=(
