@@ -67,6 +67,7 @@ class _Session(SessionHttp):
 
 def _again(login: Login, response: http.client.HTTPResponse) -> bool:
     if response.status not in (401, 403):
+        login.went_well()
         return False
     response.read()
     headers = {name.lower(): value for name, value in response.getheaders()}

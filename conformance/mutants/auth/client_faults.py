@@ -32,17 +32,20 @@ def _of(name: str, *caught_by: str, revision: str = _MODERN) -> ClientFault:
 
 
 CLIENT_FAULTS_AUTH: Final = (
-    _of("insists", "auth.client-optional"),
+    # It fails where only a later request needs a token, too.
+    _of("insists", "auth.client-optional", "auth.client-challenge-parsed"),
     # Discovery of the authorization server.
-    _of("first-challenge-only", "auth.client-challenge-parsed"),
+    _of("first-challenge-only", "auth.client-challenge-parsed", "auth.client-step-up"),
     _of("first-challenge-only", "auth.client-challenge-parsed", revision=_JUNE),
-    _of("challenge-in-one-case", "auth.client-challenge-parsed"),
+    _of("challenge-in-one-case", "auth.client-challenge-parsed", "auth.client-step-up"),
     _of("quoted-pair-ends", "auth.client-challenge-parsed", revision=_LATE),
     _of("quoted-values-only", "auth.client-challenge-parsed"),
-    _of("parameters-in-one-case", "auth.client-challenge-parsed", revision=_LATE),
+    _of("parameters-in-one-case", "auth.client-challenge-parsed", "auth.client-step-up", revision=_LATE),
     _of("last-header-only", "auth.client-challenge-parsed"),
     _of("last-header-only", "auth.client-challenge-parsed", revision=_JUNE),
     _of("first-header-only", "auth.client-challenge-parsed", revision=_JUNE),
+    _of("login-only-at-start", "auth.client-challenge-parsed", "auth.client-change-reregisters"),
+    _of("login-only-at-start", "auth.client-challenge-parsed", revision=_JUNE),
     _of("deletes-without-token", "auth.client-every-request", revision=_LATE),
     _of(
         "challenge-ignored",
@@ -198,7 +201,9 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("no-supported-scopes", "auth.client-scope-supported"),
     _of("scope-invented", "auth.client-scope-omitted"),
     _of("no-step-up", "auth.client-step-up"),
-    _of("forgets-scopes", "auth.client-step-up-union"),
+    _of("step-up-by-text", "auth.client-step-up"),
+    _of("call-not-repeated", "auth.client-step-up", revision=_LATE),
+    _of("forgets-scopes", "auth.client-step-up-union", "auth.client-step-up"),
     _of("asks-for-ever", "auth.client-step-up-limit"),
     _of("offline-always", "auth.client-no-offline-access"),
     _of("wants-refresh", "auth.client-without-refresh"),

@@ -70,6 +70,7 @@ class Login:
         self._verifier = secrets.token_urlsafe(48)
         self._count = 0
         self._few = 0
+        self._answered = False
         self.keys: Final = Keys()
 
     # --- requests to the server --------------------------------------------------------------------------------------
@@ -125,11 +126,19 @@ class Login:
             return self._count < 9
         if self._refresh and wrong("refresh-to-server"):
             fetch("GET", self._url, {"Authorization": f"Bearer {self._token}", "X-Debug": self._refresh})
+        if wrong("login-only-at-start") and self._answered:
+            return False
+        if status == 403 and wrong("step-up-by-text") and 'error="insufficient_scope"' not in challenge:
+            return False
         self._few += 1
         if self._few > (99 if wrong("asks-for-ever") else _FEW) or (status == 403 and wrong("no-step-up")):
             return False
         self._log_in(status)
-        return True
+        return not (status == 403 and wrong("call-not-repeated"))
+
+    def went_well(self) -> None:
+        """Remember that the server accepted a request."""
+        self._answered = True
 
     def _log_in(self, status: int) -> None:
         self._discover()

@@ -178,9 +178,11 @@ _DISCOVERY: Final = (
     ),
     _of(
         "challenge-unquoted",
-        "The challenge is in the first of two headers. Its scope is not quoted, and has a name in upper case.",
+        "Only calls need a token. The challenge is in the first of two headers. Its scope is not quoted, and has a name in "
+        "upper case.",
         _RESOURCES,
         Quirks(
+            guarded=("tools/call",),
             resource_metadata_at="elsewhere",
             resource_metadata={"scopes_supported": ["profile"]},
             scopes=("read",),
@@ -358,12 +360,15 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-step-up",
-        "A call needs an additional scope, and the error names only that one.",
+        "A call needs an additional scope, and the error names only that one. Its challenge is the second of two, with values "
+        "that are not quoted, and names in upper case.",
         _LATE,
         Quirks(
             resource_metadata={"scopes_supported": ["profile"]},
             scopes_of=_WRITE,
-            challenge_scope=('Bearer error="insufficient_scope", scope="notes:write", resource_metadata="{prm}"',),
+            challenge_scope=(
+                'Basic realm="a, Bearer", bearer ERROR=insufficient_scope, SCOPE="notes:write", resource_metadata="{prm}"',
+            ),
         ),
     ),
     _of(

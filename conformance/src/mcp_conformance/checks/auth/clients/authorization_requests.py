@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from mcp_conformance.checks.auth.clients.violations import ALL_LOGINS, Rule, add_rules
-from mcp_conformance.oauth_testbed.http_messages import single
+from mcp_conformance.oauth_testbed.http_messages import json_object, single
 from mcp_conformance.oauth_testbed.metadata_documents import is_among
 from mcp_conformance.scenarios.oauth import FOREIGN_ERROR
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _DEFAULT: Final = "auth/metadata-default"
 _MOST: Final = 5
 """Maximum number of authorization requests for one operation; the specification says "a few"."""
+_OK: Final = 200
 _FORBIDDEN: Final = 403
 _MOVED: Final = frozenset({"auth/scope-from-www-authenticate", "auth/scope-outside-supported"})
 """The scenarios in which the second of two authorization servers does not announce PKCE."""
@@ -81,9 +82,19 @@ def _fell_short(found: OAuthRun) -> bool:
 
 
 def _steps_up(found: OAuthRun) -> str | None:
-    if any("notes:write" in each for each in _scopes(found)):
-        return None
-    return f"requested scopes: {'; '.join(' '.join(sorted(each)) for each in _scopes(found))}"
+    if not any("notes:write" in each for each in _scopes(found)):
+        return f"requested scopes: {'; '.join(' '.join(sorted(each)) for each in _scopes(found))}"
+    granted = any("notes:write" in token.scopes for token in found.testbed.server.tokens.issued.values())
+    return f"the call is not repeated with the new token; {found.ending}" if granted and not _called(found) else None
+
+
+def _called(found: OAuthRun) -> bool:
+    """Return whether a call was accepted."""
+    for request, answer in zip(found.testbed.requests, found.testbed.answers, strict=True):
+        called = (json_object(request.body) or {}).get("method") == "tools/call"
+        if called and answer is not None and answer.status == _OK:
+            return True
+    return False
 
 
 def _keeps_scopes(found: OAuthRun) -> str | None:
@@ -233,7 +244,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-step-up",
-            title="A client whose token has insufficient scope requests the missing scope.",
+            title="A client whose token has insufficient scope requests the missing scope, and sends its request again.",
             proves=("auth.step-up", "auth.step-up-user", "auth.step-up-respond"),
             within=("auth/scope-step-up",),
             tested=_fell_short,

@@ -141,7 +141,10 @@ add_rules(
         ),
         Rule(
             id="auth.client-challenge-parsed",
-            title="The client finds its challenge among others in each of several headers, and its unquoted values.",
+            title=(
+                "The client finds its challenge among others in each of several headers, and its unquoted values, in the "
+                "response to any request."
+            ),
             proves=("auth.client-parse-www-authenticate", "auth.client-parses-www-authenticate"),
             within=("auth/challenge-among-others", _UNQUOTED),
             wrong=_reads_challenge,
