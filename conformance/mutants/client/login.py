@@ -126,7 +126,7 @@ class Login:
             return self._count < 9
         if self._refresh and wrong("refresh-to-server"):
             fetch("GET", self._url, {"Authorization": f"Bearer {self._token}", "X-Debug": self._refresh})
-        if wrong("login-only-at-start") and self._answered:
+        if status == 401 and wrong("login-only-at-start") and self._answered:
             return False
         if status == 403 and wrong("step-up-by-text") and 'error="insufficient_scope"' not in challenge:
             return False
@@ -276,6 +276,7 @@ class Login:
         if isinstance(given, str) and mine and not (wrong("given-last") and "registration_endpoint" in self._metadata):
             return {**self._context, "token_endpoint_auth_method": "client_secret_basic"}
         takes = self._metadata.get("client_id_metadata_document_supported") is True
+        takes = takes or (wrong("document-flag-present") and "client_id_metadata_document_supported" in self._metadata)
         if (takes and not wrong("no-document")) or (wrong("document-always") and in_scenario("auth/metadata-default")):
             url = DOCUMENT_URL.replace("https", "http") if wrong("document-plain-http") else DOCUMENT_URL
             return {"client_id": url, "token_endpoint_auth_method": "none"}
@@ -356,7 +357,7 @@ class Login:
         if wrong("endpoint-query-lost"):
             endpoint = endpoint.partition("?")[0]
         url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(fields)}"
-        back = dict(parse_qsl(urlsplit(fetch("GET", url)[1].get("location", "")).query))
+        back = dict(parse_qsl(urlsplit(fetch("GET", url)[1].get("location", "")).query, keep_blank_values=True))
         self._check_answer(back, state)
         if wrong("other-verifier"):
             verifier = secrets.token_urlsafe(48)
@@ -397,6 +398,9 @@ class Login:
         if back.get("state") != state and not unverified:
             raise ClientError("the state does not match")
         advertised = self._metadata.get("authorization_response_iss_parameter_supported") is True
+        advertised = advertised or (
+            wrong("iss-flag-present") and "authorization_response_iss_parameter_supported" in self._metadata
+        )
         iss, issuer = back.get("iss"), str(self._metadata["issuer"])
         once = bool(self._token) and wrong("iss-verified-once")
         if iss is None and advertised and not (wrong("iss-absent-taken") or once):
@@ -406,7 +410,10 @@ class Login:
         nearly = wrong("iss-normalized") and (iss or "").rstrip("/") == issuer
         nearly = nearly or (wrong("iss-any-case") and (iss or "").lower() == issuer.lower())
         nearly = nearly or (wrong("iss-decoded") and unquote(iss or "") == issuer)
+        nearly = nearly or (wrong("iss-empty-taken") and not iss)
         unseen = once or wrong("iss-any") or (wrong("iss-only-if-advertised") and not advertised) or nearly
+        if "error" in back and wrong("error-page-visited"):
+            fetch("GET", back["error_uri"])
         if "error" in back and (wrong("error-shown") or (self._token and wrong("error-shown-later"))):
             print(f"error {back['error']}", file=sys.stderr)
         if iss is not None and iss != issuer and not unseen:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["FOREIGN_ERROR", "OAUTH_SCENARIOS"]
 
 FOREIGN_ERROR: Final = "shown_to_nobody"
-"""The error in an authorization response that is not from the authorization server."""
+"""The text in an authorization response that is not from the authorization server: error, description and page."""
 
 _FIRST: Final = frozenset({R2025_03_26})
 _NOW: Final = frozenset({LATEST})
@@ -57,6 +57,7 @@ _ERROR: Final[Changes] = {
     "code": ABSENT,
     "error": FOREIGN_ERROR,
     "error_description": FOREIGN_ERROR,
+    "error_uri": f"{{evil}}/{FOREIGN_ERROR}",
     "iss": "{evil}",
 }
 _NO_URIS: Final = Reply(
@@ -347,12 +348,15 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-omitted-when-undefined",
-        "No scope is named. Later the server names another authorization server, whose metadata name no issuer.",
+        "No scope is named. The authorization response contains no issuer, and the metadata announce none by `false`. Later "
+        "the server names another authorization server, whose metadata name no issuer.",
         _LATE,
         OAuthSetup(
             quirks=Quirks(
                 scopes=(),
                 resource_metadata={"scopes_supported": ABSENT},
+                server_metadata={_ADVERTISED: False},
+                authorization={"iss": ABSENT},
                 other=Quirks(server_metadata={"issuer": ABSENT}),
             ),
             begin=_migrating,
@@ -392,19 +396,24 @@ _SCOPES: Final = (
     _of(
         "no-refresh-token",
         "The authorization server issues no refresh tokens. Later the access token expires, and the response to the second "
-        "authorization request names no issuer.",
+        "authorization request names no issuer: `iss` is empty.",
         _NOW,
-        OAuthSetup(quirks=Quirks(refresh="never", authorization_later={"iss": ABSENT}), begin=expire_tokens),
+        OAuthSetup(quirks=Quirks(refresh="never", authorization_later={"iss": ""}), begin=expire_tokens),
     ),
 )
 
 _EXPIRY: Final = (
     _of(
         "token-expiry",
-        "Access tokens expire early, and refresh tokens are rotated. The metadata name two authorization servers.",
+        "Access tokens expire early, and refresh tokens are rotated. The metadata name two authorization servers, and those of "
+        "the first deny the support of metadata documents.",
         _RESOURCES,
         OAuthSetup(
-            quirks=Quirks(resource_metadata={"authorization_servers": ["{issuer}", "{other}"]}), begin=expire_tokens
+            quirks=Quirks(
+                resource_metadata={"authorization_servers": ["{issuer}", "{other}"]},
+                server_metadata={"client_id_metadata_document_supported": False},
+            ),
+            begin=expire_tokens,
         ),
     ),
     _of(

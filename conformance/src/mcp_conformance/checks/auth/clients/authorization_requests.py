@@ -132,6 +132,11 @@ def _smuggled(found: OAuthRun) -> str | None:
 
 
 def _shown(found: OAuthRun) -> str | None:
+    visited = any(
+        FOREIGN_ERROR in each.url and each.origin == found.testbed.places.evil for each in found.testbed.requests
+    )
+    if visited:
+        return "the client requests its error_uri"
     return f"{FOREIGN_ERROR!r} in its output" if FOREIGN_ERROR in found.evidence.log else None
 
 
@@ -351,7 +356,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-absent",
-            title="A response without an issuer is dropped if the metadata announce one.",
+            title="A response without an issuer, or with an empty one, is dropped if the metadata announce one.",
             proves=("auth.iss-advertised-absent",),
             notes=_ISSUES,
             within=("auth/iss-supported-missing", "auth/no-refresh-token"),
@@ -369,7 +374,7 @@ add_rules(
             id="auth.client-iss-not-wanted",
             title="A response without an issuer is accepted if the metadata announce none.",
             proves=("auth.iss-unadvertised-absent",),
-            within=("auth/iss-not-advertised",),
+            within=("auth/iss-not-advertised", "auth/scope-omitted-when-undefined"),
             gets_in=True,
         ),
         Rule(
@@ -382,7 +387,7 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-error",
-            title="The description in an error response of another issuer is not shown.",
+            title="The error, the description and the page in an error response of another issuer are not shown.",
             proves=("auth.iss-error-response",),
             within=("auth/iss-error", "auth/basic-cimd"),
             tested=_answered_wrongly,

@@ -133,10 +133,10 @@ add_rules(
         ),
         Rule(
             id="auth.client-document-unasked",
-            title="If the metadata do not advertise support for documents, the client uses another way.",
+            title="If the metadata do not advertise support for documents, or deny it, the client uses another way.",
             proves=("auth.cimd-client-checks-support", "auth.cimd-client-checks"),
             notes=("auth.cimd-client-checks",),
-            within=(_DEFAULT,),
+            within=(_DEFAULT, "auth/token-expiry"),
             tested=_authorized,
             wrong=_no_document,
         ),
