@@ -142,7 +142,12 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("secret-in-body"),
     _of("revokes-in-query", "auth.client-no-cross-credentials"),
     _of("revokes-by-header", "auth.client-no-cross-credentials"),
-    # Use of the token.
+    # The token response, and the use of the token.
+    _of("token-type-in-one-case", "auth.client-flow"),
+    _of("token-type-in-one-case", "auth.client-flow", revision=_JUNE),
+    _of("wants-lifetime", "auth.client-flow"),
+    _of("wants-scope", "auth.client-flow", revision=_LATE),
+    _of("unknown-members-refused", "auth.client-flow"),
     _of("token-scheme", "auth.client-bearer", revision=_LATE),
     _of("token-scheme-once", "auth.client-bearer"),
     _of("token-scheme-once", "auth.client-bearer", revision=_OWN),
@@ -214,6 +219,8 @@ CLIENT_FAULTS_AUTH: Final = (
     # The verifier becomes known to the second authorization server.
     _of("verifier-reused", "auth.client-pkce", "auth.client-no-cross-credentials"),
     _of("verifier-reused", "auth.client-pkce", revision=_JUNE),
+    _of("first-pkce-method", "auth.client-pkce-s256"),
+    _of("first-pkce-method", "auth.client-pkce-s256", revision=_LATE),
     _of("plain-pkce", "auth.client-pkce-s256", revision=_LATE),
     _of("pkce-unverified", "auth.client-pkce-refused", revision=_LATE),
     _of("pkce-any-method", "auth.client-pkce-refused", revision=_LATE),

@@ -329,6 +329,7 @@ class Login:
         )
         if not passes and not wrong("pkce-unverified-openid" if self._openid else "pkce-unverified"):
             raise ClientError("the authorization server does not support PKCE")
+        plain = wrong("plain-pkce") or (methods[:1] == ["plain"] and wrong("first-pkce-method"))
         client = self._client()
         verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
         if wrong("verifier-reused"):
@@ -339,9 +340,9 @@ class Login:
             "client_id": str(client["client_id"]),
             "redirect_uri": _REDIRECT + ("/other" if wrong("other-redirect") else ""),
             "code_challenge": verifier
-            if wrong("plain-pkce")
+            if plain
             else base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("="),
-            "code_challenge_method": "plain" if wrong("plain-pkce") else "S256",
+            "code_challenge_method": "plain" if plain else "S256",
             "state": state,
             "resource": self._target(),
             "scope": " ".join(sorted(self._scopes)),
@@ -451,9 +452,18 @@ class Login:
                 break
         if status != 200:
             raise ClientError(f"token: status {status}")
-        found = json.loads(body)
-        if wrong("wants-refresh") and "refresh_token" not in found:
-            raise ClientError("the refresh token is missing")
+        self._keep(json.loads(body), grant, client)
+
+    def _keep(self, found: JsonObject, grant: str, client: JsonObject | None) -> None:
+        """Keep the tokens of a token response."""
+        if wrong("token-type-in-one-case") and found["token_type"] != "Bearer":
+            raise ClientError(f"the token type is {found['token_type']}")
+        needed = {"wants-lifetime": "expires_in", "wants-scope": "scope", "wants-refresh": "refresh_token"}
+        for fault, name in needed.items():
+            if wrong(fault) and name not in found:
+                raise ClientError(f"{name} is missing")
+        if wrong("unknown-members-refused") and "example_parameter" in found:
+            raise ClientError("unknown member: example_parameter")
         self._token = str(found["access_token"])
         self._first_token = self._first_token or self._token
         self._issuer = str(self._metadata["issuer"])

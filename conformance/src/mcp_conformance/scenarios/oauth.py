@@ -45,6 +45,8 @@ _MOVED: Final[Changes] = {
     "registration_endpoint": "{server}/oauth2/v1/register",
 }
 """Endpoints at other URLs than the default ones of 2025-03-26."""
+_UNKNOWN: Final[Changes] = {"example_parameter": {"of": [None, 1.5]}}
+"""A member that no specification defines, and that clients ignore (RFC 6749, 7591, 8414, 9728)."""
 _WRITE: Final = {"tools/call": ("notes:write",)}
 _EVERYTHING: Final = dict.fromkeys(("initialize", "server/discover", "tools/list", "tools/call"), ("notes:admin",))
 _GIVEN: Final[JsonObject] = {
@@ -405,13 +407,20 @@ _SCOPES: Final = (
 _EXPIRY: Final = (
     _of(
         "token-expiry",
-        "Access tokens expire early, and refresh tokens are rotated. The metadata name two authorization servers, and those of "
-        "the first deny the support of metadata documents.",
+        "Access tokens expire early, and refresh tokens are rotated. The metadata name two authorization servers. Those of "
+        "the first deny the support of metadata documents, and also name the PKCE method `plain`. All its responses have "
+        "unknown members, and the token response has only the required ones besides.",
         _RESOURCES,
         OAuthSetup(
             quirks=Quirks(
-                resource_metadata={"authorization_servers": ["{issuer}", "{other}"]},
-                server_metadata={"client_id_metadata_document_supported": False},
+                resource_metadata={"authorization_servers": ["{issuer}", "{other}"], **_UNKNOWN},
+                server_metadata={
+                    "client_id_metadata_document_supported": False,
+                    _METHODS: ["plain", "S256"],
+                    **_UNKNOWN,
+                },
+                registration=_UNKNOWN,
+                token={"token_type": "bearer", "expires_in": ABSENT, "scope": ABSENT, **_UNKNOWN},
             ),
             begin=expire_tokens,
         ),

@@ -126,9 +126,12 @@ add_rules(
     (
         Rule(
             id="auth.client-flow",
-            title="A client that gets a 401 obtains a token by the MCP authorization framework, and uses it.",
+            title=(
+                "A client that gets a 401 obtains a token by the MCP authorization framework, and uses it, also if responses "
+                "have unknown members, and lack optional ones."
+            ),
             proves=("auth.http-conform", "auth.http-should-conform"),
-            within=(_DEFAULT, _OWN),
+            within=(_DEFAULT, _OWN, "auth/token-expiry"),
             gets_in=True,
         ),
         Rule(
