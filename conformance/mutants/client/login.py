@@ -350,7 +350,7 @@ class Login:
         for fault, name in (("no-state", "state"), ("no-resource", "resource"), ("no-challenge", "code_challenge")):
             if wrong(fault):
                 del fields[name]
-        if not fields["scope"]:
+        if not fields["scope"] and not wrong("empty-scope"):
             del fields["scope"]
         if wrong("secret-in-url") and "client_secret" in client:
             fields["client_secret"] = str(client["client_secret"])
@@ -380,6 +380,8 @@ class Login:
     def _choose_scopes(self, status: int) -> None:
         supported = set(texts(self._resource.get("scopes_supported")))
         challenge_scopes = set(self._challenge.get("scope", "").split())
+        if status == 401 and self._token and wrong("first-scopes-kept"):
+            return
         if wrong("intersects-scopes") and supported and not in_scenario("auth/scope-step-up"):
             challenge_scopes &= supported
         if wrong("all-scopes"):
@@ -392,7 +394,8 @@ class Login:
             challenge_scopes = {"profile"}
         if wrong("offline-always"):
             challenge_scopes.add("offline_access")
-        self._scopes = challenge_scopes if wrong("forgets-scopes") else self._scopes | challenge_scopes
+        anew = wrong("forgets-scopes") or (status == 401 and wrong("forgets-scopes-at-login"))
+        self._scopes = challenge_scopes if anew else self._scopes | challenge_scopes
 
     def _check_answer(self, back: dict[str, str], state: str) -> None:
         unverified = wrong("any-state") or wrong("no-state") or (self._token and wrong("state-verified-once"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_conformance.model.check import Transport
-from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, Changes, Part, Quirks, Reply, Well
+from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, INVALID, Changes, Part, Quirks, Reply, Well
 from mcp_conformance.oauth_testbed.registered_clients import ANY_SECRET_METHOD, Client
 from mcp_conformance.scenarios.oauth_grants import GRANTS
 from mcp_conformance.scenarios.oauth_scenario import OAuthSetup, expire_tokens
@@ -397,10 +397,17 @@ _SCOPES: Final = (
     ),
     _of(
         "no-refresh-token",
-        "The authorization server issues no refresh tokens. Later the access token expires, and the response to the second "
-        "authorization request names no issuer: `iss` is empty.",
+        "The authorization server issues no refresh tokens. Later the access token expires, the challenge names another scope, "
+        "and the response to the second authorization request names no issuer: `iss` is empty.",
         _NOW,
-        OAuthSetup(quirks=Quirks(refresh="never", authorization_later={"iss": ""}), begin=expire_tokens),
+        OAuthSetup(
+            quirks=Quirks(
+                refresh="never",
+                challenge_invalid=(INVALID.replace("error=", 'scope="notes:write", error='),),
+                authorization_later={"iss": ""},
+            ),
+            begin=expire_tokens,
+        ),
     ),
 )
 

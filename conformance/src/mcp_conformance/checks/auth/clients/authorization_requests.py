@@ -59,6 +59,11 @@ def _too_many_scopes(found: OAuthRun) -> str | None:
     return f"{' '.join(more)} requested in addition to notes:read" if more else None
 
 
+def _empty_scope(found: OAuthRun) -> str | None:
+    empty = any(single(each.query).get("scope") == "" for each in found.authorizations)
+    return "an authorization request has an empty scope" if empty else None
+
+
 def _least_specific(found: OAuthRun) -> str | None:
     url = found.testbed.places.resource
     return next((f"resource {each!a} for {url}" for each in _resources(found) if not is_among(each, {url})), None)
@@ -205,14 +210,14 @@ add_rules(
         ),
         Rule(
             id="auth.client-scope-challenged",
-            title="The client requests the scopes of the challenge.",
+            title="The client requests the scopes of the challenge, in each login.",
             proves=(
                 "auth.challenge-scope-authoritative",
                 "auth.challenge-authoritative",
                 "auth.scope-priority-challenge",
             ),
             notes=("auth.challenge-authoritative",),
-            within=("auth/scope-from-www-authenticate",),
+            within=("auth/scope-from-www-authenticate", "auth/no-refresh-token"),
             tested=_authorized,
         ),
         Rule(
@@ -246,6 +251,7 @@ add_rules(
             notes=("auth.scope-omitted",),
             within=("auth/scope-omitted-when-undefined",),
             tested=_authorized,
+            wrong=_empty_scope,
         ),
         Rule(
             id="auth.client-step-up",
@@ -257,9 +263,9 @@ add_rules(
         ),
         Rule(
             id="auth.client-step-up-union",
-            title="A client that requests a further scope also requests the earlier ones.",
+            title="A client that requests a further scope also requests the earlier ones, also after a token has expired.",
             proves=("auth.step-up-union", "auth.reauth-keeps-scopes"),
-            within=("auth/scope-step-up",),
+            within=("auth/scope-step-up", "auth/no-refresh-token"),
             tested=lambda found: len(found.authorizations) > 1,
             wrong=_keeps_scopes,
         ),
