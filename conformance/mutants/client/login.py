@@ -67,11 +67,12 @@ class Login:
         self._renewed_at = 0
         self._openid = False
         self._first_token = ""
+        self._assertion = ""
         self._verifier = secrets.token_urlsafe(48)
         self._count = 0
         self._few = 0
         self._answered = False
-        self.keys: Final = Keys()
+        self.keys = Keys()
 
     # --- requests to the server --------------------------------------------------------------------------------------
 
@@ -161,8 +162,10 @@ class Login:
         again = self._renewed_at and self._count - self._renewed_at <= 1
         issuer = str(self._metadata["issuer"])
         same = self._issuer == issuer or (wrong("refresh-by-host") and _same_host(self._issuer, issuer))
-        if not self._refresh or not same or again or self.keys.wanted:
+        if not self._refresh or not same or again or (self.keys.wanted and not wrong("refresh-key-new")):
             return False
+        if self.keys.wanted:
+            self.keys = Keys()
         self._renewed_at = self._count
         more = {"refresh_token": self._refresh}
         if wrong("refresh-wider"):
@@ -437,6 +440,8 @@ class Login:
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         if client is not None:
             self._prove(client, form, headers)
+        if grant == _JWT_BEARER and wrong("workload-as-client") and in_scenario("auth/wif-jwt-bearer"):
+            headers["Authorization"] = f"Basic {base64.b64encode(b'workload:').decode()}"
         bound = in_scenario("auth/dpop") or in_scenario("auth/dpop-nonce")
         status, body = 0, b""
         for time in range(2):
@@ -472,7 +477,8 @@ class Login:
         self._issuer = str(self._metadata["issuer"])
         self._client_used = client
         if not (self._refresh and wrong("refresh-reused")):
-            self._refresh = str(found.get("refresh_token", self._refresh if grant == "refresh_token" else ""))
+            kept = "None" if wrong("refresh-token-lost") else self._refresh
+            self._refresh = str(found.get("refresh_token", kept if grant == "refresh_token" else ""))
 
     def revoke(self) -> None:
         """Revoke the token, as a client that logs out: one that is unusual, or that shows the token in a wrong place."""
@@ -494,7 +500,9 @@ class Login:
         in_body = client.get("token_endpoint_auth_method") == "client_secret_post"
         given = secret == self._context.get("client_secret")
         if isinstance(key, str) and not wrong("no-assertion"):
-            form["client_assertion"] = client_assertion(key, id, str(self._metadata["issuer"]))
+            if not (self._assertion and wrong("assertion-reused")):
+                self._assertion = client_assertion(key, id, str(self._metadata["issuer"]))
+            form["client_assertion"] = self._assertion
             form["client_assertion_type"] = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
             if wrong("no-assertion-type"):
                 del form["client_assertion_type"]
@@ -512,7 +520,9 @@ class Login:
         if wrong("machine-consents"):
             fetch("GET", f"{self._metadata['authorization_endpoint']}?client_id=machine")
         grant = "password" if wrong("machine-password") else "client_credentials"
-        self._ask(grant, {"scope": self._challenge.get("scope", "")}, self._context)
+        # The challenge of an expired token names no scope.
+        self._scopes |= set(self._challenge.get("scope", "").split())
+        self._ask(grant, {"scope": " ".join(sorted(self._scopes))}, self._context)
 
     def _by_workload_jwt(self) -> None:
         fields = {"assertion": str(self._context["valid_jwt"]), "scope": self._challenge.get("scope", "")}

@@ -171,8 +171,11 @@ class Quirks:
     """Whether the token response is a form instead of JSON."""
     lifetime: float = 3600.0
     """The lifetime of a token, in seconds."""
-    refresh: Literal["rotates", "stays", "never"] = "rotates"
-    """Whether a refresh token is issued, and rotated. A second use of a rotated one revokes the whole authorization."""
+    refresh: Literal["rotates", "stays", "issued once", "never"] = "rotates"
+    """Whether a refresh token is issued, and rotated. A second use of a rotated one revokes the whole authorization.
+
+    One that is issued once stays valid, and the response to a refresh request has none.
+    """
 
     replies: Mapping[Part, Reply] = MappingProxyType({})
     """Responses in place of the right ones."""

@@ -174,7 +174,7 @@ class TokenEndpoint:
             case "authorization_code":
                 token = self._by_code(form, client)
             case "refresh_token":
-                token = self._by_refresh(form, client, requested)
+                token = self._by_refresh(form, client, requested, thumbprint)
             case "client_credentials" if client is not None and client.method != "none":
                 token = self._fresh(client, resource, requested)
             case "urn:ietf:params:oauth:grant-type:jwt-bearer":
@@ -186,7 +186,8 @@ class TokenEndpoint:
                 )
                 raise _TokenError("unsupported_grant_type")
         token.thumbprint, token.kind = thumbprint, "Bearer" if thumbprint is None else "DPoP"
-        return self._answer(token, now, refreshable=kind in ("authorization_code", "refresh_token"))
+        kinds = ("authorization_code", *(() if self.quirks.refresh == "issued once" else ("refresh_token",)))
+        return self._answer(token, now, refreshable=kind in kinds and self.quirks.refresh != "never")
 
     def _bound(self, request: Request, now: float) -> str | None:
         """Return the thumbprint of the key to which the token will be bound."""
@@ -237,7 +238,9 @@ class TokenEndpoint:
             raise _TokenError("invalid_grant")
         return self._fresh(client, code.resource, frozenset(code.scopes))
 
-    def _by_refresh(self, form: dict[str, str], client: Client | None, requested: frozenset[str]) -> Token:
+    def _by_refresh(
+        self, form: dict[str, str], client: Client | None, requested: frozenset[str], thumbprint: str | None
+    ) -> Token:
         text, expect = form.get("refresh_token", ""), self.recorder.expect
         expect(
             text in self.refresh_texts, "auth.oauth21-security", "a refresh request has no refresh token of the server"
@@ -258,6 +261,13 @@ class TokenEndpoint:
             "the resource of a refresh request is not that of the authorization request",
         ):
             raise _TokenError("invalid_target")
+        # Refresh tokens of public clients are bound to the key, too (RFC 9449, section 5).
+        if client.method == "none" and not self.recorder.expect(
+            kept.token.thumbprint in (None, thumbprint),
+            "dpop.client-token-request-proof",
+            "a refresh request has a proof with another key than that of the token",
+        ):
+            raise _TokenError("invalid_grant")
         kept.used = True
         scopes = kept.token.scopes & requested if requested else kept.token.scopes
         token = self._fresh(client, kept.token.resource, scopes)
@@ -296,7 +306,7 @@ class TokenEndpoint:
             document["expires_in"] = int(self.quirks.lifetime)
         if token.scopes:
             document["scope"] = " ".join(sorted(token.scopes))
-        if refreshable and self.quirks.refresh != "never":
+        if refreshable:
             refresh = self.recorder.new("refresh", self.places.server)
             refresh += "/+ %2F&=" if self.quirks.strange_texts else ""
             self._refreshes[refresh] = _Refresh(token)

@@ -434,9 +434,9 @@ _EXPIRY: Final = (
     ),
     _of(
         "token-expiry-preregistered",
-        "The client has an id and a secret; access tokens expire early, and refresh tokens are rotated.",
+        "The client has an id and a secret; access tokens expire early, and the refresh token is issued only once.",
         _RESOURCES,
-        OAuthSetup(quirks=Quirks(registers=False), begin=_preregistered_expiring),
+        OAuthSetup(quirks=Quirks(registers=False, refresh="issued once"), begin=_preregistered_expiring),
     ),
     _of(
         "2025-03-26-token-expiry",

@@ -26,6 +26,7 @@ _KEYS: Final = frozenset({Part.TOKEN, Part.MCP})
 
 
 def _by_secret(testbed: OAuthTestbed) -> JsonObject:
+    expire_tokens(testbed)
     testbed.register(
         {"client_id": "machine", "client_secret": _SECRET, "token_endpoint_auth_method": ANY_SECRET_METHOD}
     )
@@ -33,6 +34,7 @@ def _by_secret(testbed: OAuthTestbed) -> JsonObject:
 
 
 def _by_key(testbed: OAuthTestbed) -> JsonObject:
+    expire_tokens(testbed)
     key = ECKey.generate_key("P-256")
     public: JsonObject = {name: str(value) for name, value in key.as_dict(private=False).items()}
     testbed.register(
@@ -68,8 +70,14 @@ def _by_workload_refused(testbed: OAuthTestbed) -> JsonObject:
 _CLOSED: Final = Quirks(registers=False)
 
 GRANTS: Final[Mapping[str, tuple[str, OAuthSetup]]] = {
-    "client-credentials-basic": ("A client that acts on its own behalf, with a secret.", OAuthSetup(begin=_by_secret)),
-    "client-credentials-jwt": ("A client that acts on its own behalf, with a key.", OAuthSetup(begin=_by_key)),
+    "client-credentials-basic": (
+        "A client that acts on its own behalf, with a secret. Access tokens expire early.",
+        OAuthSetup(begin=_by_secret),
+    ),
+    "client-credentials-jwt": (
+        "A client that acts on its own behalf, with a key. Access tokens expire early.",
+        OAuthSetup(begin=_by_key),
+    ),
     "enterprise-managed-authorization": (
         "A client of an employee who has an ID token of the enterprise.",
         OAuthSetup(quirks=_CLOSED, begin=_by_employee),

@@ -121,7 +121,12 @@ add_rules(
             "dpop.client-proof-claims",
         ),
         # Without a proof there is no bound token.
-        _dpop("token-request", "The token request has a proof.", "dpop.client-token-request-proof", _proved_tokens),
+        _dpop(
+            "token-request",
+            "The token request has a proof, and a refresh request one with the same key.",
+            "dpop.client-token-request-proof",
+            _proved_tokens,
+        ),
         _nonce_rule(
             "token-nonce",
             "If the token endpoint requires a nonce, the client retries with it.",

@@ -137,7 +137,10 @@ def _assertion(found: OAuthRun) -> str | None:
 def _known_otherwise(found: OAuthRun) -> str | None:
     if found.registrations:
         return "the client registers dynamically"
-    return "a client secret in a token request" if any("client_secret" in form for form in _forms(found)) else None
+    for each in found.tokens:
+        if _has_secret(each) or "client_assertion" in single(each.form):
+            return "a token request authenticates a client"
+    return None
 
 
 def _not_reported(found: OAuthRun) -> str | None:
@@ -323,7 +326,7 @@ add_rules(
         ),
         Rule(
             id="wif.client-unregistered",
-            title="The workload neither registers nor sends a secret.",
+            title="The workload neither registers nor authenticates as a client.",
             proves=("wif.client-no-registration",),
             within=_WORKLOAD,
             tested=_workload,
