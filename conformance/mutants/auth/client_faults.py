@@ -65,6 +65,8 @@ CLIENT_FAULTS_AUTH: Final = (
     ),
     _of("document-nameless", "auth.client-document-members"),
     _of("document-nameless", "auth.client-document-members", revision=_LATE),
+    _of("document-of-another-page", "auth.client-document-redirects"),
+    _of("document-of-another-page", "auth.client-document-redirects", revision=_LATE),
     _of("document-of-another-url", "auth.client-document-id"),
     _of("document-of-another-url", "auth.client-document-id", revision=_LATE),
     _of("path-decoded", "auth.client-metadata-order", "auth.client-metadata-both-ways"),
@@ -337,6 +339,8 @@ def _document(fault: str) -> bytes:
     }
     if fault == "document-nameless":
         del members["client_name"]
+    if fault == "document-of-another-page":
+        members["redirect_uris"] = ["https://raw.example/callback"]
     if fault == "document-of-another-url":
         members["client_id"] = DOCUMENT_URL.upper()
     return json.dumps(members).encode()

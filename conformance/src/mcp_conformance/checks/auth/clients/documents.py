@@ -9,6 +9,7 @@ from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.oauth_testbed.http_messages import json_object, single
+from mcp_conformance.oauth_testbed.registered_clients import redirect_matches
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
@@ -68,3 +69,22 @@ async def document_id(client: ClientUnderTest) -> None:
         raise NotTestable("the client uses no URL as its id")
     if document.get("client_id") != urls[0]:
         raise Deviation(f"client_id {urls[0]}", brief(document.get("client_id")))
+
+
+@check(
+    "auth.client-document-redirects",
+    proves=("auth.redirect-uris-registered", "auth.redirect-registered"),
+    needs=_NEEDS,
+    transports=_HTTP,
+)
+async def document_redirects(client: ClientUnderTest) -> None:
+    """The redirect URI of an authorization request is in the document that is the client id."""
+    listed = _document(client).get("redirect_uris")
+    uris = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    requests = [single(each.query) for each in run_in(client, _SCENARIO).authorizations]
+    used = [each.get("redirect_uri", "") for each in requests if "://" in each.get("client_id", "")]
+    if not used:
+        raise NotTestable("the client uses no URL as its id")
+    for uri in used:
+        if not any(redirect_matches(each, uri) for each in uris):
+            raise Deviation(f"one of {', '.join(uris) or 'no redirect URIs'}", uri)
