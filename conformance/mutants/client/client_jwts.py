@@ -26,7 +26,11 @@ def client_assertion(pem: str, client_id: str, issuer: str) -> str:
     claims: JsonObject = {
         "iss": client_id,
         "sub": "somebody" if wrong("assertion-subject") else client_id,
-        "aud": f"{issuer}/token" if wrong("assertion-audience") else issuer,
+        "aud": f"{issuer}/token"
+        if wrong("assertion-audience")
+        else "{0.scheme}://{0.netloc}".format(urlsplit(issuer))
+        if wrong("assertion-audience-origin")
+        else issuer,
         "exp": int(time.time()) + 60,
         "jti": secrets.token_urlsafe(16),
     }

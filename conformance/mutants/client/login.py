@@ -552,7 +552,11 @@ class Login:
         form = {
             "grant_type": "token-exchange" if wrong("exchange-grant") else _EXCHANGE,
             "requested_token_type": _TYPES + ("jwt" if wrong("exchange-type") else "id-jag"),
-            "audience": self._url if wrong("exchange-audience") else str(self._metadata["issuer"]),
+            "audience": self._url
+            if wrong("exchange-audience")
+            else "{0.scheme}://{0.netloc}".format(urlsplit(str(self._metadata["issuer"])))
+            if wrong("exchange-audience-origin")
+            else str(self._metadata["issuer"]),
             "resource": self._origin + "/other" if wrong("exchange-resource") else self._url,
             "subject_token": str(context["idp_id_token"]),
             "subject_token_type": _TYPES + ("access_token" if wrong("exchange-subject") else "id_token"),

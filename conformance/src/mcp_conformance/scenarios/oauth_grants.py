@@ -67,7 +67,8 @@ def _by_workload_refused(testbed: OAuthTestbed) -> JsonObject:
     return {"client_id": "workload", "valid_jwt": testbed.recorder.new("workload", testbed.places.server)}
 
 
-_CLOSED: Final = Quirks(registers=False)
+_TENANT: Final = "{server}/tenant1"
+"""An issuer that is neither an origin nor the URL of an endpoint."""
 
 GRANTS: Final[Mapping[str, tuple[str, OAuthSetup]]] = {
     "client-credentials-basic": (
@@ -76,11 +77,11 @@ GRANTS: Final[Mapping[str, tuple[str, OAuthSetup]]] = {
     ),
     "client-credentials-jwt": (
         "A client that acts on its own behalf, with a key. Access tokens expire early.",
-        OAuthSetup(begin=_by_key),
+        OAuthSetup(quirks=Quirks(issuer=_TENANT), begin=_by_key),
     ),
     "enterprise-managed-authorization": (
         "A client of an employee who has an ID token of the enterprise.",
-        OAuthSetup(quirks=_CLOSED, begin=_by_employee),
+        OAuthSetup(quirks=Quirks(registers=False, issuer=_TENANT), begin=_by_employee),
     ),
     "wif-jwt-bearer": (
         "A workload with a JWT of its platform, which the authorization server trusts.",
