@@ -316,6 +316,8 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("exchange-audience", "ema.client-audience"),
     _of("exchange-audience-origin", "ema.client-audience"),
     _of("exchange-resource", "ema.client-resource"),
+    # It is correct.
+    _of("exchange-without-resource"),
     _of("exchange-subject", "ema.client-subject-token"),
     _of("exchange-unknown", "ema.client-client-auth-at-idp"),
     _of("exchange-not-n-a", "ema.client-takes-n-a"),

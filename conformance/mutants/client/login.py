@@ -562,6 +562,8 @@ class Login:
             "subject_token_type": _TYPES + ("access_token" if wrong("exchange-subject") else "id_token"),
             "client_id": "nobody" if wrong("exchange-unknown") else str(context["idp_client_id"]),
         }
+        if wrong("exchange-without-resource"):
+            del form["resource"]
         typed = {"Content-Type": "application/x-www-form-urlencoded"}
         status, _, body = fetch("POST", str(context["idp_token_endpoint"]), typed, urlencode(form).encode())
         found = json.loads(body)

@@ -71,7 +71,8 @@ _FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("exchange", "grant_type"): _NAMED,
     ("exchange", "requested_token_type"): _NAMED,
     ("exchange", "audience"): ("absent", "slash", "other", "twice"),
-    ("exchange", "resource"): ("absent", "origin", "fragment", "below", "twice"),
+    # It may be absent.
+    ("exchange", "resource"): ("origin", "fragment", "below", "twice"),
     ("exchange", "subject_token"): ("absent", "cut", "twice"),
     ("exchange", "subject_token_type"): _NAMED,
     ("exchange", "client_id"): _NAMED,

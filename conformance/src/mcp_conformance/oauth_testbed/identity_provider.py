@@ -56,7 +56,8 @@ class IdentityProvider:
             ("grant_type", {_EXCHANGE}, "ema.token-exchange"),
             ("requested_token_type", {_ID_JAG}, "ema.requested-token-type"),
             ("audience", {self.audience}, "ema.audience"),
-            ("resource", {*self.resources}, "ema.resource"),
+            # Optional in the stable text, required in its draft.
+            ("resource", {None, *self.resources}, "ema.resource"),
             ("subject_token", {self.id_token}, "ema.subject-token"),
             ("subject_token_type", {_ID_TOKEN}, "ema.subject-token"),
         )

@@ -372,7 +372,7 @@ add_rules(
         _exchange("token-exchange", "The request to the identity provider is a token exchange."),
         _exchange("requested-token-type", "The requested token type is ID-JAG."),
         _exchange("audience", "The audience of the ID-JAG is the authorization server of the MCP server."),
-        _exchange("resource", "The resource of the ID-JAG is the MCP server."),
+        _exchange("resource", "The resource of the ID-JAG, if the client names one, is the MCP server."),
         _exchange("subject-token", "The subject token is the ID token, with its type."),
         _exchange("client-auth-at-idp", "The client authenticates at the identity provider."),
         Rule(
