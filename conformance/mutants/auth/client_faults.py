@@ -78,6 +78,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("resource-verified-once", "auth.client-resource-mismatch"),
     _of("case-sensitive", "auth.client-resource-upper-case"),
     _of("no-server-metadata", "auth.client-server-metadata", revision=_JUNE),
+    _of("issuer-path-dropped", "auth.client-server-metadata", revision=_JUNE),
     _of(
         "oauth-only",
         "auth.client-server-metadata-kinds",

@@ -234,6 +234,8 @@ class Login:
     def _server_metadata(self, issuer: str) -> JsonObject:
         parts = urlsplit(issuer)
         origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+        if wrong("issuer-path-dropped"):
+            path = ""
         if wrong("first-segment-only") and path:
             path = f"/{path.split('/')[1]}"
         if wrong("issuer-slash-kept") and parts.path == "/":

@@ -52,7 +52,7 @@ class IdentityProvider:
         _, proved = self.clients.authenticate(request, now=now, needed=True)
         if not expect(proved, "ema.client-auth-at-idp", "the exchange is not authenticated"):
             return json_response({"error": "invalid_client"}, 401)
-        wanted = (
+        wanted: tuple[tuple[str, AbstractSet[str | None], str], ...] = (
             ("grant_type", {_EXCHANGE}, "ema.token-exchange"),
             ("requested_token_type", {_ID_JAG}, "ema.requested-token-type"),
             ("audience", {self.audience}, "ema.audience"),

@@ -166,11 +166,12 @@ _DISCOVERY: Final = (
     _of(
         "challenge-among-others",
         "The challenge is one of several in the second of two headers. Its scheme is in lower case, and quoted strings "
-        "contain commas, escaped quotation marks and what looks like its parameters. The endpoints of the authorization "
-        "server have other paths than usual, and the first has a query.",
+        "contain commas, escaped quotation marks and what looks like its parameters. The issuer has a path, and the "
+        "endpoints of the authorization server have other paths than usual, the first with a query.",
         _RESOURCES,
         Quirks(
             resource_metadata_at="elsewhere",
+            issuer="{server}/tenant1",
             server_metadata=_MOVED,
             challenge=(
                 "Negotiate",

@@ -55,16 +55,19 @@ def _reads_challenge(found: OAuthRun) -> str | None:
     if found.name == _UNQUOTED and found.authorizations and found.evidence.revision in _SCOPES:
         scope = single(found.authorizations[0].query).get("scope")
         return None if "read" in (scope or "").split() else f"the scope read is challenged, and {scope!a} requested"
-    return _finds_server(found)
+    requested = any(each.url == found.testbed.places.prm for each in found.testbed.requests)
+    return None if requested else f"the URL in the challenge is not requested, {found.evidence.ending}"
 
 
 def _looked_up(found: OAuthRun) -> bool:
     return found.testbed.server.looked_up
 
 
-def _reads_default_challenge(found: OAuthRun) -> bool:
-    """Return whether the client can find the authorization server: the challenge among others has a check of its own."""
-    return found.name != _ENDPOINTS or _looked_up(found)
+def _reaches_server(found: OAuthRun) -> bool:
+    """Return whether the client finds the authorization server: the challenge among others has a check of its own."""
+    return found.name != _ENDPOINTS or any(
+        each.origin == found.testbed.places.server for each in found.testbed.requests
+    )
 
 
 def _default_endpoint(found: OAuthRun) -> str | None:
@@ -194,7 +197,7 @@ add_rules(
             proves=("auth.client-rfc8414",),
             notes=("auth.client-both-as-metadata",),
             within=(_DEFAULT, _OWN, _ENDPOINTS, _OWN_ENDPOINTS),
-            tested=_reads_default_challenge,
+            tested=_reaches_server,
             gets_in=True,
             wrong=_default_endpoint,
         ),
