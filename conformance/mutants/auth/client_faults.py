@@ -107,6 +107,14 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-server-metadata",
         revision=_OWN,
     ),
+    _of(
+        "base-with-folder",
+        "auth.client-base-url",
+        "auth.client-metadata-first",
+        "auth.client-default-endpoints",
+        "auth.client-server-metadata",
+        revision=_OWN,
+    ),
     _of("no-default-endpoints", "auth.client-default-endpoints", revision=_OWN),
     # Client registration.
     _of("made-up-client-id", "auth.client-registration-obtained"),
@@ -150,6 +158,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("token-type-in-one-case", "auth.client-flow", revision=_JUNE),
     _of("wants-lifetime", "auth.client-flow"),
     _of("wants-scope", "auth.client-flow", revision=_LATE),
+    _of("media-type-exact", "auth.client-flow"),
     _of("unknown-members-refused", "auth.client-flow"),
     _of("token-scheme", "auth.client-bearer", revision=_LATE),
     _of("token-scheme-once", "auth.client-bearer"),
@@ -243,6 +252,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("assigned-secret-ignored", "auth.client-oauth21"),
     _of("endpoint-query-lost", "auth.client-oauth21", revision=_JUNE),
     _of("endpoint-query-lost", "auth.client-oauth21", revision=_OWN),
+    _of("assigned-secret-unencoded", "auth.client-oauth21", revision=_LATE),
     _of("secret-in-url", "auth.client-oauth21", revision=_JUNE),
     # Validation of responses.
     _of("any-state", "auth.client-state"),

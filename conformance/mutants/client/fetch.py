@@ -33,12 +33,13 @@ def fetch(method: str, url: str, headers: dict[str, str] | None = None, body: by
 
 def document(url: str, headers: dict[str, str] | None = None) -> JsonObject | None:
     """Return the JSON object at a URL, or `None`."""
-    status, _, body = fetch("GET", url, headers)
+    status, headers_back, body = fetch("GET", url, headers)
     try:
         found = json.loads(body)
     except ValueError:
         return None
-    return found if status == 200 and isinstance(found, dict) else None
+    unknown = wrong("media-type-exact") and headers_back.get("content-type") != "application/json"
+    return found if status == 200 and isinstance(found, dict) and not unknown else None
 
 
 def texts(value: object) -> list[str]:

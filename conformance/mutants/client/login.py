@@ -261,7 +261,7 @@ class Login:
 
     def _discover_own(self) -> None:
         """Discover a server that is its own authorization server."""
-        base = self._origin
+        base = self._url.rpartition("/")[0] if wrong("base-with-folder") else self._origin
         well = base + _OAUTH + (urlsplit(self._url).path if wrong("metadata-below-path") else "")
         headers = {} if wrong("metadata-without-version") else {"MCP-Protocol-Version": self._version}
         found = None if wrong("no-own-metadata") else document(well, headers)
@@ -511,7 +511,8 @@ class Login:
         elif isinstance(secret, str) and (in_body or (given and wrong("secret-in-body"))):
             form["client_secret"] = secret
         elif isinstance(secret, str) and not wrong("no-secret"):
-            pair = f"{id}:{secret}" if wrong("secret-unencoded") else f"{quote(id, safe='')}:{quote(secret, safe='')}"
+            once = wrong("secret-unencoded") or (wrong("assigned-secret-unencoded") and id.startswith("assigned"))
+            pair = f"{id}:{secret}" if once else f"{quote(id, safe='')}:{quote(secret, safe='')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
             return
         form["client_id"] = id

@@ -181,5 +181,7 @@ class Quirks:
     """Responses in place of the right ones."""
     replies_later: Mapping[Part, Reply] = MappingProxyType({})
     """The same, once the MCP server has accepted a token."""
+    json_type: str = "application/json"
+    """The media type of JSON documents of the authorization server, and of the resource metadata."""
     appended: Mapping[Part, str] = MappingProxyType({})
     """JSON members that are repeated at the end of an object."""

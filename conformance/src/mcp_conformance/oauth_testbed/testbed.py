@@ -240,7 +240,8 @@ class OAuthTestbed:
             if reply is not None and reply.status is not None:
                 headers = tuple((name, self.places.fill(value)) for name, value in reply.headers)
                 return Response(status=reply.status, headers=headers, body=reply.body, delay=reply.delay)
-            answer = self._appended(side.answer(request, part, now), part, quirky=side is not self.other)
+            answer = self._typed(side.answer(request, part, now), part)
+            answer = self._appended(answer, part, quirky=side is not self.other)
             return answer if reply is None else attrs.evolve(answer, delay=reply.delay)
         if request.origin == self._idp_origin:
             return self.idp.answer(request, now)
@@ -270,6 +271,12 @@ class OAuthTestbed:
         reply = reply or self.quirks.replies.get(part)
         count = self._replied[part] = self._replied.get(part, 0) + 1
         return reply if reply is not None and (reply.times is None or count <= reply.times) else None
+
+    def _typed(self, answer: Response, part: Part) -> Response:
+        if part is Part.MCP or answer.header("content-type") != "application/json":
+            return answer
+        others = [(name, value) for name, value in answer.headers if name.lower() != "content-type"]
+        return attrs.evolve(answer, headers=(("Content-Type", self.quirks.json_type), *others))
 
     def _appended(self, answer: Response, part: Part, *, quirky: bool) -> Response:
         text = self.quirks.appended.get(part)

@@ -47,6 +47,7 @@ _MOVED: Final[Changes] = {
 """Endpoints at other URLs than the default ones of 2025-03-26."""
 _UNKNOWN: Final[Changes] = {"example_parameter": {"of": [None, 1.5]}}
 """A member that no specification defines, and that clients ignore (RFC 6749, 7591, 8414, 9728)."""
+_DEEP: Final = "/v1/mcp"
 _WRITE: Final = {"tools/call": ("notes:write",)}
 _EVERYTHING: Final = dict.fromkeys(("initialize", "server/discover", "tools/list", "tools/call"), ("notes:admin",))
 _GIVEN: Final[JsonObject] = {
@@ -68,9 +69,13 @@ _NO_URIS: Final = Reply(
 
 
 def _assigned(method: str) -> Changes:
-    """Return the changes of a registration by which the authorization server assigns a method and a secret (RFC 7591)."""
+    """Return the changes of a registration by which the authorization server assigns a method and a secret (RFC 7591).
+
+    The id and the secret have characters that must be encoded in a URL and in a form.
+    """
     return {
         "token_endpoint_auth_method": method,
+        "client_id": "assigned client/1+%26&=",
         "client_secret": "assigned/secret+%26&=",
         "client_secret_expires_at": 0,
     }
@@ -241,15 +246,9 @@ _DISCOVERY: Final = (
     ),
     _of(
         "2025-03-26-oauth-endpoint-fallback",
-        "A server that is its own authorization server, without metadata.",
+        "A server that is its own authorization server, without metadata. Its URL has a path of two segments.",
         _FIRST,
-        Quirks(
-            same_origin=True,
-            resource_metadata_at="nowhere",
-            challenge=(),
-            server_metadata_at=(),
-            authorization={"iss": ABSENT},
-        ),
+        OAuthSetup(quirks=attrs.evolve(_OWN, server_metadata_at=(), authorization={"iss": ABSENT}), path=_DEEP),
     ),
     _of(
         "2025-03-26-pre-registration",
@@ -417,7 +416,7 @@ _EXPIRY: Final = (
         "token-expiry",
         "Access tokens expire early, and refresh tokens are rotated. The metadata name two authorization servers. Those of "
         "the first deny the support of metadata documents, and also name the PKCE method `plain`. All its responses have "
-        "unknown members, and the token response has only the required ones besides.",
+        "unknown members and a charset, and the token response has only the required members besides.",
         _RESOURCES,
         OAuthSetup(
             quirks=Quirks(
@@ -428,6 +427,7 @@ _EXPIRY: Final = (
                     **_UNKNOWN,
                 },
                 registration=_UNKNOWN,
+                json_type="application/json; charset=utf-8",
                 token={"token_type": "bearer", "expires_in": ABSENT, "scope": ABSENT, **_UNKNOWN},
             ),
             begin=expire_tokens,
@@ -441,10 +441,10 @@ _EXPIRY: Final = (
     ),
     _of(
         "2025-03-26-token-expiry",
-        "A server that is its own authorization server, whose endpoints have other paths than usual, and the first a query; "
-        "access tokens expire early, and refresh tokens are rotated.",
+        "A server that is its own authorization server. Its URL has a path of two segments, its endpoints have other paths "
+        "than usual, and the first a query. Access tokens expire early, and refresh tokens are rotated.",
         _FIRST,
-        OAuthSetup(quirks=attrs.evolve(_OWN, scopes=(), server_metadata=_MOVED), begin=expire_tokens),
+        OAuthSetup(quirks=attrs.evolve(_OWN, scopes=(), server_metadata=_MOVED), path=_DEEP, begin=expire_tokens),
     ),
 )
 

@@ -271,7 +271,7 @@ add_rules(
             id="auth.client-base-url",
             title="The authorization server metadata are requested at the URL of the MCP server without its path.",
             proves=("auth.base-url",),
-            within=(_OWN,),
+            within=(_OWN, _BARE, _OWN_ENDPOINTS),
             tested=_looked,
             wrong=_at_base,
         ),
