@@ -13,7 +13,7 @@ from raw_oauth_client import KEY, NOW, PUBLIC, REDIRECT, VERIFIER, RawOAuthClien
 import mcp_conformance.oauth_testbed
 from mcp_conformance.oauth_testbed.client_jwts import s256
 from mcp_conformance.oauth_testbed.quirks import ABSENT, Absent, Part, Quirks, Reply, Well
-from mcp_conformance.oauth_testbed.registered_clients import Client
+from mcp_conformance.oauth_testbed.registered_clients import ANY_SECRET_METHOD, Client
 from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
 from mcp_conformance.oauth_testbed.violations import Violation
 from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -77,7 +77,13 @@ VIOLATIONS: list[tuple[str, Action]] = [
     ("auth.oauth21-security", lambda h: with_client_id(h).authorize(response_type="token")),
     ("auth.oauth21-security", lambda h: with_client_id(h).authorize(more="&client_id=another")),
     ("auth.pkce", lambda h: with_client_id(h).authorize(code_challenge=None)),
+    ("auth.pkce", lambda h: [with_code(h), h.authorize(state="state-of-another-one", code_challenge=s256(VERIFIER))]),
     ("auth.pkce-s256", lambda h: with_client_id(h).authorize(code_challenge_method="plain")),
+    ("auth.oauth21-security", lambda h: with_client_id(h).authorize(client_secret="x")),
+    ("auth.oauth21-security", lambda h: with_code(h).token(code="another")),
+    ("auth.client-only-own-as-tokens", lambda h: h.call("ping", ("Authorization", "Bearer undefined"))),
+    ("auth.bearer-header", lambda h: with_token(h).call("ping", h.bearer(), h.bearer())),
+    ("auth.token-not-in-query", lambda h: with_token(h).call("ping", h.bearer(), query=f"?key={h.access}")),
     ("auth.state", lambda h: with_client_id(h).authorize(state="short")),
     ("auth.state", lambda h: [with_code(h), h.authorize()]),
     ("auth.resource-in-authorization", lambda h: with_client_id(h).authorize(resource=None)),
@@ -417,6 +423,36 @@ def test_client_secret_authenticates_by_registered_method(method: str) -> None:
     assert violated_requirements(testbed) == ["auth.oauth21-security"]
 
 
+def test_client_secret_without_registered_method_authenticates_in_header_and_body() -> None:
+    for header, fields in ((basic("given", "a/secret"), {}), (None, {"client_secret": "a/secret"})):
+        testbed = OAuthTestbed()
+        testbed.register(
+            {"client_id": "given", "client_secret": "a/secret", "token_endpoint_auth_method": ANY_SECRET_METHOD}
+        )
+        client = RawOAuthClient(testbed, client_id="given")
+        client.discover()
+        client.authorize()
+        assert client.token(*(() if header is None else (header,)), **fields).status == 200
+        assert violated_requirements(testbed) == []
+
+
+def test_endpoints_in_metadata_replace_default_ones() -> None:
+    moved = "{server}/oauth2/authorize?tenant=1"
+    testbed = OAuthTestbed(Quirks(server_metadata={"authorization_endpoint": moved}))
+    client = with_client_id(RawOAuthClient(testbed))
+    assert client.authorize() == []
+    query = f"response_type=code&client_id={client.client_id}&redirect_uri={REDIRECT}&code_challenge={s256(VERIFIER)}"
+    resource = (
+        f"code_challenge_method=S256&state=state-of-another-one&resource={testbed.places.resource}&scope=notes:read"
+    )
+    url = f"{testbed.places.server}/oauth2/authorize?{query}&{resource}"
+    assert testbed.browse(f"{url}&tenant=1", NOW)
+    assert violated_requirements(testbed) == []
+    again = url.replace("another-one", "the-third").replace(s256(VERIFIER), s256("w" * 43))
+    assert testbed.browse(again, NOW)
+    assert violated_requirements(testbed) == ["auth.oauth21-security"]
+
+
 def test_encoded_secret_sent_elsewhere_is_violation() -> None:
     testbed = OAuthTestbed()
     client = secret_client(testbed, "client_secret_basic")
@@ -739,6 +775,17 @@ def test_code_verifier_is_recorded_as_secret() -> None:
     testbed = OAuthTestbed()
     with_code(RawOAuthClient(testbed)).token()
     assert VERIFIER in testbed.secrets
+
+
+def test_refresh_of_bound_token_requires_same_key() -> None:
+    testbed = OAuthTestbed(Quirks(dpop="required"))
+    client = with_code(RawOAuthClient(testbed))
+    assert client.token(client.proof()).status == 200
+    other = ECKey.generate_key("P-256")
+    proof = client.proof(key=other, header={"jwk": {**other.as_dict(private=False)}})
+    assert document(client.refresh_tokens(proof))["error"] == "invalid_grant"
+    assert violated_requirements(testbed) == ["dpop.client-token-request-proof"]
+    assert client.refresh_tokens(client.proof()).status == 200
 
 
 def test_token_request_without_redirect_uri_is_accepted() -> None:

@@ -231,6 +231,23 @@ def test_refresh_token_is_rotated_kept_or_missing(
         assert client.call("ping", client.bearer()).status == 401
 
 
+def test_refresh_token_issued_once_stays_valid() -> None:
+    client = RawOAuthClient(OAuthTestbed(Quirks(refresh="issued once")))
+    client.run_flow()
+    for _ in range(2):
+        assert "refresh_token" not in document(client.refresh_tokens())
+
+
+def test_strange_codes_and_tokens_are_accepted() -> None:
+    testbed = OAuthTestbed(Quirks(strange_texts=True))
+    client = RawOAuthClient(testbed)
+    client.run_flow()
+    assert [each[-1] for each in (client.code, client.access, client.refresh)] == ["=", "=", "="]
+    assert client.refresh_tokens().status == 200
+    assert client.call("ping", client.bearer()).status == 200
+    assert testbed.violations == []
+
+
 def test_refresh_with_narrower_scope_is_granted() -> None:
     client = RawOAuthClient(OAuthTestbed(Quirks(scopes=("a", "b"))))
     client.discover()

@@ -110,7 +110,6 @@ CLIENT_FAULTS_AUTH: Final = (
     _of(
         "base-with-folder",
         "auth.client-base-url",
-        "auth.client-metadata-first",
         "auth.client-default-endpoints",
         "auth.client-server-metadata",
         revision=_OWN,

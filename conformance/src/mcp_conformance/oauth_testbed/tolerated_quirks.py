@@ -111,6 +111,17 @@ TOLERATED: Final = rows(
             Quirks(server_metadata={"scopes_supported": ["notes:read", "offline_access"]}),
             "auth.refresh-offline-access",
         ),
+        "endpoints-elsewhere": (
+            Quirks(
+                server_metadata={
+                    "authorization_endpoint": "{server}/oauth2/v1/authorize?tenant=1",
+                    "token_endpoint": "{server}/oauth2/v1/token",
+                    "registration_endpoint": "{server}/oauth2/v1/register",
+                }
+            ),
+            "auth.client-both-as-metadata",
+        ),
+        "media-type-with-charset": (Quirks(json_type="application/json; charset=utf-8"), None),
         "members-of-another-kind": (
             Quirks(
                 server_metadata={
@@ -182,6 +193,8 @@ TOLERATED: Final = rows(
         "no-refresh-token": (Quirks(refresh="never"), "auth.refresh-not-assumed"),
         "refresh-token-null": (Quirks(token={"refresh_token": None}), "auth.refresh-not-assumed"),
         "refresh-token-stays": (Quirks(refresh="stays"), None),
+        "refresh-token-issued-once": (Quirks(refresh="issued once"), None),
+        "codes-and-tokens-with-all-characters": (Quirks(strange_texts=True), None),
         "token-as-form": (Quirks(token_as_form=True), None),
         "token-answer-with-more": (Quirks(token={"id_token": "x.y.z", "error": None, "example_parameter": [1]}), None),
         "token-member-twice": (Quirks(appended={Part.TOKEN: '"expires_in": 3600'}), None),

@@ -8,7 +8,7 @@ from mcp_conformance.checks.auth.clients.violations import ALL_LOGINS, Rule, add
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
-from mcp_conformance.oauth_testbed.http_messages import single
+from mcp_conformance.oauth_testbed.http_messages import origin_of, single
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2025_11_25, between
 
@@ -44,10 +44,15 @@ def _was_accepted(found: OAuthRun) -> bool:
     return found.accepted > 0
 
 
+def _reaches_server(found: OAuthRun) -> bool:
+    """Return whether the client found the authorization server, and sent any request to it."""
+    server = origin_of(found.testbed.places.server)
+    return any(each.origin == server for each in found.testbed.requests)
+
+
 def _finds_server(found: OAuthRun) -> str | None:
     """Return what is wrong when the client did not find the authorization server."""
-    reached = found.testbed.server.looked_up or _goes_on(found) or _default_endpoint(found)
-    return None if reached else f"the authorization server is not found, {found.evidence.ending}"
+    return None if _reaches_server(found) else f"the authorization server is not found, {found.evidence.ending}"
 
 
 def _reads_challenge(found: OAuthRun) -> str | None:
@@ -63,11 +68,9 @@ def _looked_up(found: OAuthRun) -> bool:
     return found.testbed.server.looked_up
 
 
-def _reaches_server(found: OAuthRun) -> bool:
-    """Return whether the client finds the authorization server: the challenge among others has a check of its own."""
-    return found.name != _ENDPOINTS or any(
-        each.origin == found.testbed.places.server for each in found.testbed.requests
-    )
+def _reads_default_challenge(found: OAuthRun) -> bool:
+    """Return whether the client reads the challenge, which has a check of its own if it is among others."""
+    return found.name != _ENDPOINTS or _reaches_server(found)
 
 
 def _default_endpoint(found: OAuthRun) -> str | None:
@@ -197,7 +200,7 @@ add_rules(
             proves=("auth.client-rfc8414",),
             notes=("auth.client-both-as-metadata",),
             within=(_DEFAULT, _OWN, _ENDPOINTS, _OWN_ENDPOINTS),
-            tested=_reaches_server,
+            tested=_reads_default_challenge,
             gets_in=True,
             wrong=_default_endpoint,
         ),
@@ -207,7 +210,7 @@ add_rules(
             proves=("auth.client-both-metadata-kinds", "auth.client-both-as-metadata"),
             notes=("auth.client-both-as-metadata",),
             within=(_DEFAULT, "auth/metadata-var1", _ENDPOINTS),
-            tested=_looked_up,
+            tested=_reaches_server,
             gets_in=True,
             wrong=_default_endpoint,
         ),
@@ -217,7 +220,7 @@ add_rules(
             proves=("auth.metadata-order-with-path", "auth.as-wellknown-path-order"),
             notes=("auth.as-wellknown-path-order",),
             within=("auth/metadata-var2", "auth/metadata-var3"),
-            tested=_looked_up,
+            tested=_reaches_server,
             gets_in=True,
         ),
         Rule(
@@ -226,7 +229,7 @@ add_rules(
             proves=("auth.metadata-order-without-path", "auth.as-wellknown-root-order"),
             notes=("auth.as-wellknown-root-order",),
             within=("auth/metadata-var1", "auth/offline-access-not-supported"),
-            tested=_looked_up,
+            tested=_reaches_server,
             gets_in=True,
         ),
         Rule(
@@ -234,7 +237,7 @@ add_rules(
             title="Authorization server metadata are also found at the second and the third well-known URI.",
             proves=("auth.client-multiple-well-known", "auth.as-wellknown-multiple"),
             within=("auth/metadata-var1", "auth/metadata-var3"),
-            tested=_looked_up,
+            tested=_reaches_server,
             gets_in=True,
         ),
         Rule(
