@@ -782,7 +782,8 @@ def test_refresh_of_bound_token_requires_same_key() -> None:
     client = with_code(RawOAuthClient(testbed))
     assert client.token(client.proof()).status == 200
     other = ECKey.generate_key("P-256")
-    proof = client.proof(key=other, header={"jwk": {**other.as_dict(private=False)}})
+    public: JsonObject = {name: str(value) for name, value in other.as_dict(private=False).items()}
+    proof = client.proof(key=other, header={"jwk": public})
     assert document(client.refresh_tokens(proof))["error"] == "invalid_grant"
     assert violated_requirements(testbed) == ["dpop.client-token-request-proof"]
     assert client.refresh_tokens(client.proof()).status == 200
