@@ -450,9 +450,7 @@ def _understanding(name: str, understands: Callable[[str, str], bool]) -> None:
 
 _understanding("accept-in-one-order", lambda accept, _: not accept.startswith("text/event-stream,"))
 _understanding("accept-without-weights", lambda accept, _: ";q=0.9" not in accept)
-_understanding("accept-in-lower-case", lambda accept, _: accept == accept.lower())
 _understanding("charset-refused", lambda _, content_type: ";" not in content_type)
-_understanding("content-type-in-lower-case", lambda _, content_type: content_type == content_type.lower())
 _shaping("session-minted", "http.no-session", lambda _, s, h: (s, {"Mcp-Session-Id": "minted", **h}))
 _shaping(
     "errors-as-html",

@@ -59,11 +59,9 @@ _TYPES: Final = ("application/json", "text/event-stream")
 _FORMS: Final = (
     ("Accept", "text/event-stream, application/json"),
     ("Accept", "application/json;q=0.9,text/event-stream;q=0.8"),
-    ("Accept", "Application/JSON, Text/Event-Stream, text/plain;q=0.1"),
     ("Content-Type", "application/json; charset=utf-8"),
-    ("Content-Type", "Application/JSON"),
 )
-"""Headers that name the same types as those of other requests: in another order or case, or with parameters."""
+"""Headers that name the same types as those of other requests: in another order, or with parameters."""
 _OK: Final = "HTTP 200"
 _STREAMS: Final = re.compile(r"(?im)^content-type:\s*text/event-stream")
 
