@@ -71,7 +71,9 @@ class _OwnCursors(Fault):
         params = message.get("params") if isinstance(message, dict) else None
         if not isinstance(message, dict) or not isinstance(params, dict) or message.get("method") != "resources/list":
             return message
-        cursor = self.cursor(params["cursor"]) if isinstance(params.get("cursor"), str) else None
+        if not isinstance(params.get("cursor", ""), str):
+            return message
+        cursor = self.cursor(params["cursor"]) if "cursor" in params else None
         rest = {name: each for name, each in params.items() if name != "cursor"}
         return {**message, "params": rest if cursor is None else {**rest, "cursor": cursor}}
 
