@@ -581,7 +581,6 @@ class _AnswersOfAll(Fault):
 
 
 fault("answers-of-all-sessions", "session.same-ids", revisions=_STREAMS, transports=_HTTP)(_AnswersOfAll)
-fault("sse-answers-of-all", "session.same-ids", revisions=_OLD, transports=_SSE)(_AnswersOfAll)
 fault("id-in-use-by-another", "http.same-ids", revisions=MODERN, transports=_HTTP)(_IdInUse)
 fault("id-in-use-by-session", "session.same-ids", revisions=_STREAMS, transports=_HTTP)(_IdInUse)
 fault("cancels-of-all-sessions", "session.same-ids", revisions=_STREAMS, transports=_HTTP)(_CancelsOfAll)
