@@ -57,6 +57,7 @@ changed(
     "ping-with-more",
     "ping.empty-result",
     "ping.before-initialized",
+    "ping.during-a-call",
     "schema.empty-result",
     method="ping",
     change=lambda _, __: {"pong": True},
