@@ -73,7 +73,7 @@ ISSUER_FAULTS: Final = (
     _of("metadata-null", "auth.as-metadata"),
     _of("metadata-empty-list", "auth.as-metadata", revision=_LATE),
     _of("metadata-untyped", "auth.as-metadata"),
-    _of("oauth-without-pkce", "auth.as-pkce-told"),
+    _of("oauth-without-pkce", "auth.as-pkce-advertised"),
     _of("openid-without-pkce", "auth.as-openid-pkce"),
     _of("plain-endpoint", "auth.as-endpoints-https"),
     _of("plain-endpoint-in-openid", "auth.as-endpoints-https"),

@@ -186,7 +186,7 @@ async def openid_pkce(server: ServerUnderTest) -> None:
 
 
 @check(
-    "auth.as-pkce-told",
+    "auth.as-pkce-advertised",
     proves=("auth.http-conform", "auth.http-should-conform"),
     needs=(NEED,),
     transports=_HTTP,
