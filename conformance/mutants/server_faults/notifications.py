@@ -201,22 +201,21 @@ notification_fault("log-says-nothing", "logging.shape", "schema.log-message", me
       change=lambda params: {"level": params["level"]})  # fmt: skip
 
 
-@fault("log-with-secret", "logging.no-secrets")
-class _LogWithSecret(Fault):
-    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
-        arguments = inbound.params.get("arguments")
-        if name_of(inbound) == "conformance_logging" and isinstance(arguments, dict):
-            inbound.log("emergency", f"called with {arguments}")
-        return result
+def _log_with_secret(name: str, before: str) -> None:
+    """Add a server that logs the arguments of a call behind a text."""
+
+    class _LogWithSecret(Fault):
+        def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+            arguments = inbound.params.get("arguments")
+            if name_of(inbound) == "conformance_logging" and isinstance(arguments, dict):
+                inbound.log("emergency", f"{before}{arguments}")
+            return result
+
+    fault(name, "logging.no-secrets")(_LogWithSecret)
 
 
-@fault("log-with-secret-at-its-end", "logging.no-secrets")
-class _LogWithSecretAtEnd(Fault):
-    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
-        arguments = inbound.params.get("arguments")
-        if name_of(inbound) == "conformance_logging" and isinstance(arguments, dict):
-            inbound.log("emergency", f"called {'again and ' * 50}with {arguments}")
-        return result
+_log_with_secret("log-with-secret", "called with ")
+_log_with_secret("log-with-secret-at-its-end", f"called {'again and ' * 50}with ")
 
 
 @fault("log-with-secret-as-logger", "logging.no-secrets")
