@@ -356,8 +356,9 @@ fault("param-in-base64-not-compared", "header.param-mismatch", revisions=MODERN,
 )
 
 
-@fault("numbers-in-base64-undecoded", "header.param-base64", revisions=MODERN, transports=_HTTP)
-class _NumbersUndecoded(Fault):
+class _RemembersValue(Fault):
+    """A server that compares a header as it was sent, not as it was decoded."""
+
     def __init__(self) -> None:
         self._given = ""
 
@@ -365,20 +366,16 @@ class _NumbersUndecoded(Fault):
         self._given = value
         return super().read(name, value)
 
+
+@fault("numbers-in-base64-undecoded", "header.param-base64", revisions=MODERN, transports=_HTTP)
+class _NumbersUndecoded(_RemembersValue):
     def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
         is_number = isinstance(value, int) and self._given.startswith("=?base64?")
         return super().agrees(name, text, value, same=same) and not is_number
 
 
 @fault("name-of-resources-undecoded", "header.name-base64", revisions=MODERN, transports=_HTTP)
-class _ResourcesUndecoded(Fault):
-    def __init__(self) -> None:
-        self._given = ""
-
-    def read(self, name: str, value: str) -> str:
-        self._given = value
-        return super().read(name, value)
-
+class _ResourcesUndecoded(_RemembersValue):
     def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:
         # Base64 of a URI that begins with `test:/`.
         is_resource = name == "Mcp-Name" and self._given.startswith("=?base64?dGVzdDov")
