@@ -403,22 +403,29 @@ changed(
 )  # fmt: skip
 
 
-def _taken(name: str, accepts: Callable[[JsonValue], bool]) -> None:
-    """Add a server that accepts some invalid arguments."""
+def _taken(name: str, accepts: Callable[[JsonValue], bool], *checks: str) -> None:
+    """Add a server that accepts some invalid arguments, which these checks detect."""
 
     class _Taken(Fault):
         def validates(self, count: JsonValue, *, good: bool) -> bool:
             return good or accepts(count)
 
-    fault(name, "tools.validates", "tools.invalid-arguments-result")(_Taken)
+    fault(name, *(checks or ("tools.validates", "tools.invalid-arguments-result")))(_Taken)
 
+
+# Many servers convert such arguments. That they reject them is only recommended.
+_CONVERTED: Final = ("tools.invalid-arguments-error", "tools.invalid-arguments-result")
 
 _taken("count-zero", lambda count: count == 0 and count is not False)
 _taken("count-eleven", lambda count: count == 11)
-_taken("count-flag", lambda count: count is True)
+_taken("count-flag", lambda count: count is True, *_CONVERTED)
 _taken("count-cut", lambda count: isinstance(count, float) and 1 <= int(count) <= 10)
 _taken("count-null", lambda count: count is None)
-_taken("count-of-digits", lambda count: isinstance(count, str) and count.isdecimal() and 1 <= int(count) <= 10)
+_taken(
+    "count-of-digits",
+    lambda count: isinstance(count, str) and count.isdecimal() and 1 <= int(count) <= 10,
+    *_CONVERTED,
+)
 
 
 def _any_type(tool: str) -> None:

@@ -17,7 +17,7 @@ from mcp_conformance.protocol.json_schema import flaw_by_schema, flaw_of_schema
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
@@ -27,8 +27,10 @@ _NEEDS: Final = ("capability:tools",)
 _UNKNOWN: Final = "conformance-does-not-exist"
 _REQUIRES_INPUT: Final = "test_input_required_result_elicitation"
 _RUN_AS_TASKS: Final = ("slow_compute", "conformance_task_progress")
-_NEARLY_VALID: Final[tuple[JsonValue, ...]] = (0, 11, 2.5, True, None, "3", [3])
+_NEARLY_VALID: Final[tuple[JsonValue, ...]] = (0, 11, 2.5, None, [3])
 """Values that lax code takes for an integer from 1 to 10."""
+_CONVERTIBLE: Final[tuple[JsonValue, ...]] = (True, "3")
+"""Values that many servers convert to such an integer, as models send them. This is validation, too."""
 _NUMBERS: Final = (4711, 4711, 0, -1, 1.5, 1e300)
 """Values of `conformance_structured`: one twice, as a server may keep the first result."""
 _VALIDATED: Final[Mapping[str, JsonObject]] = {
@@ -184,8 +186,8 @@ async def without_arguments(server: ServerUnderTest) -> None:
 
 @check("tools.validates", proves=("tools.validate-inputs",), needs=_NEEDS)
 async def validates(server: ServerUnderTest) -> None:
-    """Arguments that violate the inputSchema are rejected, with an error or with isError true."""
-    for answer in await _invalid(server):
+    """Arguments that violate the inputSchema, and cannot be converted, are rejected, with an error or with isError true."""
+    for answer in await _invalid(server, _NEARLY_VALID):
         _rejected(answer, "invalid arguments")
     for fixture, valid_arguments in _VALIDATED.items():
         tool = server.inventory.find("tools", server.manifest.find("tools", fixture).name)
@@ -198,7 +200,7 @@ async def validates(server: ServerUnderTest) -> None:
 @check("tools.invalid-arguments-error", proves=("tools.input-validation-protocol-error",), needs=_NEEDS)
 async def invalid_arguments_error(server: ServerUnderTest) -> None:
     """Arguments that violate the inputSchema get the error -32602, or a result with isError true."""
-    for answer in await _invalid(server):
+    for answer in await _invalid(server, (*_NEARLY_VALID, *_CONVERTIBLE)):
         # The same page lists "invalid arguments" under errors and "invalid input data" under results.
         if answer.is_error or answer.result().get("isError") is not True:
             answer.error(-32602, what="arguments that violate the inputSchema")
@@ -211,7 +213,7 @@ async def invalid_arguments_error(server: ServerUnderTest) -> None:
 )
 async def invalid_arguments_result(server: ServerUnderTest) -> None:
     """Arguments that violate the inputSchema get a result with isError true and a text."""
-    for answer in await _invalid(server):
+    for answer in await _invalid(server, (*_NEARLY_VALID, *_CONVERTIBLE)):
         _failed(answer, "arguments that violate the inputSchema")
 
 
@@ -237,8 +239,8 @@ async def _control(server: ServerUnderTest) -> tuple[str, JsonObject]:
     return name, arguments
 
 
-async def _invalid(server: ServerUnderTest) -> list[JsonRpcResponse]:
-    """Return the responses to invalid arguments, after a call with valid ones."""
+async def _invalid(server: ServerUnderTest, nearly_valid: Sequence[JsonValue]) -> list[JsonRpcResponse]:
+    """Return the responses to invalid arguments, some of them with nearly valid values, after a call with valid ones."""
     name, valid_arguments = server.tool("conformance_constrained", {"count": 3})
     control = await server.peer.request("tools/call", {"name": name, "arguments": valid_arguments})
     if control.is_error or control.result().get("isError") is True:
@@ -246,7 +248,7 @@ async def _invalid(server: ServerUnderTest) -> list[JsonRpcResponse]:
     wrong: list[JsonObject] = [{}, {"count": "three"}, {"count": 99}]
     schema = member(server.inventory.find("tools", name), "inputSchema")
     if isinstance(schema, dict):
-        nearly: tuple[JsonObject, ...] = tuple({"count": count} for count in _NEARLY_VALID)
+        nearly: tuple[JsonObject, ...] = tuple({"count": count} for count in nearly_valid)
         wrong += [each for each in nearly if flaw_by_schema(each, schema) is not None]
     return [await server.peer.request("tools/call", {"name": name, "arguments": each}) for each in wrong]
 
