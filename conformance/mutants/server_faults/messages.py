@@ -83,7 +83,7 @@ class _IdOfLatestTwin(Fault):
         return {**response, "id": self._latest.get(str(response["id"]))} if "id" in response else response
 
 
-fault("ids-kept-as-text", "jsonrpc.id-echo", "sse.own-responses", transports=("http",))(_IdOfLatestTwin)
+fault("ids-kept-as-text", "jsonrpc.id-echo", transports=("http",))(_IdOfLatestTwin)
 fault("ids-kept-as-text-over-stdio", "jsonrpc.id-echo", transports=_PIPES)(_IdOfLatestTwin)
 
 

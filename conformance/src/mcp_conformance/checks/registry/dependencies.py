@@ -321,7 +321,9 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "meta.missing-status",
     ),
     "http.accepted-status": ("http.notification", "http.notification-accepted", "http.notification-invalid"),
-    "sse.own-responses": ("sse.get-no-response",),
+    "sse.own-responses": ("sse.get-no-response", "jsonrpc.id-echo"),
+    # A server that takes a request for a legacy one, because of its header alone, may open a session.
+    "http.no-session": ("header.version-mismatch",),
     "resume.own-stream": ("sse.get-no-response",),
     "resources.updated": ("http.get",),
     "resources.updated-only-if-subscribed": ("http.get", "resources.updated"),
