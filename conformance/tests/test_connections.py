@@ -168,6 +168,19 @@ async def test_connection_is_exclusive_per_kind() -> None:
         assert len({id(each) for each in (first, second, third, fourth)}) == 4
 
 
+async def test_connection_of_another_kind_is_used_instead() -> None:
+    other = kind_of(CheckScope.LEAVING, None)
+    async with _open_connections() as (connections, factory):
+        async with connections.borrow(_KIND, factory.open_peer) as first:
+            pass
+        async with connections.borrow(other, factory.open_peer, instead=_KIND) as second:
+            assert second is first
+        async with connections.borrow(_KIND, factory.open_peer) as third:
+            assert third is not first
+        async with connections.borrow(other, factory.open_peer, instead=_KIND) as fourth:
+            assert fourth is first
+
+
 async def test_failed_opening_raises_in_borrower() -> None:
     factory = _PeerFactory()
 

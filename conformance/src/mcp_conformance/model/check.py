@@ -68,7 +68,7 @@ class CheckScope(enum.Enum):
     CONNECTION = "connection"
     """Needs an unused connection. Has its own connection."""
     LEAVING = "leaving"
-    """May leave late messages behind, and judges only its own. Shares a connection only with such checks."""
+    """May leave late messages behind, and judges only its own. Shares a connection with such checks, after the recovering ones."""
     PROCESS = "process"
     """Opens its own connections: it may stop the implementation, or observes its start and exit."""
     EVIDENCE = "evidence"

@@ -60,18 +60,21 @@ class ConnectionPool:
         """Whether a neutral request got no response in time."""
 
     @asynccontextmanager
-    async def borrow(self, kind: str, open_connection: OpenConnection) -> AsyncIterator[SuiteConnection]:
+    async def borrow(
+        self, kind: str, open_connection: OpenConnection, *, instead: str = ""
+    ) -> AsyncIterator[SuiteConnection]:
         """Borrow a connection of a kind while the block runs.
 
         Args:
             kind: The kind, from `kind_of`.
             open_connection: Opens a connection if none is free.
+            instead: The kind of a connection that becomes one of this kind if none is free; empty: none does.
 
         Raises:
             Deviation: The connection cannot be opened, or the server ended in the block, whatever the result of the
                 block.
         """
-        pooled = self._free.pop(kind, None)
+        pooled = self._free.pop(kind, None) or self._free.pop(instead, None)
         if pooled is None:
             pooled = await self._nursery.start(self._keep_open, open_connection)
         sound = False

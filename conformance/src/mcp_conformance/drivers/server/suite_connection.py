@@ -89,8 +89,8 @@ class SuiteConnection(abc.ABC):
         self.transport: Final = transport
         self.transcript: Final = transcript
         self.settings: Final = settings
-        self.capabilities: Final = capabilities_in(revision) if capabilities is None else capabilities
-        """The capabilities that this client declares."""
+        self.capabilities: JsonObject = capabilities_in(revision) if capabilities is None else capabilities
+        """The capabilities that this client declares: in the handshake, or in the modern era in each request."""
         self.replies: Final[dict[str, Reply]] = dict(_REPLIES)
         """The replies to client requests, by method. Other methods get error -32601."""
         self.hangs: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import attrs
@@ -12,6 +13,7 @@ from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.param_headers import annotated
 from mcp_conformance.wire.transcript import Part, Transcript
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -113,19 +115,19 @@ class ServerUnderTest:
 
         Args:
             capabilities: The capabilities that the client declares; `None`: those that the revision has.
-            subject: The subject of the check; only checks with the same subject share the connection.
+            subject: The subject of the check; only checks with the same subject share the connection. Those that leave
+                messages behind take over that of the recovering ones.
             evident: Whether its transcript is evidence for checks that only inspect transcripts.
             revision: The revision in place of the one under test.
             initialized: Whether the client has sent notifications/initialized after the result of `initialize`.
             client: Which of several clients, for a check that needs more than one; empty: the first.
         """
-        kind = kind_of(
-            subject,
-            capabilities,
-            revision=(revision or self.revision).name,
-            initialized=str(initialized),
-            client=client,
-        )
+        used = revision or self.revision
+        # Modern requests declare the capabilities themselves.
+        bound = capabilities if used.era is Era.LEGACY or capabilities is None else {}
+        key = partial(kind_of, capabilities=bound, revision=used.name, initialized=str(initialized), client=client)
+        # Recovering checks have all run before those that leave messages behind.
+        instead = key(CheckScope.RECOVERING) if subject is CheckScope.LEAVING else ""
 
         @asynccontextmanager
         async def open_connection() -> AsyncIterator[SuiteConnection]:
@@ -142,8 +144,10 @@ class ServerUnderTest:
                 self.opened.extend(opened.opened)
                 raise
 
-        async with self.connections.borrow(kind, open_connection) as peer:
+        async with self.connections.borrow(key(subject), open_connection, instead=instead) as peer:
             self.opened.append(Part(transcript=peer.transcript, since=len(peer.transcript.entries)))
+            if capabilities is not None:
+                peer.capabilities = capabilities
             yield peer
 
     async def once(self, name: str, converse: Callable[[], Awaitable[_Result]]) -> _Result:
