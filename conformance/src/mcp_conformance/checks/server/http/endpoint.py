@@ -201,17 +201,21 @@ async def error_status(server: ServerUnderTest) -> None:
                         raise Deviation(f"{defined} for the error {brief(code)} of {request['method']}", status)
 
 
+_REJECTED: Final = dict.fromkeys((-32020, -32021, -32022), "HTTP 400")
+_STATUSES: Final[Mapping[bool, Mapping[int, str]]] = {
+    True: {**_REJECTED, -32601: "HTTP 404"},
+    False: {**_REJECTED, -32602: "HTTP 400"},
+}
+"""The status of each error, by whether the request has its metadata."""
+
+
 def _defined_status(request: JsonObject, code: JsonValue) -> str | None:
     """Return the status that the revision defines for an error; `None` if it defines none."""
     meta = member(request, "params", "_meta")
     is_complete = isinstance(meta, dict) and PROTOCOL_VERSION in meta and CLIENT_CAPABILITIES in meta
-    if code == -32601:
-        # An `initialize` of an older revision has another status, and a notification with an id is no valid request.
-        is_request = not str(request["method"]).startswith("notifications/")
-        return "HTTP 404" if is_complete and is_request else None
-    if code == -32602:
-        return None if is_complete else "HTTP 400"
-    return "HTTP 400" if code in (-32020, -32021, -32022) else None
+    # An `initialize` of an older revision has another status, and a notification with an id is no valid request.
+    is_unspecified = code == -32601 and str(request["method"]).startswith("notifications/")
+    return None if is_unspecified or not isinstance(code, int) else _STATUSES[is_complete].get(code)
 
 
 @check(
