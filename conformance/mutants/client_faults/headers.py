@@ -39,7 +39,6 @@ HEADER_FAULTS: Final = (
         "header.client-name-prompts-get",
     ),
     of("integers-as-floats", _MODERN, "http", "header.client-param-integer"),
-    of("inner-tabs-plain", _MODERN, "http", "header.client-param-base64"),
     of(
         "latin-1-if-possible",
         _MODERN,

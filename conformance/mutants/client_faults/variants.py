@@ -30,6 +30,8 @@ CLIENT_VARIANTS: Final = (
     of("ignores-instructions", _MODERN, "stdio"),
     of("ignores-instructions", _MODERN, "http"),
     of("requires-cache-members", _MODERN, "stdio"),
+    # A tab within a header value is permitted.
+    of("inner-tabs-plain", _MODERN, "http"),
     # Only the label before the last one of a prefix is reserved.
     of("free-key-of-june", _JUNE, "stdio"),
     # The version of the server has batches.

@@ -833,9 +833,9 @@ class _EraOfConnection(Fault):
 fault("legacy-connections", "compat.modern-beside-legacy", revisions=MODERN, transports=("http",))(
     partial(_EraOfConnection, "legacy")
 )
-fault(
-    *("modern-connections", "compat.modern-beside-legacy", "jsonrpc.stateless"), revisions=MODERN, transports=("http",)
-)(partial(_EraOfConnection, "modern"))
+fault("modern-connections", "compat.modern-beside-legacy", revisions=MODERN, transports=("http",))(
+    partial(_EraOfConnection, "modern")
+)
 
 
 @fault("capability-list", "capability.missing-required", revisions=MODERN)

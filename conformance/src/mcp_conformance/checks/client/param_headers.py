@@ -5,6 +5,7 @@ Spec: basic/transports/streamable-http#custom-headers-from-tool-parameters (2026
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
@@ -108,6 +109,9 @@ def _add(
     )
 
 
+_INNER_TAB: Final = re.compile(r"(?<=\S)\t(?=\S)")
+
+
 def _is_number(value: JsonValue) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -117,7 +121,11 @@ def _looks_encoded(value: JsonValue) -> bool:
 
 
 def _is_encoded(value: JsonValue) -> bool:
-    return isinstance(value, str) and header_value(value) != value and not _looks_encoded(value)
+    if not isinstance(value, str) or _looks_encoded(value):
+        return False
+    # Header values may have tabs within. As these are control characters, too, clients may also encode them.
+    strict = _INNER_TAB.sub(" ", value)
+    return header_value(strict) != strict
 
 
 _REPEATED: Final[tuple[tuple[str, tuple[str, ...], str, Callable[[JsonValue], bool]], ...]] = (
