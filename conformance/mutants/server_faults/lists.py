@@ -335,6 +335,28 @@ class _NotValidated(Fault):
         return True
 
 
+@fault("batch-not-validated", "tools.validates", revisions=LEGACY[1:2])
+class _BatchNotValidated(Fault):
+    """A server that validates the arguments of single calls only."""
+
+    def __init__(self) -> None:
+        self._reads_batch = False
+
+    def elements(self, batch: list[JsonValue]) -> list[JsonValue]:
+        self._reads_batch = True
+        return batch
+
+    def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:  # noqa: ARG002
+        self._reads_batch = False
+        return answer, status
+
+    def takes_any_type(self, tool: str) -> bool:  # noqa: ARG002
+        return self._reads_batch
+
+    def validated(self, *, good: bool) -> bool:
+        return good or self._reads_batch
+
+
 changed(
     "failure-is-success", "tools.failure", method="tools/call", change=_without("isError"), of="test_error_handling"
 )

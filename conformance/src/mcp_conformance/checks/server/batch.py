@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.batches import send_batch
 from mcp_conformance.checks.probes.http_requests import session
 from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
 from mcp_conformance.checks.probes.message_pairs import key_of
@@ -12,7 +13,6 @@ from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_NOTIFICATION
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
-from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -35,30 +35,6 @@ _NOTIFICATION: Final[JsonObject] = {"jsonrpc": "2.0", "method": "notifications/r
 _UNKNOWN: Final[JsonObject] = {"jsonrpc": "2.0", "method": UNKNOWN_NOTIFICATION}
 _SAMPLING: Final = "sampling/createMessage"
 _REPLY: Final[JsonObject] = {"jsonrpc": "2.0", "id": "never sent", "result": {}}
-
-
-async def _send_batch(
-    peer: SuiteConnection, batch: list[JsonValue], answers: int, *, deviant: str = ""
-) -> list[JsonObject]:
-    """Send a batch, and return its responses: as many as expected, or all when no more can follow."""
-    if isinstance(peer, HttpConnection):
-        answer = await peer.send(encoded(batch), headers=peer.headers(batch), deviant=deviant)
-        found = messages_of(answer)
-    else:
-        known = len(peer.strays)
-        await peer.post(batch, deviant=deviant)
-        found = []
-        async with peer.within(f"{answers} responses to a batch"):
-            while len(peer.strays) - known < answers and not _ended(peer):
-                await peer.fence()
-        # All responses to the batch precede this one.
-        await peer.fence()
-        found = peer.strays[known:]
-    return [each for each in found if "method" not in each]
-
-
-def _ended(peer: SuiteConnection) -> bool:
-    return isinstance(peer, StdioConnection) and peer.ended
 
 
 def _ping(peer: SuiteConnection, id: JsonValue) -> JsonObject:
@@ -85,7 +61,7 @@ async def requests(server: ServerUnderTest) -> None:
                 with suppress(Deviation):  # the server does not support it
                     await stack.enter_async_context(session(server, revision=other))
                     break
-        answers = await _send_batch(peer, batch, len(ids))
+        answers = await send_batch(peer, batch, len(ids))
     if sorted(key_of(each.get("id")) for each in answers) != sorted(map(key_of, ids)):
         raise Deviation(f"one response for each of {', '.join(map(key_of, ids))}", brief(list(answers)))
     for each in answers:
@@ -98,7 +74,7 @@ async def requests(server: ServerUnderTest) -> None:
     # Over HTTP a call with progress makes a server respond with a stream.
     params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": "conformance-batch"}}
     call = peer.message("tools/call", params, id="with progress")
-    answers = await _send_batch(peer, [_ping(peer, "before"), call, _ping(peer, "after")], 3)
+    answers = await send_batch(peer, [_ping(peer, "before"), call, _ping(peer, "after")], 3)
     if sorted(str(each.get("id")) for each in answers) != ["after", "before", "with progress"]:
         raise Deviation("one response for each of 'before', 'with progress' and 'after'", brief(list(answers)))
 
@@ -106,7 +82,7 @@ async def requests(server: ServerUnderTest) -> None:
 @check("batch.one", proves=("batch.receive",), subject=CheckScope.RECOVERING)
 async def one(server: ServerUnderTest) -> None:
     """A batch may contain a single request."""
-    answers = await _send_batch(server.peer, [_ping(server.peer, "alone")], 1)
+    answers = await send_batch(server.peer, [_ping(server.peer, "alone")], 1)
     if [each.get("id") for each in answers] != ["alone"]:
         raise Deviation("one response for 'alone'", brief(list(answers)))
 
@@ -118,7 +94,7 @@ async def bad_member(server: ServerUnderTest) -> None:
     await peer.fence()
     unknown = peer.message("conformance/does-not-exist", id="unknown")
     batch: list[JsonValue] = [_ping(peer, "first"), unknown, 7, _ping(peer, "second")]
-    answers = await _send_batch(peer, batch, 3, deviant="a member that is a number")
+    answers = await send_batch(peer, batch, 3, deviant="a member that is a number")
     for id, name in (("first", "result"), ("unknown", "error"), ("second", "result")):
         found = [each for each in answers if each.get("id") == id]
         if len(found) != 1 or name not in found[0]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.batches import send_batch
 from mcp_conformance.checks.probes.interactive_calls import converse
 from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
@@ -184,9 +186,9 @@ async def without_arguments(server: ServerUnderTest) -> None:
             _succeeded(await server.peer.request("tools/call", {"name": other.name, **meta}))
 
 
-@check("tools.validates", proves=("tools.validate-inputs",), needs=_NEEDS)
+@check("tools.validates", proves=("tools.validate-inputs",), needs=_NEEDS, subject=CheckScope.RECOVERING)
 async def validates(server: ServerUnderTest) -> None:
-    """Arguments that violate the inputSchema, and cannot be converted, are rejected, with an error or with isError true."""
+    """Arguments that violate the inputSchema, and cannot be converted, are rejected: an error, or isError true. Also in a batch."""
     for answer in await _invalid(server, _NEARLY_VALID):
         _rejected(answer, "invalid arguments")
     for fixture, valid_arguments in _VALIDATED.items():
@@ -195,6 +197,26 @@ async def validates(server: ServerUnderTest) -> None:
         if isinstance(schema, dict) and server.manifest.find("tools", fixture).arguments is None:
             for arguments in _unfit(schema, valid_arguments):
                 _rejected((await converse(server, fixture, arguments)).answer, f"{brief(arguments)} of {fixture}")
+    if server.revision.batching:
+        await _require_validation_in_batch(server)
+
+
+async def _require_validation_in_batch(server: ServerUnderTest) -> None:
+    """Require that invalid arguments are rejected in a batch, next to a call with valid ones."""
+    name, valid = server.tool("conformance_constrained", {"count": 3})
+    invalid: JsonObject = {"count": "three"}
+    calls: list[JsonValue] = [
+        server.peer.message("tools/call", {"name": name, "arguments": arguments}, id=id)
+        for id, arguments in (("valid in a batch", valid), ("invalid in a batch", invalid))
+    ]
+    answers: list[JsonObject] = []
+    with suppress(Deviation):  # the checks of batches report a server that does not answer them
+        answers = await send_batch(server.peer, calls, len(calls))
+    accepted = [each for each in answers if "result" in each and member(each, "result", "isError") is not True]
+    wrong = [each for each in accepted if each.get("id") == "invalid in a batch"]
+    # A server that accepts neither, or does not support batches, was tested with single calls.
+    if wrong and len(accepted) > len(wrong):
+        raise Deviation("an error, or a result with isError true, for invalid arguments in a batch", brief(wrong[0]))
 
 
 @check("tools.invalid-arguments-error", proves=("tools.input-validation-protocol-error",), needs=_NEEDS)
