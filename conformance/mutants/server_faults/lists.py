@@ -560,6 +560,30 @@ refusal(
     "unlisted-is-empty", "resources.not-found-is-not-empty",
     method=_READ, code=None, instead={"contents": []}, of="test://static-text-conformance-unknown", revisions=MODERN,
 )  # fmt: skip
+
+
+@fault("unknown-of-template-is-empty", "resources.not-found-is-not-empty", revisions=MODERN)
+class _UnknownOfTemplate(Fault):
+    """A server whose template has no resource for some values."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        uri = str(inbound.params.get("uri"))
+        number = uri.removeprefix("test://template/").removesuffix("/data")
+        is_known = number == uri or (number.isdecimal() and int(number) > 0)
+        return result if inbound.request["method"] != _READ or is_known else {"contents": []}
+
+
+def _for_urls(inbound: InboundRequest, result: JsonObject) -> JsonObject:
+    """Return contents with base64 of the alphabet for URLs, without padding."""
+    contents = result["contents"]
+    first = contents[0] if isinstance(contents, list) else None
+    if not isinstance(first, dict) or "blob" not in first:
+        return result
+    blob = str(first["blob"]).replace("+", "-").replace("/", "_").rstrip("=")
+    return _with(contents=[{**first, "blob": blob}])(inbound, result)
+
+
+changed("blob-for-urls", "resources.binary", "schema.base64", method=_READ, change=_for_urls)
 changed("uri-with-spaces", "resources.uri-syntax", "schema.resource", "resources.listed-can-be-read", method="resources/list",
         change=_extra(uri="my scheme:with spaces"))  # fmt: skip
 changed("uri-with-brackets", "resources.uri-syntax", "resources.listed-can-be-read", method="resources/list",

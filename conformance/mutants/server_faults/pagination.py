@@ -175,6 +175,8 @@ changed("scope-by-page", "caching.scope-of-pages", method="resources/list", mode
 changed("no-hints-after-retry", "caching.resources-read", "schema.read-resource-result",
         method="resources/read", modern=True,
         change=lambda inbound, result: _without("ttlMs")(inbound, result) if "inputResponses" in inbound.params else result)  # fmt: skip
+changed("no-hints-of-template", "caching.resources-read", "schema.read-resource-result",
+        method="resources/read", modern=True, of="test://template/123/data", change=_without("cacheScope"))  # fmt: skip
 changed("hints-with-questions", "caching.not-when-input-is-required", method="resources/read", modern=True,
         of="test://conformance/asking", change=_with(ttlMs=0, cacheScope="private"))  # fmt: skip
 

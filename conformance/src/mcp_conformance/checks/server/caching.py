@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.expanded_templates import expanded_template
 from mcp_conformance.checks.probes.interactive_calls import request_until_input, retried
 from mcp_conformance.checks.probes.message_pairs import answered
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
@@ -44,6 +45,7 @@ def _register() -> None:
                 params = {"uri": server.inventory.lists["resources"][0].get("uri")}
             _require_hints(method, (await server.peer.request(method, params)).result())
             if method == "resources/read":
+                await _require_hints_of_template(server)
                 await _require_hints_of_retry(server)
 
         SERVER_CHECKS.add(
@@ -59,6 +61,14 @@ def _require_hints(method: str, result: JsonObject) -> None:
     missing = [hint for hint in _HINTS if hint not in result]
     if missing and result.get("resultType") == "complete":
         raise Deviation(f"{' and '.join(_HINTS)} in the result of {method}", f"no {' and no '.join(missing)}")
+
+
+async def _require_hints_of_template(server: ServerUnderTest) -> None:
+    """Require the hints in the result for a URI that matches a template, if the server has the fixture."""
+    uri = expanded_template(server, "123")
+    answer = None if uri is None else await server.peer.request("resources/read", {"uri": uri})
+    if answer is not None and not answer.is_error:
+        _require_hints("resources/read of a URI that matches a template", answer.result())
 
 
 async def _require_hints_of_retry(server: ServerUnderTest) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.expanded_templates import TEMPLATE, expanded_template
 from mcp_conformance.checks.probes.near_misses import CLIMBS
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.registry.server import check
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _NEEDS: Final = ("capability:resources",)
 _UNKNOWN: Final = ("conformance-unknown://nothing/here", "file:///conformance-unknown/nothing")
+_UNUSUAL_VALUES: Final = ("conformance-unknown", "0")
+"""Values of the variable of a template for which a server may have no resource."""
 _READ: Final = 10
 """Maximum number of listed resources to read."""
 _MALFORMED: Final = ("", "no-uri", "http://[not-an-address/", "test://static-text/%zz", "test:// static text")
@@ -113,11 +115,21 @@ async def _check_error_of_unknown(server: ServerUnderTest, code: int) -> None:
 
 @check("resources.not-found-is-not-empty", proves=("resources.not-found-not-empty",), needs=_NEEDS)
 async def not_found_is_not_empty(server: ServerUnderTest) -> None:
-    """An unknown resource is not answered with empty contents, whatever the scheme of its URI."""
-    for uri in (*_UNKNOWN, *_unlisted(server)):
+    """An unknown resource is not answered with empty contents, whatever its scheme, and if its URI matches a template."""
+    for uri in (*_UNKNOWN, *_unlisted(server), *_of_template(server)):
         answer = await server.peer.request("resources/read", {"uri": uri})
         if not answer.is_error and answer.result().get("contents") == []:
             raise Deviation(f"an error for the unknown resource {brief(uri)}", str(answer))
+
+
+def _of_template(server: ServerUnderTest) -> list[str]:
+    """Return unusual URIs that match the template of the contract, whose resources always have contents.
+
+    Those of another template that is mapped to it may be empty, such as the results of a search.
+    """
+    if server.manifest.find("templates", TEMPLATE).name != TEMPLATE:
+        return []
+    return [uri for value in _UNUSUAL_VALUES if (uri := expanded_template(server, value)) is not None]
 
 
 def _unlisted(server: ServerUnderTest) -> list[str]:
@@ -201,10 +213,9 @@ async def template_type(server: ServerUnderTest) -> None:
 
 
 async def _from_template(server: ServerUnderTest) -> tuple[JsonObject, list[JsonObject]]:
-    name = server.require("templates", "test://template/{id}/data")
+    name = server.require("templates", TEMPLATE)
     template = server.inventory.find("templates", name)
-    # The template of the contract has one simple variable, as any template has that is mapped to it.
-    answer = await server.peer.request("resources/read", {"uri": re.sub(r"\{[^{}]*\}", "123", name)})
+    answer = await server.peer.request("resources/read", {"uri": expanded_template(server, "123")})
     return template or {}, _contents(answer)
 
 
