@@ -606,6 +606,59 @@ class _FiltersJoined(Fault):
         return {}
 
 
+class _EarlierFilters(Fault):
+    """A server with the filters of its active subscriptions in one list."""
+
+    def __init__(self) -> None:
+        self._filters: Final[list[JsonObject]] = []
+
+    def after_end(self, wanted: JsonObject) -> JsonObject:
+        self._filters[:] = [each for each in self._filters if each is not wanted]
+        return {}
+
+
+@fault("resources-acknowledged-together", "subscription.acknowledged-filter", revisions=MODERN, transports=("stdio",))
+class _AcknowledgedTogether(_EarlierFilters):
+    """A server that acknowledges the resources of all active subscriptions with those of the last one."""
+
+    def filtered(self, user: str, id: JsonValue, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        self._filters.append(wanted)
+        return wanted
+
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:  # noqa: ARG002
+        uris = granted.get("resourceSubscriptions")
+        if not isinstance(uris, list):
+            return granted
+        earlier = [each.get("resourceSubscriptions") for each in self._filters]
+        known = [uri for each in earlier if isinstance(each, list) for uri in each if uri not in uris]
+        return {**granted, "resourceSubscriptions": [*uris, *known]}
+
+
+@fault(
+    *("changes-for-the-newest", "subscription.several", "subscription.cancelled"),
+    *("subscription.only-these-resources", "subscription.clients-apart"),
+    revisions=MODERN,
+    transports=("http",),
+)
+class _ForTheNewest(_EarlierFilters):
+    """A server that sends a notification of a type to the last of the subscriptions that ask for the type."""
+
+    def filtered(self, user: str, id: JsonValue, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        for each in self._filters:
+            for name in wanted:
+                each.pop(name, None)
+        self._filters.append(dict(wanted))
+        return self._filters[-1]
+
+
+@fault("false-as-requested", "subscription.only-what-was-asked", revisions=MODERN)
+class _FalseAsRequested(Fault):
+    """A server that looks whether a filter has a member, but not at its value."""
+
+    def filtered(self, user: str, id: JsonValue, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        return {name: True if value is False else value for name, value in wanted.items()}
+
+
 @fault("cancelled-subscription-answered", "subscription.cancelled", revisions=MODERN, transports=("stdio",))
 class _CancelledSubscriptionAnswered(Fault):
     """A server that ends a subscription with its result when the client cancels it."""

@@ -109,19 +109,36 @@ async def acknowledged_first(server: ServerUnderTest) -> None:
 
 @check("subscription.acknowledged-filter", proves=("subscription.ack-filter", "subscription.ack-subset"))
 async def acknowledged_filter(server: ServerUnderTest) -> None:
-    """The acknowledgment contains the requested members that the server supports, and no others."""
+    """The acknowledgment contains the requested members that the server supports, and no others.
+
+    Nor does it contain those of another subscription.
+    """
     offered = _offered(server)
     refused: JsonObject = {name: False for name in offered[1:] if name != "resourceSubscriptions"}
     for members, more in ((offered, {}), (offered[:1], {}), (offered[:1], refused), ([], {}), ([], refused)):
-        requested: JsonObject = {**_filter(server, *members), **more}
-        async with open_subscription(server.peer, requested) as subscription:
-            found = await subscription.acknowledged()
-        given = {name for name, value in found.items() if value not in (False, None, [])}
-        if given != set(members):
-            raise Deviation(f"{brief(requested)} to be acknowledged", brief(found))
-        uris = found.get("resourceSubscriptions")
-        if isinstance(uris, list) and any(each != _watched(server) for each in uris):
-            raise Deviation(f"no resources other than {_watched(server)} to be acknowledged", brief(found))
+        await _require_acknowledged(server, {**_filter(server, *members), **more}, members)
+    # The filter of an active subscription is not that of another one.
+    others = [uri for uri in _listed_uris(server) if uri != _watched(server)]
+    older: JsonObject = {**_filter(server, *offered), "resourceSubscriptions": [*others[:1]]}
+    async with open_subscription(server.peer, {name: older[name] for name in offered}) as subscription:
+        await subscription.until(partial(_has_begun, subscription), ACKNOWLEDGED)
+        await _require_acknowledged(server, _filter(server, *offered[-1:]), offered[-1:])
+
+
+def _listed_uris(server: ServerUnderTest) -> list[str]:
+    return [str(each.get("uri")) for each in server.inventory.lists.get("resources", ())]
+
+
+async def _require_acknowledged(server: ServerUnderTest, requested: JsonObject, members: list[str]) -> None:
+    """Open a subscription, and require that these members of its filter are acknowledged, and nothing else."""
+    async with open_subscription(server.peer, requested) as subscription:
+        found = await subscription.acknowledged()
+    given = {name for name, value in found.items() if value not in (False, None, [])}
+    if given != set(members):
+        raise Deviation(f"{brief(requested)} to be acknowledged", brief(found))
+    uris = found.get("resourceSubscriptions")
+    if isinstance(uris, list) and any(each != _watched(server) for each in uris):
+        raise Deviation(f"no resources other than {_watched(server)} to be acknowledged", brief(found))
 
 
 @check("subscription.not-offered", proves=("subscription.unsupported-not-acked",))
