@@ -144,6 +144,14 @@ class _OneFormInAnyMode(Fault):
         )
 
 
+@fault("form-mode-to-be-named", "elicitation.only-declared-modes", revisions=(*_NEW, *MODERN))
+class _FormModeToBeNamed(Fault):
+    """A server one of whose tools takes a client that names no mode for one without elicitation."""
+
+    def may_request_input(self, inbound: InboundRequest, method: str, *, declared: bool) -> bool:  # noqa: ARG002
+        return declared and (name_of(inbound) != "test_elicitation" or inbound.declares("elicitation", "form"))
+
+
 @fault("answers-not-validated", "elicitation.validates", "mrtr.answers-of-another-kind", "sampling.validates")
 class _AnyAnswer(Fault):
     def fits(self, method: str, answer: JsonObject, *, fits: bool) -> bool:  # noqa: ARG002

@@ -37,6 +37,8 @@ _RESOURCE: Final = "test://conformance/asking"
 _FORMS: Final = (_FORM, "test_elicitation_sep1034_defaults")
 _BY_NAME: Final = "test_input_required_result_elicitation"
 _URLS_ONLY: Final[JsonObject] = {"elicitation": {"url": {}}}
+_FORMS_ONLY: Final[JsonObject] = {"elicitation": {"form": {}}}
+_NO_MODE: Final[JsonObject] = {"elicitation": {}}
 _BOTH: Final[JsonObject] = {"elicitation": {"form": {}, "url": {}}}
 _ARGUMENTS: Final[JsonObject] = {"message": "Who are you?"}
 _SENSITIVE: Final = re.compile(
@@ -247,8 +249,8 @@ def _with_one_wrong(params: JsonObject, *, name: str) -> JsonObject:
 
 
 _MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
-    ({"elicitation": {}}, _URL, "url"),
-    ({"elicitation": {"form": {}}}, _URL, "url"),
+    (_NO_MODE, _URL, "url"),
+    (_FORMS_ONLY, _URL, "url"),
     *((_URLS_ONLY, fixture, "form") for fixture in (*_FORMS, _BY_NAME)),
 )
 """The declared capabilities, the tool that is called, and the mode that must not be used."""
@@ -292,7 +294,8 @@ async def _required_pages(server: ServerUnderTest, peer: SuiteConnection) -> lis
     needs=_NEEDS,
 )
 async def only_declared_modes(server: ServerUnderTest) -> None:
-    """The server uses only declared modes; a client that names no mode supports forms only."""
+    """The server uses only declared modes; a client that names no mode supports forms, and nothing else."""
+    await _require_forms_without_mode(server)
     await _pages(server)
     for declared, fixture, mode in _MODES:
         if server.inventory.find("tools", server.manifest.find("tools", fixture).name) is None:
@@ -303,6 +306,20 @@ async def only_declared_modes(server: ServerUnderTest) -> None:
         for each in requested:
             if each.params.get("mode", "form") == mode:
                 raise Deviation(f"no elicitation with the mode {mode} for {brief(declared)}", brief(each.params))
+
+
+async def _require_forms_without_mode(server: ServerUnderTest) -> None:
+    """Require that a client that names no mode gets the forms that one with the mode `form` gets."""
+    if server.inventory.find("tools", server.manifest.find("tools", _FORM).name) is None:
+        return
+    for declared in (_FORMS_ONLY, _NO_MODE):
+        async with server.share(capabilities=declared, evident=True) as peer:
+            done = await converse(server, _FORM, _ARGUMENTS, peer=peer)
+        if done.requests_of(_METHOD):
+            continue
+        if declared == _NO_MODE:
+            raise Deviation(f"a form for {brief(_NO_MODE)}, as for {brief(_FORMS_ONLY)}", str(done.answer))
+        return
 
 
 async def _of_resource(server: ServerUnderTest, peer: SuiteConnection) -> list[ClientRequest]:
