@@ -71,7 +71,9 @@ class InboundRequest:
         """Send a log message, if its level is enabled."""
         wanted = self.meta.get(f"{META}logLevel") if self.modern else self.session.level
         wanted = self.server.fault.level(wanted if isinstance(wanted, str) else None)
-        if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
+        if wanted is not None and self.server.fault.enables(
+            level, wanted, enabled=LEVELS.index(level) >= LEVELS.index(wanted)
+        ):
             self.notify("notifications/message", {"level": level, "data": text})
 
     def progress(self, done: int, total: int) -> None:
@@ -287,6 +289,10 @@ class Fault(HttpFault):
     def level(self, wanted: str | None) -> str | None:
         """Return the minimum level of log messages."""
         return wanted
+
+    def enables(self, level: str, wanted: str, *, enabled: bool) -> bool:  # noqa: ARG002
+        """Return whether a log message is sent; `enabled`: whether its level is at least the minimum."""
+        return enabled
 
     def validated(self, *, good: bool) -> bool:
         """Return whether arguments are accepted."""

@@ -95,6 +95,14 @@ _leveling("critical-as-error", "logging.level", {"critical": "error"})
 _leveling("alert-as-emergency", "logging.level-is-served", {"alert": "emergency"}, LEGACY)
 
 
+@fault("levels-in-alphabetical-order", "logging.level")
+class _Alphabetical(Fault):
+    """A server that compares the names of levels."""
+
+    def enables(self, level: str, wanted: str, *, enabled: bool) -> bool:  # noqa: ARG002
+        return level >= wanted
+
+
 @fault("level-only-raised", "logging.level-is-served", revisions=LEGACY)
 class _OnlyRaised(Fault):
     def __init__(self) -> None:

@@ -131,6 +131,25 @@ class _FirstCursorEmpty(_OwnCursors):
 changed("cursor-as-number", "pagination.cursor-is-a-string", "caching.scope-of-pages", "pagination.stable-cursor", "pagination.cursor-elsewhere", "pagination.walk", "resources.list-schema", "resources.same-everywhere", "resources.unique", "schema.paginated", method="resources/list", revisions=MODERN,
         change=lambda _, result: {**result, "nextCursor": 4} if "nextCursor" in result else result)  # fmt: skip
 
+
+@fault(
+    *("templates-cursor-as-number", "pagination.cursor-is-a-string", "schema.paginated"),
+    "resources.templates-list-schema",
+    revisions=MODERN,
+    transports=("stdio",),
+)
+class _TemplatesCursor(Fault):
+    """A server whose list of templates has an offset as its cursor."""
+
+    def result(self, _: InboundRequest, result: JsonObject) -> JsonObject:
+        return {**result, "nextCursor": 1} if "resourceTemplates" in result else result
+
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if inbound.request["method"] == "resources/templates/list" and inbound.params.get("cursor") in (1, "1"):
+            return {"resourceTemplates": []}
+        raise error
+
+
 _SCHEMAS: Final = {
     "server/discover": ("discover.result", "schema.server-messages"),
     "tools/list": ("tools.list-schema", "schema.list-tools-result"),

@@ -347,6 +347,31 @@ class _CapabilitiesOfEarlier(Fault):
         return method.partition("/")[0] in self._known
 
 
+@fault(
+    *("extension-of-earlier-requests", "jsonrpc.result-type-not-unadvertised", "tasks.required"),
+    revisions=MODERN,
+    transports=_PIPES,
+)
+class _ExtensionOfEarlier(Fault):
+    """A server that creates a task for a call if any request of the client has declared the extension."""
+
+    def __init__(self) -> None:
+        self._extensions: JsonValue = None
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        declared = meta.get(_DECLARED) if isinstance(meta, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(declared, dict):
+            return message
+        self._extensions = declared.get("extensions", self._extensions)
+        if self._extensions is None or message.get("method") != "tools/call":
+            return message
+        whole: JsonObject = {**declared, "extensions": self._extensions}
+        known = meta if isinstance(meta, dict) else {}
+        return {**message, "params": {**params, "_meta": {**known, _DECLARED: whole}}}
+
+
 class _MetaOfConnection(Fault):
     """A server that completes a request with what the one before it on the connection declared."""
 

@@ -414,6 +414,31 @@ _enter(
     revisions=LEGACY[:3],
 )
 _enter(
+    "form-with-array-too-early",
+    partial(
+        _ClientRequestFault,
+        "elicitation/create",
+        _within(
+            "requestedSchema",
+            _within("properties", _with(odd={"type": "array", "items": {"type": "string", "enum": ["a"]}})),
+        ),
+    ),
+    "schema.elicit-enums",
+    "elicitation.validates",
+    revisions=LEGACY[2:3],
+)
+_enter(
+    "link-too-early",
+    partial(
+        _InResult,
+        _CALL,
+        _first("content", _with(type="resource_link", uri="test://static-text", name="static-text")),
+        "test_simple_text",
+    ),
+    "schema.content-kinds",
+    revisions=LEGACY[:1],
+)
+_enter(
     "server-without-version",
     partial(_InResult, "initialize", _within("serverInfo", _drop("version"))),
     "schema.implementation",

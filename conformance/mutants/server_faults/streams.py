@@ -439,6 +439,12 @@ _to_all(
     "samplings-to-all", "http-sse.requests-apart", has=lambda value: value.get("method") == "sampling/createMessage"
 )
 
+_to_all(
+    "updates-to-all",
+    "resources.updated-only-if-subscribed",
+    has=lambda value: value.get("method") == "notifications/resources/updated",
+)
+
 
 def _to_first(name: str, check: str, method: str) -> None:
     """Add a server that sends its messages of one method on the stream that was opened first."""

@@ -548,6 +548,22 @@ class _KeyReused(Fault):
         return read
 
 
+@fault("task-inputs-once", "tasks.inputs", "tasks.unknown-keys", revisions=MODERN)
+class _InputsOnce(Fault):
+    """Each request of a task is in one response."""
+
+    def __init__(self) -> None:
+        self._sent: Final[set[tuple[str, str]]] = set()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        requests, task = result.get("inputRequests"), str(result.get("taskId"))
+        if not _is(inbound, "tasks/get") or not isinstance(requests, dict):
+            return result
+        new: JsonObject = {key: each for key, each in requests.items() if (task, key) not in self._sent}
+        self._sent.update((task, key) for key in new)
+        return {**result, "inputRequests": new}
+
+
 @fault("task-inputs-in-turn", revisions=MODERN)
 class _InTurn(_KeyReused):
     """The requests of a task are sent one after the other, each with its own key."""
