@@ -436,7 +436,7 @@ def _taken(name: str, accepts: Callable[[JsonValue], bool], *checks: str) -> Non
 
 
 # Many servers convert such arguments. That they reject them is only recommended.
-_CONVERTED: Final = ("tools.invalid-arguments-error", "tools.invalid-arguments-result")
+_CONVERTED: Final = ("tools.invalid-arguments-result",)
 
 _taken("count-zero", lambda count: count == 0 and count is not False)
 _taken("count-eleven", lambda count: count == 11)
