@@ -45,6 +45,8 @@ class _Handler(Answering):
         info = AccessInfo(kind=kind, host=host, origin=origin, content_type=content_type, kept=self.kept)
         local = host.rpartition(":")[0] in _LOCAL and (name is None or (name in _LOCAL and port.isdecimal()))
         if not self.fault.admits(info, admitted=local):
+            if kind == "request" and not self.fault.keeps("foreign-without-effect"):
+                self._run_anyway()
             self.refuse("origin", 403, -32600, "Host or Origin is not allowed")
             return False
         known = self.server.key is None or self._user in self._users
@@ -54,6 +56,12 @@ class _Handler(Answering):
             self.respond(401, {"WWW-Authenticate": "Bearer"})
             return False
         return True
+
+    def _run_anyway(self) -> None:
+        """Run the posted call, which is rejected all the same."""
+        if isinstance(self.posted, dict) and self.posted.get("method") == "tools/call":
+            session = self.server.sessions.get(self.headers.get("Mcp-Session-Id", "")) or HttpSession("", self._user)
+            self.server.raw.receive(self.posted, session, lambda _: None)
 
     @property
     def _version(self) -> str | None:
@@ -160,6 +168,7 @@ class _Handler(Answering):
         except (ValueError, RecursionError):
             message = None
         kind = _kind(message)
+        self.posted = message
         if not self.fault.exempts(message) and not self._admitted(kind):
             return
         plain = self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json"
@@ -221,6 +230,8 @@ class _Handler(Answering):
         if "id" in message:
             wrong = self.fault.flaw(self.kept, message, mismatch(self.fault, self.headers.items(), message))
             if wrong is not None:
+                if not self.fault.keeps("mismatched-without-effect"):
+                    self._run_anyway()
                 why = "initialize" if message["method"] == "initialize" else "mismatch"
                 wrong = f"{wrong}: spoken is {MODERN[0]}"
                 self.refuse(why, 400, -32020, wrong, message["id"])

@@ -88,6 +88,7 @@ class Answering(BaseHTTPRequestHandler):
         """Begin a connection."""
         super().setup()
         self.kept: JsonObject = {}
+        self.posted: JsonValue = None
 
     @property
     def fault(self) -> Fault:

@@ -40,6 +40,7 @@ def _breaking(name: str, checks: Checks, rule: str, words: tuple[str, ...] = ())
 
 
 _breaking("method-header-optional", "header.method-missing", "missing Mcp-Method")
+_breaking("mismatched-calls-run", "header.name-without-effect", "mismatched-without-effect")
 _breaking("name-header-optional", "header.name-missing", "missing Mcp-Name")
 _breaking("version-header-optional", "header.version-missing", "missing MCP-Protocol-Version", ("--modern-only",))
 _breaking("param-header-optional", "header.param-missing", "missing Mcp-Param-Region")

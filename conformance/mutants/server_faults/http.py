@@ -261,6 +261,8 @@ _status("capability-200", "http.missing-capability", "capability", 200)
 _status("version-404", "http.version-unknown", "version", 404, revisions=LEGACY[2:])
 _status("no-session-404", "session.missing", "no-session", 404, revisions=_STREAMS)
 _status("ended-400", "session.ended", "ended", 400, revisions=_STREAMS)
+for _revisions, _era in ((_STREAMS, "legacy"), (MODERN, "modern")):
+    breaking(f"{_era}-foreign-calls-run", "http.origin-without-effect", "foreign-without-effect", revisions=_revisions)
 breaking("version-unchecked", "http.version-unknown", "version-unknown", revisions=LEGACY[2:])
 for _kind in ("response", "resumption", "DELETE"):
     breaking(

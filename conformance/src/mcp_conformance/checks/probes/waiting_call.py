@@ -1,4 +1,4 @@
-"""A call of a tool that is in progress while a check does something else."""
+"""A call of a tool that is in progress while a check does something else, and its outcome."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["waiting_call"]
+__all__ = ["outcome_of", "waiting_call"]
 
 _WAITS: Final = "conformance_wait"
 
 
+async def outcome_of(server: ServerUnderTest, key: str) -> str:
+    """Return the outcome of the call of `conformance_wait` with a key: `running`, `finished`, `cancelled` or `unknown`."""
+    answer = await server.call("conformance_outcome", {"key": key})
+    content = answer.member("content", list)
+    first = content[0] if isinstance(content, list) and content else None
+    return str(first.get("text")) if isinstance(first, dict) else ""
+
+
 @asynccontextmanager
-async def waiting_call(server: ServerUnderTest, meta: JsonObject | None = None) -> AsyncIterator[None]:
-    """Keep a call of `conformance_wait` in progress while the block runs, and let it end then.
+async def waiting_call(server: ServerUnderTest, meta: JsonObject | None = None) -> AsyncIterator[str]:
+    """Keep a call of `conformance_wait` in progress while the block runs, whose key is given to it, and let it end then.
 
     Args:
         server: The server.
@@ -46,5 +54,5 @@ async def waiting_call(server: ServerUnderTest, meta: JsonObject | None = None) 
             )
         except Deviation as deviation:
             raise NotTestable(f"the control condition failed: {_WAITS} reports no progress") from deviation
-        yield
+        yield key
         (await peer.request("tools/call", {"name": release, "arguments": of_key})).result()

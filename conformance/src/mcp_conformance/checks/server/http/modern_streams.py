@@ -16,6 +16,7 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
 )
 from mcp_conformance.checks.probes.message_pairs import requests_by_exchange
+from mcp_conformance.checks.probes.waiting_call import outcome_of
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
@@ -141,13 +142,6 @@ async def listen_apart(server: ServerUnderTest) -> None:
 # --------------------------------------------------------------------------------------------------------
 
 
-async def _outcome(server: ServerUnderTest, key: str) -> str:
-    answer = await server.call("conformance_outcome", {"key": key})
-    content = answer.member("content", list)
-    first = content[0] if isinstance(content, list) and content else None
-    return str(first.get("text")) if isinstance(first, dict) else ""
-
-
 def _is_progress(peer: HttpConnection, event: Event | None) -> bool:
     """Return whether an event is a progress notification.
 
@@ -205,7 +199,7 @@ async def _final_outcome(server: ServerUnderTest, key: str) -> str:
     """Return the outcome of a call when it is known; `running` when it does not end in time."""
     with trio.move_on_after(server.settings.timeout):
         # The outcome can only be polled.
-        while (outcome := await _outcome(server, key)) == "running":  # noqa: ASYNC110
+        while (outcome := await outcome_of(server, key)) == "running":  # noqa: ASYNC110
             await trio.sleep(_PAUSE)
         return outcome
     return "running"
@@ -235,7 +229,7 @@ async def cancel_only_own(server: ServerUnderTest) -> None:
         # A server that cancels the others needs a moment for it. No verdict depends on its length.
         for _ in range(_LOOKS):
             for key in (before, after):
-                if await _outcome(server, key) == "cancelled":
+                if await outcome_of(server, key) == "cancelled":
                     raise Deviation("a request of another client to continue", "it is cancelled")
             await trio.sleep(_PAUSE)
         for key in (before, after):
@@ -252,7 +246,7 @@ async def disconnect_no_cancel(server: ServerUnderTest) -> None:
     await _disconnect(server, key)
     # A server that cancels the call needs a moment to notice the disconnect. No verdict depends on its length.
     for _ in range(_LOOKS):
-        if await _outcome(server, key) == "cancelled":
+        if await outcome_of(server, key) == "cancelled":
             raise Deviation("the request to continue", "it is cancelled")
         await trio.sleep(_PAUSE)
     (await server.call("conformance_release", {"key": key})).result()

@@ -23,6 +23,7 @@ from mcp_conformance.checks.probes.http_requests import (
     without,
 )
 from mcp_conformance.checks.probes.modern_requests import valid_requests
+from mcp_conformance.checks.probes.rejected_calls import require_no_effect
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.settings import CLIENT_INFO
@@ -185,6 +186,12 @@ async def origin_every_method(server: ServerUnderTest) -> None:
             )
             # Both methods are refused for other reasons too, for instance with 405.
             require(answer, _CLIENT_ERRORS, f"{name} with a foreign Origin")
+
+
+@check("http.origin-without-effect", proves=_VALIDATES, needs=("capability:tools",))
+async def origin_without_effect(server: ServerUnderTest) -> None:
+    """A call with the Origin of a foreign site, which the server rejects, does not run."""
+    await require_no_effect(server, lambda headers: [*headers, _FOREIGN], "a call with a foreign Origin")
 
 
 @check("http.origin-stream", proves=("http.origin-validate", "http.origin-403"))

@@ -23,6 +23,7 @@ from mcp_conformance.checks.probes.http_requests import (
 from mcp_conformance.checks.probes.interactive_calls import request_until_input, retried
 from mcp_conformance.checks.probes.modern_requests import valid_requests
 from mcp_conformance.checks.probes.near_misses import value_near_misses
+from mcp_conformance.checks.probes.rejected_calls import require_no_effect
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -309,6 +310,12 @@ async def name_mismatch(server: ServerUnderTest) -> None:
         )
         await _rejected_later(peer, message, other, f"another Mcp-Name of {method}")
     await _rejected_retries(server, peer, other, "another Mcp-Name")
+
+
+@check("header.name-without-effect", proves=("header.mcp-name-mismatch-rejected",), needs=_TOOLS)
+async def name_without_effect(server: ServerUnderTest) -> None:
+    """A call with another Mcp-Name, which the server rejects, does not run."""
+    await require_no_effect(server, _put("Mcp-Name", "conformance-other"), "a call with another Mcp-Name")
 
 
 @check("header.error-id", proves=("header.mismatch-error-id",))
