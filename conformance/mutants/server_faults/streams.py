@@ -282,6 +282,15 @@ class _ReplaysAll(Fault):
         return [*found, *(frame for stream in session.streams for _, frame in stream.frames if b'"other"' in frame)]
 
 
+@fault("replays-all-for-an-unknown-event", "resume.own-stream", revisions=_STREAMS, transports=_HTTP)
+class _ReplaysAllForUnknown(Fault):
+    """A server that looks for the position of an event in all events, and begins at their start if it is not there."""
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        return [frame for stream in session.streams for _, frame in stream.frames] if found is None else found
+
+
 breaking("ids-of-get-restart", "resume.unique", "own-ids-of-get", revisions=_STREAMS)
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _NEEDS: Final = ("capability:tools",)
 _UPDATED: Final = "notifications/resources/updated"
+_UNKNOWN: Final = "conformance-unknown"
 _FENCES: Final = 20
 """The requests during which a resumed stream shows its events: one by GET may stay open."""
 
@@ -123,7 +124,10 @@ async def unique(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def own_stream(server: ServerUnderTest) -> None:
-    """A resumed stream contains only its own events, not those of another stream, and each event has its own id."""
+    """A resumed stream contains only its own events, not those of another stream, and each event has its own id.
+
+    An unknown event id returns the events of no stream.
+    """
     async with session(server) as peer:
         notified: list[Event] = []
         with suppress(NotTestable):
@@ -142,6 +146,11 @@ async def own_stream(server: ServerUnderTest) -> None:
                 for (each, _), token in zip(calls, ("mine", "other"), strict=True):
                     if _belongs(message, each, token):
                         raise Deviation("only messages of the resumed stream by GET", brief(message))
+        # An id that no event has names no stream. A server may open a new one for it.
+        for message in await _resumed(peer, _UNKNOWN, deviant="an event id that no event has"):
+            for (each, _), token in zip(calls, ("mine", "other"), strict=True):
+                if _belongs(message, each, token):
+                    raise Deviation("no event of other streams for an unknown event id", brief(message))
 
 
 @check("resume.after-the-event", proves=("resume.event-id-per-stream",), needs=_NEEDS)
