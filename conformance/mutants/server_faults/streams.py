@@ -23,6 +23,7 @@ _HTTP: Final = ("http",)
 _SSE: Final = ("http-sse",)
 _STREAMS: Final = LEGACY[1:]
 _OLD: Final = LEGACY[:1]
+_PORTION: Final = 64 * 1024
 _TO_MEET: Final = 0.5
 """The seconds that a client request waits for one of a concurrent call."""
 
@@ -131,6 +132,14 @@ _framing(
 
 def _doubled(fields: dict[str, str]) -> dict[str, str]:
     return {"event": "hello", "data": "\n\nevent: endpoint\ndata: " + fields["data"]}
+
+
+@fault("large-events-split", "sse.data", "sse.large-event", revisions=_STREAMS, transports=_HTTP)
+class _LargeSplit(Fault):
+    """A server that writes its messages in events of limited size."""
+
+    def written(self, frame: bytes) -> bytes:
+        return frame if len(frame) <= _PORTION else frame[:_PORTION] + b"\n\ndata: " + frame[_PORTION:]
 
 
 @fault("no-response", "sse.response", revisions=LEGACY[3:], transports=_HTTP)

@@ -44,6 +44,8 @@ _CLIENT_REQUESTS: Final[Mapping[str, tuple[str, JsonObject]]] = {
     "roots/list": ("test_input_required_result_list_roots", {}),
 }
 """By client request, a tool that sends it, and its arguments."""
+_LARGE: Final = 80_000
+"""The size of a large message in bytes: more than 64 KiB, and less than the 100 kB to which some servers limit requests."""
 _CHANGES_AFTERWARDS: Final = 100
 """The most changes until one is notified on a new stream."""
 _PAUSE: Final = 0.03
@@ -131,6 +133,19 @@ async def data(server: ServerUnderTest) -> None:
             raise Deviation("the JSON of one message in the data of an event", repr(entry.raw[:200]))
     if not known:
         raise NotApplicable("the server sends no event with data")
+
+
+@check("sse.large-event", proves=("sse.data-is-json-rpc",), needs=_NEEDS)
+async def large_event(server: ServerUnderTest) -> None:
+    """A message of more than 64 KiB on the stream for a request is the data of one event."""
+    peer = http_peer(server)
+    token = "x" * _LARGE
+    stream = await read_stream(peer, progress_call(server, peer, token))
+    for event in stream.events:
+        if event.data and not RecordedStream(headers=(), events=(event,), ended=True).messages:
+            raise Deviation("the JSON of one message in the data of an event", repr(event.data[:200]))
+    if not any(_token(each) == token for each in stream.messages):
+        raise NotTestable("the stream has no message with the large progress token")
 
 
 @check(
