@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -567,6 +568,38 @@ class _ArgumentsOfAnother(Fault):
             return result
         time.sleep(0.05)  # meanwhile others arrive
         return {**result, "structuredContent": {"value": self._value}}
+
+
+@fault("result-of-the-same-tool", "jsonrpc.concurrent-requests", revisions=LEGACY[3:])
+class _ResultOfSameTool(Fault):
+    """A server that gives all concurrent calls of a tool the first result, whatever their arguments are."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._first: JsonObject = {}
+        self._lock: Final = threading.Lock()
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        if isinstance(params, dict) and params.get("name") == "conformance_structured":
+            with self._lock:
+                self._running += 1
+        return message
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.params.get("name") != "conformance_structured":
+            return result
+        time.sleep(0.05)  # meanwhile others arrive
+        with self._lock:
+            self._first = self._first or result
+            return dict(self._first)
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if inbound.params.get("name") == "conformance_structured":
+            with self._lock:
+                self._running -= 1
+                self._first = self._first if self._running else {}
+        return response
 
 
 @fault("batch-refused-for-one-member", "batch.bad-member", revisions=LEGACY[1:2])

@@ -10,7 +10,7 @@ from mcp_conformance.checks.probes.interactive_calls import retried
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
-from mcp_conformance.checks.server.lists import LISTS
+from mcp_conformance.checks.server.lists import LISTS, List
 from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
@@ -18,7 +18,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.methods import methods
-from mcp_core.revisions import Era
+from mcp_core.revisions import R2025_06_18, Era, between
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ async def other_version(server: ServerUnderTest) -> None:
     answer.error(-32600, what=what)
 
 
-def _listings(server: ServerUnderTest) -> list[str]:
-    """Return the methods of the lists that the server has."""
-    found = [row.method for row in LISTS if server.inventory.has(row.capability)]
+def _listings(server: ServerUnderTest) -> list[List]:
+    """Return the lists that the server has."""
+    found = [row for row in LISTS if server.inventory.has(row.capability)]
     if not found:
         raise NotApplicable("the server declares no tools, resources or prompts")
     return found
@@ -145,7 +145,7 @@ _NO_OBJECTS: Final[tuple[tuple[JsonValue, str], ...]] = (
 @check("jsonrpc.invalid-params", proves=("jsonrpc.invalid-params-code", "jsonrpc.invalid-params-error"))
 async def invalid_params(server: ServerUnderTest) -> None:
     """Params of the wrong type, and without a required member, are answered with -32602."""
-    for method in _listings(server):
+    for method in (each.method for each in _listings(server)):
         (await server.peer.request(method)).result()
         for cursor, what in ((5, "a cursor that is a number"), ({}, "a cursor that is an object")):
             answer = await server.peer.request(method, {"cursor": cursor}, deviant=what)
@@ -174,35 +174,37 @@ def _reaches(server: ServerUnderTest, method: str, params: JsonObject) -> bool:
 
 @check(
     "jsonrpc.concurrent-requests",
-    proves=("jsonrpc.concurrent-requests", "jsonrpc.stateless-interleaving"),
+    proves=("jsonrpc.concurrent-requests", "jsonrpc.stateless-interleaving", "jsonrpc.result-response-id"),
     subject=CheckScope.RECOVERING,
 )
 async def concurrent_requests(server: ServerUnderTest) -> None:
     """Each of several concurrent requests gets its own response."""
-    method = _listings(server)[0]
+    listing = _listings(server)[0]
+    other = "ping" if server.peer.handshake else "server/discover"
     answers: list[JsonRpcResponse] = []
     values: list[tuple[int, JsonRpcResponse]] = []
     known = len(server.peer.strays)
 
     async def ask(number: int) -> None:
-        answers.append(await server.peer.request(method if number % 2 else "server/discover", id=f"at once {number}"))
+        answers.append(await server.peer.request(listing.method if number % 2 else other, id=f"at once {number}"))
 
     async def call(number: int) -> None:
         name, arguments = server.tool(_STRUCTURED, {"value": number})
         values.append((number, await server.peer.request("tools/call", {"name": name, "arguments": arguments})))
 
     calls = server.manifest.find("tools", _STRUCTURED)
+    is_structured = server.revision in between(R2025_06_18)
     async with open_nursery() as nursery:
         for number in range(_MANY):
             nursery.start_soon(ask, number)
             # The manifest may state the same arguments for each call.
-            if calls.arguments is None and server.inventory.find("tools", calls.name) is not None:
+            if is_structured and calls.arguments is None and server.inventory.find("tools", calls.name) is not None:
                 nursery.start_soon(call, number)
     for number, answer in values:
         if member(answer.result(), "structuredContent", "value") != number:
             raise Deviation(f"the result of the call with the value {number}, beside others", str(answer))
     for answer in answers:
-        if ("supportedVersions" in answer.result()) != (answer.method == "server/discover"):
+        if (listing.member in answer.result()) != (answer.method == listing.method):
             raise Deviation(f"the result of {answer.method}", str(answer))
     if len(server.peer.strays) > known:
         raise Deviation("one response for each request", brief(server.peer.strays[known]))
