@@ -476,6 +476,14 @@ class _ChangesUndeclared(Fault):
         return result
 
 
+@fault("subscriptions-undeclared", "capability.undeclared-not-served", revisions=LEGACY)
+class _SubscriptionsUndeclared(Fault):
+    """A server that serves subscriptions to resources, and declares none."""
+
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return {**declared, "resources": {"listChanged": True}}
+
+
 @fault("updates-undeclared", "resources.updated-needs-capability", revisions=LEGACY)
 class _UpdatesUndeclared(Fault):
     def capabilities(self, declared: JsonObject) -> JsonObject:

@@ -66,13 +66,20 @@ def _feature_requests(revision: Revision) -> Iterator[tuple[str, str, JsonObject
     ),
 )
 async def undeclared_not_served(server: ServerUnderTest) -> None:
-    """A method of a feature that the server does not declare is answered with -32601."""
+    """A method of a feature that the server does not declare is answered with -32601, and a subscription with an error."""
     missing = [request for request in _feature_requests(server.revision) if not server.inventory.has(request[0])]
-    if not missing:
+    watched = [] if server.inventory.has("resources.subscribe") else server.inventory.lists.get("resources", ())[:1]
+    if server.revision.era is Era.MODERN:
+        # Subscriptions to resources are part of a request that serves others too.
+        watched = []
+    if not missing and not watched:
         raise NotApplicable("the server declares all features")
     for feature, method, params in missing:
         answer = await server.peer.request(method, params)
         answer.error(-32601, what=f"{method} of a server that does not declare {feature}")
+    for resource in watched:
+        answer = await server.peer.request("resources/subscribe", {"uri": resource["uri"]})
+        answer.error(what="resources/subscribe of a server that does not declare resources.subscribe")
 
 
 @check(
