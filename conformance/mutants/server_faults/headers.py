@@ -303,14 +303,15 @@ def _reading(name: str, check: str, read: Callable[[str, str], str]) -> None:
     fault(name, check, revisions=MODERN, transports=_HTTP)(_Reads)
 
 
-def _undone(name: str, value: str) -> str:
-    """Decode Base64 without regard to the case of its prefix."""
-    if not name.startswith("Mcp-Param") or not value.startswith("=?BASE64?"):
+def _undone(names: str, name: str, value: str) -> str:
+    """Decode Base64 in some headers without regard to the case of its prefix."""
+    if not name.startswith(names) or not value.startswith("=?BASE64?"):
         return value
     return base64.b64decode(value[len("=?BASE64?") : -2]).decode()
 
 
-_reading("marker-any-case", "header.param-literal", _undone)
+_reading("marker-any-case", "header.param-literal", partial(_undone, "Mcp-Param"))
+_reading("marker-any-case-in-names", "header.name-mismatch", partial(_undone, "Mcp-Name"))
 
 
 class _InBase64(Fault):

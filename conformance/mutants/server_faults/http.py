@@ -264,7 +264,7 @@ _status("ended-400", "session.ended", "ended", 400, revisions=_STREAMS)
 for _revisions, _era in ((_STREAMS, "legacy"), (MODERN, "modern")):
     breaking(f"{_era}-foreign-calls-run", "http.origin-without-effect", "foreign-without-effect", revisions=_revisions)
 breaking("version-unchecked", "http.version-unknown", "version-unknown", revisions=LEGACY[2:])
-for _kind in ("response", "resumption", "DELETE"):
+for _kind in ("notification", "response", "resumption", "DELETE"):
     breaking(
         f"version-of-{_kind.lower()}-unchecked", "http.version-unknown", f"version of {_kind}", revisions=LEGACY[2:]
     )

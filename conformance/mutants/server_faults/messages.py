@@ -618,6 +618,16 @@ class _StopsAtError(Fault):
         return ([*answers[: errors[0] + 1]] if errors else answer), status
 
 
+@fault("older-versions-refused", "version.alternative", revisions=LEGACY)
+class _OlderRefused(Fault):
+    """A server that offers another version only in place of a newer one."""
+
+    def agreed(self, requested: str, agreed: str) -> str:
+        if requested < LEGACY[0]:
+            raise RpcError(-32602, "the version is not supported any more")
+        return agreed
+
+
 def _agreeing(name: str, agrees: Callable[[str], bool]) -> None:
     """Add a server that agrees to a version that it does not support."""
 

@@ -367,6 +367,19 @@ def _tens(value: JsonValue) -> JsonValue:
     return value // 10 * 10 if isinstance(value, int) else value
 
 
+@fault("token-zero-as-none", "progress.token", "tasks.progress-token", revisions=LEGACY)
+class _ZeroAsNone(Fault):
+    """A server that reports the progress of a request whose token is false with the id of the request."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = _params(message) if isinstance(message, dict) else {}
+        meta = params.get("_meta")
+        if not isinstance(message, dict) or not isinstance(meta, dict) or "progressToken" not in meta:
+            return message
+        token = meta["progressToken"] or message.get("id")
+        return {**message, "params": {**params, "_meta": {**meta, "progressToken": token}}}
+
+
 class _LatestToken(Fault):
     """A server that reports the progress of all calls with the token of the latest."""
 

@@ -27,6 +27,11 @@ _ROOTS: Final[JsonObject] = {"jsonrpc": "2.0", "id": "early", "method": "roots/l
 _CHANGED: Final = "notifications/prompts/list_changed"
 
 
+def _rows(result: JsonObject) -> list[JsonObject]:
+    rows = result["tools"]
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
 def _method(inbound: InboundRequest) -> str:
     return str(inbound.request["method"])
 
@@ -511,5 +516,7 @@ class _Same(Fault):
 
 changed("text-without-content", "tools.text", method="tools/call", of="test_simple_text",
         change=lambda _, result: {**result, "content": []})  # fmt: skip
+changed("meta-key-of-tools-with-underscore", "meta.key-name", method="tools/list", change=lambda _, result: {
+        **result, "tools": [{**tool, "_meta": {"_framework": {}}} for tool in _rows(result)]}, revisions=LEGACY[2:])  # fmt: skip
 changed("reserved-meta-key", "meta.key-reserved-before-last", method="tools/call", of="test_simple_text",
         change=lambda _, result: {**result, "_meta": {"com.mcp.tools/odd": 1}}, revisions=LEGACY[2:3])  # fmt: skip

@@ -142,6 +142,20 @@ class _LargeSplit(Fault):
         return frame if len(frame) <= _PORTION else frame[:_PORTION] + b"\n\ndata: " + frame[_PORTION:]
 
 
+@fault("priming-id-used-again", "resume.unique", "resume.own-stream", revisions=LEGACY[3:], transports=_HTTP)
+class _PrimingIdAgain(Fault):
+    """A server that counts the first event of a stream only when it has a message."""
+
+    def __init__(self) -> None:
+        self._primed: set[str] = set()
+
+    def frame(self, what: str, fields: dict[str, str]) -> dict[str, str]:
+        stream, _, number = fields.get("id", "").partition("-")
+        if what == "priming":
+            self._primed.add(stream)
+        return {**fields, "id": f"{stream}-0"} if number == "1" and stream in self._primed else fields
+
+
 @fault("no-response", "sse.response", revisions=LEGACY[3:], transports=_HTTP)
 class _NoResponse(Fault):
     """A server that ends one stream without the response."""
