@@ -97,7 +97,7 @@ def _is_same(audience: JsonValue, resource: str) -> bool:
     if wrong("audience-by-beginning"):
         return str(audience).lower().startswith(resource)
     same = (found.scheme.lower(), found.netloc.lower()) == (own.scheme.lower(), own.netloc.lower())
-    return same and found[2:] == own[2:]
+    return same and (found[2:] == own[2:] or wrong("audience-by-origin"))
 
 
 def _unverified(token: str) -> JsonObject:
@@ -209,6 +209,7 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
         or (wrong("proof-method-optional") and found.get("htm") is None),
         "proof-any-url": found.get("htu") == own_url
         or (wrong("url-by-beginning") and str(found.get("htu")).startswith(handler.server.resource))
+        or (wrong("url-by-origin") and urlsplit(str(found.get("htu")))[:2] == urlsplit(own_url)[:2])
         or (wrong("proof-url-optional") and "htu" not in found),
         "proof-any-token": found.get("ath") == s256(token) or (wrong("proof-ath-optional") and "ath" not in found),
         "proof-any-key": key.thumbprint() == thumbprint or (wrong("takes-symmetric") and key.key_type == "oct"),
@@ -320,6 +321,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return self._authorize(message)
         except _AccessDenied as refused:
+            if wrong("scope-by-result") and refused.error == "insufficient_scope":
+                result: JsonObject = {"content": [{"type": "text", "text": "forbidden"}], "isError": True}
+                self._send(200, {"jsonrpc": "2.0", "id": message.get("id"), "result": result})
+                return None
             self._refuse(refused, message)
             return None
 
@@ -360,7 +365,10 @@ class _Handler(BaseHTTPRequestHandler):
         bound = claims.get("cnf")
         if isinstance(bound, dict):
             lower = wrong("downgrades-in-lower-case") and scheme == "bearer"
-            if scheme.lower() != "dpop" and not wrong("downgrades") and not lower:
+            beside = wrong("downgrades-beside-a-proof") and "DPoP" in self.headers
+            if beside:
+                _check_proof(self, token, str(bound.get("jkt")))
+            if scheme.lower() != "dpop" and not wrong("downgrades") and not lower and not beside:
                 raise _AccessDenied(401, "invalid_token", "DPoP")
             if scheme.lower() == "dpop" and not (wrong("proves-opening-only") and method != "server/discover"):
                 _check_proof(self, token, str(bound.get("jkt")))
@@ -417,6 +425,7 @@ class _Handler(BaseHTTPRequestHandler):
             place = f"{_PRM}{urlsplit(self.server.resource).path}"
             place = _PRM if wrong("no-servers-at-path") or wrong("metadata-of-another-at-path") else place
             place = "/metadata?of=mcp" if wrong("metadata-with-query") else place
+            place += urlsplit(self.server.resource).path if wrong("metadata-url-doubled") else ""
             parts.append(f'resource_metadata="{"" if wrong("relative-metadata-url") else origin}{place}"')
         if wrong("description-quotes"):
             parts.append(r'error_description="the token \"no-such-token\" is invalid"')
@@ -426,6 +435,7 @@ class _Handler(BaseHTTPRequestHandler):
         opens = message.get("method") in ("initialize", "server/discover")
         silent = (
             wrong("no-challenge")
+            or (wrong("invalid-unchallenged") and refused.error == "invalid_token")
             or (wrong("methods-unchallenged") and self.command != "POST")
             or (wrong("opening-challenged-only") and self.command == "POST" and refused.status == 401 and not opens)
         )
