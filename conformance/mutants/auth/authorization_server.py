@@ -89,6 +89,7 @@ ISSUER_FAULTS: Final = (
     _of("documents-unsupported", "auth.as-documents-supported"),
     _of("redirects-anywhere", "auth.as-redirect-exact", revision=_OWN),
     _of("redirects-by-prefix", "auth.as-redirect-exact"),
+    _of("redirects-without-query", "auth.as-redirect-exact"),
     _of("redirects-without-slash", "auth.as-redirect-exact", revision=_JUNE),
     _of("redirects-without-case", "auth.as-redirect-exact"),
     _of("redirects-decoded", "auth.as-redirect-exact"),
@@ -142,6 +143,7 @@ ISSUER_FAULTS: Final = (
     _of("any-secret", "auth.as-client-secret", revision=_JUNE),
     _of("secret-by-beginning", "auth.as-client-secret"),
     _of("refresh-without-secret", "auth.as-client-secret", revision=_LATE),
+    _of("any-secret-by-header", "auth.as-client-secret"),
     _of("query-dropped", "auth.as-redirect-query"),
     _of("second-query", "auth.as-redirect-query", revision=_OWN),
     _of("tokens-untyped", "auth.as-token-response"),
@@ -189,6 +191,7 @@ ISSUER_FAULTS: Final = (
     _of("proof-without-id", "dpop.as-bound-refused"),
     _of("proof-with-private-key", "dpop.as-bound-refused"),
     _of("first-of-two-proofs", "dpop.as-bound-refused"),
+    _of("bad-proofs-unbound", "dpop.as-binds"),
     _of("refresh-unbound", "dpop.as-bound-refused"),
     _of("refresh-any-key", "dpop.as-bound-refused"),
     _of("no-jwt-bearer", "wif.as-grant"),
@@ -214,6 +217,7 @@ ISSUER_FAULTS: Final = (
     _of("any-jag-audience", "ema.as-audience"),
     _of("jag-audiences-unchecked", "ema.as-audience"),
     _of("jag-audience-optional", "ema.as-audience"),
+    _of("jag-audience-token-endpoint", "ema.as-audience"),
     _of("client-unauthenticated", "ema.as-client"),
     _of("any-client-assertion", "ema.as-client"),
     _of("any-client-assertion-audience", "ema.as-client"),
@@ -243,6 +247,7 @@ ISSUER_FAULTS: Final = (
     _of("null-name", "auth.as-document-structure"),
     _of("redirects-to-host-of-document", "auth.as-document-redirect", revision=_LATE),
     _of("redirects-by-prefix-in-document", "auth.as-document-redirect"),
+    _of("redirects-by-host-in-document", "auth.as-document-redirect"),
     _of("redirect-uris-as-text", "auth.as-document-structure", revision=_LATE),
     _of("redirect-uris-as-object", "auth.as-document-structure"),
     _of(
@@ -328,7 +333,9 @@ class _Raw:
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
             "grant_types_supported": ["authorization_code", "client_credentials", JWT_BEARER],
-            "token_endpoint_auth_methods_supported": ["none", "client_secret_post", "private_key_jwt"],
+            "token_endpoint_auth_methods_supported": [
+                *("none", "client_secret_post", "client_secret_basic", "private_key_jwt")
+            ],
             "token_endpoint_auth_signing_alg_values_supported": ["ES256"],
             "authorization_response_iss_parameter_supported": True,
             "client_id_metadata_document_supported": True,
@@ -370,7 +377,7 @@ class _Raw:
         self._uris[client] = str(uris[0]) if isinstance(uris, list) and uris else ""
         if document.get("dpop_bound_access_tokens") is True:
             self._tokens.bound.add(client)
-        if document.get("token_endpoint_auth_method") == "client_secret_post":
+        if document.get("token_endpoint_auth_method") in ("client_secret_post", "client_secret_basic"):
             self._tokens.secrets[client] = secrets.token_urlsafe(16)
             document |= {"client_secret": self._tokens.secrets[client], "client_secret_expires_at": 0}
         if fault == "endless-secret":
@@ -405,6 +412,10 @@ class _Raw:
             or self._fault == "redirects-anywhere-by-document"
             or (self._fault == "redirects-to-host-of-document" and urlsplit(given).netloc == urlsplit(client_id).netloc)
             or (self._fault == "redirects-by-prefix-in-document" and given.startswith(tuple(listed)))
+            or (
+                self._fault == "redirects-by-host-in-document"
+                and urlsplit(given).netloc in [urlsplit(uri).netloc for uri in listed]
+            )
         )
 
     def _is_registered(self, client_id: str, given: str) -> bool:
@@ -418,6 +429,7 @@ class _Raw:
             "redirects-loopback-names": given.replace("//localhost:", "//127.0.0.1:") == known,
             "redirects-by-prefix": given.startswith(known),
             "redirects-after-a-page": given.startswith(known),
+            "redirects-without-query": given.partition("?")[0] == known.partition("?")[0],
             "redirects-without-slash": given.rstrip("/") == known,
             "redirects-without-case": given.lower() == known.lower(),
             "redirects-decoded": unquote(given) == known,

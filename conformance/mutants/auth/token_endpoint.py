@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from base64 import urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_plus
 
 import attrs
 import trio
@@ -94,7 +94,7 @@ class RawTokens:
         """Answer a token request."""
         fields = dict(parse_qsl(incoming.body.decode(), keep_blank_values=True))
         try:
-            self._authenticate(fields)
+            self._authenticate(incoming, fields)
             key = self._key(incoming, fields)
             grant = self._granted(fields, key)
         except _TokenError as why:
@@ -126,8 +126,14 @@ class RawTokens:
         text = error if self._fault == "errors-as-text" else json.dumps(body)
         await incoming.respond(status, _JSON, text.encode())
 
-    def _authenticate(self, fields: dict[str, str]) -> None:
-        """Compare the secret of a client that has one."""
+    def _authenticate(self, incoming: ServerExchange, fields: dict[str, str]) -> None:
+        """Compare the secret of a client that has one, in the form or in a header."""
+        scheme, _, pair = (incoming.header("authorization") or "").partition(" ")
+        if scheme.lower() == "basic":
+            id, _, secret = b64decode(pair).decode().partition(":")
+            fields |= {"client_id": unquote_plus(id), "client_secret": unquote_plus(secret)}
+            if self._fault == "any-secret-by-header":
+                return
         own, given, fault = self.secrets.get(fields.get("client_id", "")), fields.get("client_secret"), self._fault
         refreshes = fault == "refresh-without-secret" and fields.get("grant_type") == "refresh_token"
         if own is None or given == own or fault == "any-secret" or refreshes:
@@ -144,6 +150,14 @@ class RawTokens:
 
     def _key(self, incoming: ServerExchange, fields: dict[str, str]) -> str | None:
         """Return the thumbprint of the proof's key, or `None` without a proof."""
+        try:
+            return self._proved_key(incoming, fields)
+        except _TokenError:
+            if self._fault != "bad-proofs-unbound" or fields.get("client_id") in self.bound:
+                raise
+            return None
+
+    def _proved_key(self, incoming: ServerExchange, fields: dict[str, str]) -> str | None:
         fault, proofs = self._fault, incoming.all("dpop")
         if not proofs:
             refreshes = fields.get("grant_type") == "refresh_token"

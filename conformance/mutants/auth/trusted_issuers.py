@@ -135,6 +135,7 @@ class RawTrust:
             "any-typ": header.get("typ") == _ID_JAG or (fault == "typ-optional" and "typ" not in header),
             "any-jag-audience": claims.get("aud") == self._issuer
             or (fault == "jag-audience-optional" and "aud" not in claims)
+            or (fault == "jag-audience-token-endpoint" and claims.get("aud") == f"{self._issuer}/token")
             or (fault == "jag-audiences-unchecked" and bool(claims.get("aud")) and isinstance(claims["aud"], list)),
             "any-jag-client": claims.get("client_id") == fields.get("client_id") == _CLIENT
             or (fault == "jag-client-optional" and not claims.get("client_id")),

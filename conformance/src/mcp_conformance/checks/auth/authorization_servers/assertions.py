@@ -298,10 +298,11 @@ async def employee_jwt(server: ServerUnderTest) -> None:
 
 @check("ema.as-audience", proves=("ema.as-validates-aud",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def employee_audience(server: ServerUnderTest) -> None:
-    """An ID-JAG for another authorization server, or for none, gets no token."""
+    """An ID-JAG for another authorization server, for an endpoint, or for none, gets no token."""
     await _require_employee(server)
     own = issuer_of(server)
-    near = (f"{own}/other", f"{own}.elsewhere.example")
+    # The token endpoint is the audience of other JWTs (RFC 7523, section 3); the one of an ID-JAG is the issuer.
+    near = (f"{own}/other", f"{own}.elsewhere.example", await _endpoint(server))
     elsewhere = "https://elsewhere.example"
     audiences: tuple[JsonValue, ...] = (elsewhere, *near, [elsewhere], "", [], None)
     for audience in audiences:

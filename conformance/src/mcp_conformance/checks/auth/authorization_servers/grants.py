@@ -13,6 +13,7 @@ from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     KEPT_QUERY,
     OTHER_GRANTS,
     OTHER_SCOPE,
+    SECRET_ATTEMPTS,
     WRONG_SECRETS,
     document_kinds,
     granted,
@@ -26,7 +27,12 @@ from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     tokens_of,
     trial_of,
 )
-from mcp_conformance.checks.auth.authorization_servers.proofs import BAD_PROOFS, BAD_REFRESHES, KEY
+from mcp_conformance.checks.auth.authorization_servers.proofs import (
+    BAD_BY_CHOICE,
+    BAD_PROOFS,
+    BAD_REFRESHES,
+    KEY,
+)
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -168,16 +174,28 @@ async def code_owner(server: ServerUnderTest) -> None:
 
 @check("auth.as-client-secret", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def client_secret(server: ServerUnderTest) -> None:
-    """A client with a secret gets no tokens without it, for a code and for a refresh token."""
-    answers = (await trial_of(server, "with a secret")).answers
+    """A client with a secret in the form or in a header gets no tokens without it, for a code and for a refresh token."""
+    reasons: list[NotApplicable | NotTestable] = []
+    for method, name in SECRET_ATTEMPTS.items():
+        try:
+            _require_secret((await trial_of(server, name)).answers, method)
+        except (NotApplicable, NotTestable) as why:
+            reasons.append(why)
+    if len(reasons) == len(SECRET_ATTEMPTS):
+        raise next((why for why in reasons if isinstance(why, NotTestable)), reasons[0])
+
+
+def _require_secret(answers: Sequence[HttpResponse], method: str) -> None:
+    """Require the rejections of wrong secrets. Raise `NotTestable` when the right one is rejected too."""
     codes, refreshes = answers[: len(WRONG_SECRETS)], answers[len(WRONG_SECRETS) + 1 :]
     for what, answer in zip(WRONG_SECRETS, codes, strict=False):
-        require_refusal(answer, f"a code of a client with a secret, {what}")
+        require_refusal(answer, f"a code of a client with a secret ({method}), {what}")
     control = answers[len(WRONG_SECRETS)]
     if tokens_of(control) is None:
-        raise NotTestable(f"the control request failed: a code with the right secret gets {shown(control)}")
+        what = f"a code with the right secret ({method}) gets {shown(control)}"
+        raise NotTestable(f"the control request failed: {what}")
     for what, answer in zip(WRONG_SECRETS, refreshes, strict=False):
-        require_refusal(answer, f"a refresh token of a client with a secret, {what}")
+        require_refusal(answer, f"a refresh token of a client with a secret ({method}), {what}")
 
 
 @check("auth.as-redirect-query", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
@@ -369,14 +387,24 @@ async def refresh_rotates(server: ServerUnderTest) -> None:
 
 @check("dpop.as-binds", proves=("dpop.as-token-binding",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def binds(server: ServerUnderTest) -> None:
-    """Tokens for a request with a DPoP proof are bound to its key, and have the token_type DPoP, also after a refresh."""
+    """Tokens for a request with a DPoP proof are bound to its key, also after a refresh; a bad proof gets none.
+
+    An authorization server that binds only tokens of clients that demand it may ignore the proofs of others.
+    """
     await with_proofs(server)
-    for kind in await granted_kinds(server, "with a proof"):
+    kinds = await granted_kinds(server, "with a proof")
+    for kind in kinds:
         answers = (await trial_of(server, "with a proof", kind)).answers[:2]
         for what, answer in zip(("a token request", "a refresh"), answers, strict=False):
             tokens = tokens_of(answer)
             if tokens is not None:
                 _require_binding(server, tokens, f"for {what} with a proof{sender(kind)}")
+    for kind in kinds:
+        *others, last = (await trial_of(server, "with bad proofs by choice", kind)).answers
+        # If a bad proof gets tokens, this is the response to a valid one.
+        if str((tokens_of(last) or {}).get("token_type")).lower() == "dpop":
+            for what, answer in zip(BAD_BY_CHOICE, others, strict=False):
+                require_refusal(answer, f"a token request {what}{sender(kind)}")
 
 
 def _require_binding(server: ServerUnderTest, tokens: JsonObject, what: str) -> None:

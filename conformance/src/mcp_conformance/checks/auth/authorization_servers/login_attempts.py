@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import secrets
+from base64 import b64encode
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
 
 import attrs
 
 from mcp_conformance.checks.auth.authorization_servers.client_documents import document_with, party_of, publish
 from mcp_conformance.checks.auth.authorization_servers.endpoints import ask, issuer_of, known_metadata
 from mcp_conformance.checks.auth.authorization_servers.proofs import (
+    BAD_BY_CHOICE,
     BAD_PROOFS,
     BAD_REFRESHES,
     good_proof,
@@ -49,6 +51,7 @@ __all__ = [
     "KEPT_QUERY",
     "OTHER_GRANTS",
     "OTHER_SCOPE",
+    "SECRET_ATTEMPTS",
     "WRONG_SECRETS",
     "Fields",
     "authorization_form",
@@ -73,7 +76,10 @@ __all__ = [
 
 _OFFLINE: Final = ("openid", "offline_access")
 """The scopes that some authorization servers require for a refresh token."""
-_BY_SECRET: Final = "client_secret_post"
+_IN_FORM: Final = "client_secret_post"
+_IN_HEADER: Final = "client_secret_basic"
+SECRET_ATTEMPTS: Final = {_IN_FORM: "with a secret", _IN_HEADER: "with a secret in a header"}
+"""The attempts of clients with a secret, by the method with which they authenticate."""
 KEPT_QUERY: Final = "kept=1"
 """The query of a redirect URI."""
 _FORM: Final = ("Content-Type", "application/x-www-form-urlencoded")
@@ -250,15 +256,34 @@ async def _authorized(
     return attrs.evolve(attempt, fields=fields)
 
 
-async def _post(server: ServerUnderTest, fields: Mapping[str, str | None], proofs: Proofs = no_proof) -> HttpResponse:
-    """Send a token request. Fields that are `None` are omitted. If a nonce is required, send new proofs with it."""
+def _in_header(fields: Mapping[str, str | None]) -> tuple[Mapping[str, str | None], tuple[tuple[str, str], ...]]:
+    """Return the fields without the client and its secret, and a header with them (OAuth 2.1, section 2.4.1)."""
+    pair = ":".join(quote_plus(fields.get(name) or "") for name in ("client_id", "client_secret"))
+    rest = {name: value for name, value in fields.items() if name not in ("client_id", "client_secret")}
+    return rest, (("Authorization", f"Basic {b64encode(pair.encode()).decode()}"),)
+
+
+async def _post(
+    server: ServerUnderTest, fields: Mapping[str, str | None], proofs: Proofs = no_proof, *, in_header: bool = False
+) -> HttpResponse:
+    """Send a token request. Fields that are `None` are omitted. If a nonce is required, send new proofs with it.
+
+    Args:
+        server: The authorization server.
+        fields: The fields.
+        proofs: Makes the proofs.
+        in_header: Whether the client and its secret are in a header. A secret that is `None` is omitted with its client.
+    """
     login, metadata = login_of(server), await metadata_of(server)
     endpoint = metadata.get("token_endpoint")
     if not isinstance(endpoint, str):
         raise NotTestable("the metadata have no token_endpoint")
+    credentials: tuple[tuple[str, str], ...] = ()
+    if in_header and fields.get("client_secret") is not None:
+        fields, credentials = _in_header(fields)
     details = {"resource": _resource(login, metadata), **fields}
     body = urlencode({name: value for name, value in details.items() if value is not None}).encode()
-    headers = (_FORM, ("Accept", "application/json"))
+    headers = (_FORM, ("Accept", "application/json"), *credentials)
     answer = await ask(server, "POST", endpoint, (*headers, *proof_headers(proofs(endpoint, {}))), body)
     nonce = answer.header("dpop-nonce")
     if nonce is None or (json_object(answer.body) or {}).get("error") != "use_dpop_nonce":
@@ -268,9 +293,14 @@ async def _post(server: ServerUnderTest, fields: Mapping[str, str | None], proof
 
 
 async def _redeemed(
-    server: ServerUnderTest, attempt: LoginAttempt, proofs: Proofs = no_proof, **changes: str | None
+    server: ServerUnderTest,
+    attempt: LoginAttempt,
+    proofs: Proofs = no_proof,
+    *,
+    in_header: bool = False,
+    **changes: str | None,
 ) -> LoginAttempt:
-    """Exchange a code for tokens, with changed fields."""
+    """Exchange a code for tokens, with changed fields. The client and its secret may be in a header."""
     fields: dict[str, str | None] = {
         "grant_type": "authorization_code",
         "code": attempt.fields["code"],
@@ -279,18 +309,25 @@ async def _redeemed(
         "code_verifier": attempt.verifier,
         **changes,
     }
-    answer = await _post(server, fields, proofs)
+    answer = await _post(server, fields, proofs, in_header=in_header)
     return attrs.evolve(attempt, answers=(*attempt.answers, answer))
 
 
 async def _refreshed(
-    server: ServerUnderTest, attempt: LoginAttempt, token: JsonValue, proofs: Proofs = no_proof, **changes: str | None
+    server: ServerUnderTest,
+    attempt: LoginAttempt,
+    token: JsonValue,
+    proofs: Proofs = no_proof,
+    *,
+    in_header: bool = False,
+    **changes: str | None,
 ) -> LoginAttempt:
     """Exchange a refresh token for tokens, with changed fields. Without a refresh token, do nothing."""
     if not isinstance(token, str):
         return attempt
     fields = {"grant_type": "refresh_token", "client_id": attempt.client_id, "refresh_token": token, **changes}
-    return attrs.evolve(attempt, answers=(*attempt.answers, await _post(server, fields, proofs)))
+    answer = await _post(server, fields, proofs, in_header=in_header)
+    return attrs.evolve(attempt, answers=(*attempt.answers, answer))
 
 
 def tokens_of(answer: HttpResponse) -> JsonObject | None:
@@ -444,6 +481,20 @@ async def _badly_bound(server: ServerUnderTest, kind: str) -> LoginAttempt:
     return attempt
 
 
+async def _badly_bound_by_choice(server: ServerUnderTest, kind: str) -> LoginAttempt:
+    """Request tokens with bad proofs, as a client that does not demand bound tokens, until one of them gets tokens.
+
+    In this case, the last response is that to a request with a valid proof.
+    """
+    attempt = await _authorized(server, kind)
+    for name in BAD_BY_CHOICE:
+        attempt = await _redeemed(server, attempt, BAD_PROOFS[name])
+        if tokens_of(attempt.answers[-1]) is not None:
+            control = await _redeemed(server, await _authorized(server, kind), good_proof)
+            return attrs.evolve(attempt, answers=(*attempt.answers, *control.answers))
+    return attempt
+
+
 WRONG_SECRETS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "without the secret": lambda _: None,
     "with an empty one": lambda _: "",
@@ -453,27 +504,28 @@ WRONG_SECRETS: Final[Mapping[str, Callable[[str], str | None]]] = {
 """Secrets other than the right one, made from it."""
 
 
-async def _with_secret(server: ServerUnderTest, kind: str) -> LoginAttempt:
+async def _with_secret(server: ServerUnderTest, _kind: str, *, method: str) -> LoginAttempt:
     """Send a code and a refresh token of a client with a secret: with wrong secrets, until one gets tokens, and the right.
 
     The responses with tokens for a wrong secret end the attempt.
     """
     listed = (await metadata_of(server)).get("token_endpoint_auth_methods_supported")
-    if not await registers(server) or not isinstance(listed, list) or _BY_SECRET not in listed:
-        raise NotApplicable(f"the suite registers no client that authenticates with {_BY_SECRET}")
-    client = await client_of(server, "confidential", token_endpoint_auth_method=_BY_SECRET)
+    if not await registers(server) or not isinstance(listed, list) or method not in listed:
+        raise NotApplicable(f"the suite registers no client that authenticates with {method}")
+    confidential, in_header = f"confidential {method}", method == _IN_HEADER
+    client = await client_of(server, confidential, token_endpoint_auth_method=method)
     secret = client.get("client_secret")
-    if not isinstance(secret, str) or client.get("token_endpoint_auth_method", _BY_SECRET) != _BY_SECRET:
-        raise NotApplicable(f"the authorization server registers no client that authenticates with {_BY_SECRET}")
-    attempt = await _authorized(server, "confidential" if kind == "own" else f"confidential {kind}")
+    if not isinstance(secret, str) or client.get("token_endpoint_auth_method", method) != method:
+        raise NotApplicable(f"the authorization server registers no client that authenticates with {method}")
+    attempt = await _authorized(server, confidential)
     for wrong in WRONG_SECRETS.values():
-        attempt = await _redeemed(server, attempt, client_secret=wrong(secret))
+        attempt = await _redeemed(server, attempt, in_header=in_header, client_secret=wrong(secret))
         if tokens_of(attempt.answers[-1]) is not None:
             return attempt
-    attempt = await _redeemed(server, attempt, client_secret=secret)
+    attempt = await _redeemed(server, attempt, in_header=in_header, client_secret=secret)
     token = refresh_token_of(attempt.answers[-1])
     for wrong in WRONG_SECRETS.values():
-        attempt = await _refreshed(server, attempt, token, client_secret=wrong(secret))
+        attempt = await _refreshed(server, attempt, token, in_header=in_header, client_secret=wrong(secret))
         if tokens_of(attempt.answers[-1]) is not None:
             break
     return attempt
@@ -514,7 +566,8 @@ _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest, str], Awaitable[LoginAt
     "with the response type of the implicit grant": partial(_requested, response_type="token"),
     "with a proof": _bound,
     "with bad proofs": _badly_bound,
-    "with a secret": _with_secret,
+    **{name: partial(_with_secret, method=method) for method, name in SECRET_ATTEMPTS.items()},
+    "with bad proofs by choice": _badly_bound_by_choice,
     "with a query": _with_query,
 }
 
