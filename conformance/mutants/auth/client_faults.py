@@ -75,6 +75,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("any-resource", "auth.client-resource-mismatch"),
     _of("resource-by-prefix", "auth.client-resource-mismatch"),
     _of("resource-by-beginning", "auth.client-resource-mismatch"),
+    _of("resource-by-origin", "auth.client-resource-mismatch"),
     _of("resource-verified-once", "auth.client-resource-mismatch"),
     _of("case-sensitive", "auth.client-resource-upper-case"),
     _of("no-server-metadata", "auth.client-server-metadata", revision=_JUNE),
@@ -90,6 +91,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("any-issuer", "auth.client-issuer-identical"),
     _of("nearly-same-issuer", "auth.client-issuer-identical"),
     _of("issuer-any-case", "auth.client-issuer-identical"),
+    _of("openid-issuer-unverified", "auth.client-issuer-identical"),
     _of("issuer-verified-once", "auth.client-issuer-identical"),
     _of("no-issuer-taken", "auth.client-issuer-identical"),
     _of("issuer-without-slash", "auth.client-server-metadata-order-root"),
@@ -114,6 +116,7 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-server-metadata",
         revision=_OWN,
     ),
+    _of("default-endpoints-below-path", "auth.client-default-endpoints", revision=_OWN),
     _of("no-default-endpoints", "auth.client-default-endpoints", revision=_OWN),
     # Client registration.
     _of("made-up-client-id", "auth.client-registration-obtained"),
@@ -190,6 +193,8 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("refresh-token-lost", "auth.client-oauth21"),
     _of("refresh-token-lost", "auth.client-oauth21", revision=_LATE),
     _of("refresh-wider", "auth.client-oauth21", revision=_JUNE),
+    _of("refresh-without-resource", "auth.client-resource-in-token"),
+    _of("refresh-without-resource", "auth.client-resource-in-token", revision=_JUNE),
     # Authorization and token requests.
     _of("no-resource", "auth.client-resource-in-authorization"),
     _of("no-token-resource", "auth.client-resource-in-token", revision=_JUNE),
@@ -206,6 +211,7 @@ CLIENT_FAULTS_AUTH: Final = (
         "client-credentials.client-resource",
         "wif.client-names-resource",
     ),
+    _of("step-up-without-resource", "auth.client-resource-in-authorization"),
     _of("resource-fragment", "auth.client-resource-canonical", revision=_JUNE),
     _of(
         "resource-origin",
@@ -230,6 +236,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("call-not-repeated", "auth.client-step-up", revision=_LATE),
     _of("forgets-scopes", "auth.client-step-up-union", "auth.client-step-up"),
     _of("forgets-scopes-at-login", "auth.client-step-up-union"),
+    _of("forgets-earlier-step-up", "auth.client-step-up-union"),
     _of("first-scopes-kept", "auth.client-scope-challenged"),
     _of("empty-scope", "auth.client-scope-omitted"),
     _of("empty-scope", "auth.client-scope-omitted", revision=_LATE),
@@ -283,6 +290,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("error-shown", "auth.client-iss-error"),
     _of("error-shown-later", "auth.client-iss-error"),
     _of("error-page-visited", "auth.client-iss-error"),
+    _of("error-acted-on", "auth.client-iss-error"),
     _of("smuggles", "security.client-urls"),
     # Extensions.
     _of("bound-as-bearer", "dpop.client-scheme"),
@@ -291,11 +299,13 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("proof-type", "dpop.client-header"),
     _of("proof-when-refused", "dpop.client-token-request"),
     _of("refresh-key-new", "dpop.client-token-request"),
+    _of("refresh-unproved", "dpop.client-token-request"),
     _of("no-ath", "dpop.client-claims"),
     _of("ath-stale", "dpop.client-claims"),
     _of("htu-with-query", "dpop.client-claims"),
     _of("no-token-nonce", "dpop.client-token-nonce"),
     _of("no-call-nonce", "dpop.client-nonce"),
+    _of("nonce-once", "dpop.client-nonce"),
     _of("symmetric-proof", "dpop.client-asymmetric"),
     _of("proof-type-always", "dpop.client-header"),
     _of("htu-always-with-query", "dpop.client-claims"),
@@ -345,6 +355,7 @@ CLIENT_FAULTS_AUTH: Final = (
     ),
     _of("employee-grant", "ema.client-grant"),
     _of("employee-unproved", "ema.client-proves"),
+    _of("employee-idp-client", "ema.client-proves"),
     _of("employee-consents", "ema.client-no-person"),
 )
 """All faults of the raw client with a login."""

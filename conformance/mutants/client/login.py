@@ -71,6 +71,8 @@ class Login:
         self._verifier = secrets.token_urlsafe(48)
         self._count = 0
         self._few = 0
+        self._nonces = 0
+        self._first_scopes: set[str] | None = None
         self._answered = False
         self.keys = Keys()
 
@@ -120,7 +122,8 @@ class Login:
         if "dpop-nonce" in headers:
             self.keys.nonces[self._origin] = headers["dpop-nonce"]
         if self._challenge.get("error") == "use_dpop_nonce":
-            return not wrong("no-call-nonce")
+            self._nonces += 1
+            return not wrong("no-call-nonce") and not (wrong("nonce-once") and self._nonces > 1)
         if self._count == _SECOND and wrong("token-scheme-once"):
             return True
         if status == 401 and self._token and wrong("expired-token-kept") and in_scenario("auth/token-expiry"):
@@ -162,9 +165,10 @@ class Login:
         again = self._renewed_at and self._count - self._renewed_at <= 1
         issuer = str(self._metadata["issuer"])
         same = self._issuer == issuer or (wrong("refresh-by-host") and _same_host(self._issuer, issuer))
-        if not self._refresh or not same or again or (self.keys.wanted and not wrong("refresh-key-new")):
+        proves = self.keys.wanted and not wrong("refresh-key-new") and not wrong("refresh-unproved")
+        if not self._refresh or not same or again or proves:
             return False
-        if self.keys.wanted:
+        if self.keys.wanted and wrong("refresh-key-new"):
             self.keys = Keys()
         self._renewed_at = self._count
         more = {"refresh_token": self._refresh}
@@ -215,6 +219,7 @@ class Login:
             wrong("any-resource")
             or (wrong("resource-by-beginning") and resource.startswith(self._url))
             or (wrong("resource-by-prefix") and self._url.startswith(resource))
+            or (wrong("resource-by-origin") and _same_host(self._url, resource))
             or (self._token and wrong("resource-verified-once"))
         )
         if (other and not taken) or (wrong("case-sensitive") and not resource.startswith(self._origin)):
@@ -225,6 +230,7 @@ class Login:
         found = str(self._metadata.get("issuer"))
         return (
             wrong("any-issuer")
+            or (wrong("openid-issuer-unverified") and self._openid)
             or (wrong("nearly-same-issuer") and found.rstrip("/") == issuer.rstrip("/"))
             or (wrong("issuer-any-case") and found.lower() == issuer.lower())
             or (bool(self._token) and wrong("issuer-verified-once"))
@@ -267,7 +273,8 @@ class Login:
         found = None if wrong("no-own-metadata") else document(well, headers)
         if found is None and wrong("no-default-endpoints"):
             raise ClientError("no metadata of the authorization server")
-        self._metadata = default_metadata(base) if found is None or wrong("default-endpoints") else found
+        own = self._url if wrong("default-endpoints-below-path") else base
+        self._metadata = default_metadata(own) if found is None or wrong("default-endpoints") else found
 
     # --- the user ----------------------------------------------------------------------------------------------------
 
@@ -355,6 +362,8 @@ class Login:
         for fault, name in (("no-state", "state"), ("no-resource", "resource"), ("no-challenge", "code_challenge")):
             if wrong(fault):
                 del fields[name]
+        if status == 403 and wrong("step-up-without-resource"):
+            del fields["resource"]
         if not fields["scope"] and not wrong("empty-scope"):
             del fields["scope"]
         if wrong("secret-in-url") and "client_secret" in client:
@@ -364,6 +373,10 @@ class Login:
             endpoint = endpoint.partition("?")[0]
         url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(fields)}"
         back = dict(parse_qsl(urlsplit(fetch("GET", url)[1].get("location", "")).query, keep_blank_values=True))
+        if back.get("error") == "invalid_scope" and wrong("error-acted-on") and "scope" in fields:
+            del fields["scope"]
+            fields |= {"state": secrets.token_urlsafe(24), "code_challenge": secrets.token_urlsafe(32)}
+            fetch("GET", f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(fields)}")
         self._check_answer(back, state)
         if wrong("other-verifier"):
             verifier = secrets.token_urlsafe(48)
@@ -400,7 +413,10 @@ class Login:
         if wrong("offline-always"):
             challenge_scopes.add("offline_access")
         anew = wrong("forgets-scopes") or (status == 401 and wrong("forgets-scopes-at-login"))
-        self._scopes = challenge_scopes if anew else self._scopes | challenge_scopes
+        if self._first_scopes is None:
+            self._first_scopes = set(challenge_scopes)
+        kept = self._first_scopes if wrong("forgets-earlier-step-up") else self._scopes
+        self._scopes = challenge_scopes if anew else kept | challenge_scopes
 
     def _check_answer(self, back: dict[str, str], state: str) -> None:
         unverified = wrong("any-state") or wrong("no-state") or (self._token and wrong("state-verified-once"))
@@ -435,7 +451,7 @@ class Login:
     def _ask(self, grant: str, fields: dict[str, str], client: JsonObject | None) -> None:
         url = str(self._metadata["token_endpoint"])
         form = {"grant_type": grant, "resource": self._target(), **fields}
-        if wrong("no-token-resource"):
+        if wrong("no-token-resource") or (wrong("refresh-without-resource") and grant == "refresh_token"):
             del form["resource"]
         if self._refresh and wrong("refresh-anywhere"):
             form["refresh_token"] = self._refresh
@@ -448,7 +464,7 @@ class Login:
         status, body = 0, b""
         for time in range(2):
             late = bound and wrong("proof-when-refused")
-            if bound and (time or not late):
+            if bound and (time or not late) and not (wrong("refresh-unproved") and grant == "refresh_token"):
                 self.keys.wanted = True
                 headers["DPoP"] = self.keys.proof("POST", url)
             status, back, body = fetch("POST", url, headers, urlencode(form).encode())
@@ -576,5 +592,7 @@ class Login:
         if wrong("id-jag-as-token"):
             self._token = str(found["access_token"])
             return
+        if wrong("employee-idp-client"):
+            context = {"client_id": context["idp_client_id"]}
         grant = "urn:example:jwt" if wrong("employee-grant") else _JWT_BEARER
         self._ask(grant, fields, None if wrong("employee-unproved") else context)

@@ -234,9 +234,9 @@ _DISCOVERY: Final = (
     ),
     _of(
         "metadata-issuer-upper-case",
-        "The metadata of the authorization server name its issuer with its scheme and host in upper case.",
+        "The OpenID Connect metadata of the authorization server name its issuer with its scheme and host in upper case.",
         _NOW,
-        Quirks(server_metadata={"issuer": "{shouted_issuer}"}),
+        Quirks(server_metadata_at=(Well.OPENID_APPENDED,), server_metadata={"issuer": "{shouted_issuer}"}),
     ),
     _of(
         "2025-03-26-oauth-metadata-backcompat",
@@ -504,6 +504,12 @@ _ANSWERS: Final = (
         Quirks(
             authorization=_ERROR,
         ),
+    ),
+    _of(
+        "iss-error-scope",
+        "The authorization response is the error `invalid_scope` and names another issuer.",
+        _NOW,
+        Quirks(authorization={**_ERROR, "error": "invalid_scope"}),
     ),
     _of(
         "state-wrong",

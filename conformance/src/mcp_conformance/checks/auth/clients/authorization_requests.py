@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.auth.clients.violations import OAuthRun
 
 _DEFAULT: Final = "auth/metadata-default"
+_INSATIABLE: Final = "auth/scope-retry-limit"
+"""The scenario in which no scopes are ever sufficient."""
+_NO_SCOPE: Final = "auth/iss-error-scope"
+"""The scenario in which another issuer rejects the scope. A client that heeds it requests less scope."""
 _MOST: Final = 5
 """Maximum number of authorization requests for one operation; the specification says "a few"."""
 _OK: Final = 200
@@ -103,8 +108,14 @@ def _called(found: OAuthRun) -> bool:
 
 
 def _keeps_scopes(found: OAuthRun) -> str | None:
-    later = _scopes(found)[1:]
-    return next((f"scope {' '.join(sorted(each))!a}" for each in later if "notes:read" not in each), None)
+    scopes = _scopes(found)
+    lost = next((each for each in scopes[1:] if "notes:read" not in each), None)
+    if found.name == _INSATIABLE:
+        # The challenge of each rejection names a further scope. Later a client may start over.
+        lost = next(
+            (each for before, each in pairwise(scopes[:3]) if "more:1" in before - each and "more:2" in each), None
+        )
+    return None if lost is None else f"scope {' '.join(sorted(lost))!a}"
 
 
 def _tries_on(found: OAuthRun) -> str | None:
@@ -134,6 +145,19 @@ def _smuggled(found: OAuthRun) -> str | None:
         if each.header("x-smuggled") is not None:
             return f"{each.method} {each.place} has a header from the URL"
     return None
+
+
+def _acts_on_error(found: OAuthRun) -> str | None:
+    """Return an authorization request that reacts to the error of another issuer; `None` if the client sent none."""
+    if found.name != _NO_SCOPE:
+        return None
+    first, *later = _scopes(found)
+    fewer = next((each for each in later if "notes:read" in first - each), None)
+    return None if fewer is None else f"scope {' '.join(sorted(fewer))!a} is requested after the error"
+
+
+def _heeds_error(found: OAuthRun) -> str | None:
+    return _shown(found) or _acts_on_error(found)
 
 
 def _shown(found: OAuthRun) -> str | None:
@@ -265,7 +289,7 @@ add_rules(
             id="auth.client-step-up-union",
             title="A client that requests a further scope also requests the earlier ones, also after a token has expired.",
             proves=("auth.step-up-union", "auth.reauth-keeps-scopes"),
-            within=("auth/scope-step-up", "auth/no-refresh-token"),
+            within=("auth/scope-step-up", "auth/no-refresh-token", _INSATIABLE),
             tested=lambda found: len(found.authorizations) > 1,
             wrong=_keeps_scopes,
         ),
@@ -274,7 +298,7 @@ add_rules(
             title="A client whose scope is always insufficient stops after a few attempts.",
             proves=("auth.step-up-retry-limit",),
             notes=("auth.step-up-retry-limit",),
-            within=("auth/scope-retry-limit",),
+            within=(_INSATIABLE,),
             tested=_redeemed,
             wrong=_tries_on,
         ),
@@ -393,11 +417,14 @@ add_rules(
         ),
         Rule(
             id="auth.client-iss-error",
-            title="The error, the description and the page in an error response of another issuer are not shown.",
+            title=(
+                "The error, the description and the page in an error response of another issuer are not shown, and the "
+                "client does not request less scope."
+            ),
             proves=("auth.iss-error-response",),
-            within=("auth/iss-error", "auth/basic-cimd"),
+            within=("auth/iss-error", _NO_SCOPE, "auth/basic-cimd"),
             tested=_answered_wrongly,
-            wrong=_shown,
+            wrong=_heeds_error,
         ),
         Rule(
             id="security.client-urls",
