@@ -97,11 +97,14 @@ class RawTrust:
         if fault == "http-issuer":
             named = named.replace("http:", "https:")
         if named not in trusted:
-            if fault != "any-issuer":
+            untyped = _part(assertion, 0).get("typ") != _ID_JAG
+            if fault != "any-issuer" and (untyped or fault != "any-jag-issuer"):
                 raise NotTrusted("invalid_grant")
             named = self._party
         header_key = _part(assertion, 0).get("jwk")
-        own_key = header_key if fault == "key-in-jwt" and isinstance(header_key, dict) else None
+        is_jag = _part(assertion, 0).get("typ") == _ID_JAG
+        takes_key = fault == ("key-in-jag" if is_jag else "key-in-jwt")
+        own_key = header_key if takes_key and isinstance(header_key, dict) else None
         jwt = read_jwt(assertion, own_key or await self._key(named))
         header = _part(assertion, 0) if jwt is None else jwt.header
         claims = _claims(assertion) if jwt is None else jwt.claims
@@ -109,9 +112,10 @@ class RawTrust:
         if jwt is None and fault != "any-signature" and not unsigned:
             raise NotTrusted("invalid_grant")
         begins = claims.get("nbf", 0)
-        if fault != "early-jwt" and isinstance(begins, int) and begins > time.time():
+        if fault != ("early-jag" if is_jag else "early-jwt") and isinstance(begins, int) and begins > time.time():
             raise NotTrusted("invalid_grant")
-        ends = int(time.time()) + 60 if fault == "endless-jwt" and "exp" not in claims else claims.get("exp")
+        endless = fault == ("endless-jag" if is_jag else "endless-jwt") and "exp" not in claims
+        ends = int(time.time()) + 60 if endless else claims.get("exp")
         if not isinstance(ends, int) or (ends < time.time() and fault != "takes-expired-jwt"):
             raise NotTrusted("invalid_grant")
         anonymous = fault == "client-unauthenticated" and header.get("typ") == _ID_JAG
@@ -133,6 +137,7 @@ class RawTrust:
             raise NotTrusted("invalid_client")
         right = {
             "any-typ": header.get("typ") == _ID_JAG or (fault == "typ-optional" and "typ" not in header),
+            "jag-subject-optional": isinstance(claims.get("sub"), str),
             "any-jag-audience": claims.get("aud") == self._issuer
             or (fault == "jag-audience-optional" and "aud" not in claims)
             or (fault == "jag-audience-token-endpoint" and claims.get("aud") == f"{self._issuer}/token")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.oauth_testbed.changed_members import Changes, OmittedMember
+    from mcp_conformance.oauth_testbed.changed_members import Changes
     from mcp_conformance.oauth_testbed.trusted_party import TrustedParty
     from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -225,10 +225,11 @@ async def _employee(
     server: ServerUnderTest,
     claims: Changes | None = None,
     *,
-    typ: str | OmittedMember = _ID_JAG,
+    header: Changes | None = None,
     form: Mapping[str, str | None] | None = None,
     proof: Changes | None = None,
     proof_key: str = "own",
+    issuer: str | None = None,
     key: str = "own",
     change: Callable[[str], str] = _unchanged,
 ) -> HttpResponse:
@@ -237,10 +238,11 @@ async def _employee(
     Args:
         server: The authorization server.
         claims: Claims of the ID-JAG with other values, or without a value.
-        typ: The type of the ID-JAG.
+        header: Members of its header, in the same way.
         form: Fields of the request with other values; `None` omits one.
         proof: Claims of the JWT that authenticates the client, with other values.
         proof_key: The key of this JWT.
+        issuer: The issuer of the ID-JAG.
         key: The key of the ID-JAG.
         change: Changes the signed ID-JAG.
 
@@ -262,7 +264,8 @@ async def _employee(
     client_claims: Changes = {"sub": client, "aud": audience, **(proof or {})}
     assertion = party.jwt(client_claims, issuer=client, key=proof_key)
     fields = {"client_id": client, "client_assertion_type": _ASSERTION, "client_assertion": assertion, **(form or {})}
-    return await _redeem(server, change(party.jwt(whole, header={"typ": typ}, key=key)), **fields)
+    signed = party.jwt(whole, header={"typ": _ID_JAG, **(header or {})}, issuer=issuer, key=key)
+    return await _redeem(server, change(signed), **fields)
 
 
 async def _require_employee(server: ServerUnderTest) -> None:
@@ -281,19 +284,27 @@ async def employee_typ(server: ServerUnderTest) -> None:
     """An assertion of another type than an ID-JAG, or of none, gets no token."""
     await _require_employee(server)
     for typ in ("JWT", "at+jwt", f"{_ID_JAG}-other", ""):
-        require_refusal(await _employee(server, typ=typ), f"an ID-JAG of the type {brief(typ)}")
-    require_refusal(await _employee(server, typ=OMITTED), "an ID-JAG without a type")
+        require_refusal(await _employee(server, header={"typ": typ}), f"an ID-JAG of the type {brief(typ)}")
+    require_refusal(await _employee(server, header={"typ": OMITTED}), "an ID-JAG without a type")
 
 
 @check("ema.as-jwt", proves=("auth.as-oauth21",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def employee_jwt(server: ServerUnderTest) -> None:
-    """An ID-JAG with another signature, or that has expired, gets no token (RFC 7523, section 3)."""
+    """An ID-JAG with another signature or issuer, that is invalid now, or without a required claim, gets no token."""
     await _require_employee(server)
+    party, now = party_of(server), int(time.time())
     require_refusal(await _employee(server, key="unknown"), "an ID-JAG that is signed with another key")
+    own_key: Changes = {"jwk": party.public_key("unknown")}
+    require_refusal(await _employee(server, header=own_key, key="unknown"), "an ID-JAG that has its key in its header")
     require_refusal(await _employee(server, change=unsigned), "an unsigned ID-JAG")
-    now = int(time.time())
+    require_refusal(await _employee(server, issuer=f"{party.url}/other"), "an ID-JAG of an unknown issuer")
     expired: Changes = {"iat": now - 2 * _HOUR, "exp": now - _HOUR}
     require_refusal(await _employee(server, expired), "an expired ID-JAG")
+    require_refusal(await _employee(server, {"nbf": now + _HOUR}), "an ID-JAG that is valid from the next hour on")
+    # RFC 7523, section 3. Another check covers the audience.
+    for name in ("iss", "sub", "exp"):
+        require_refusal(await _employee(server, {name: OMITTED}), f"an ID-JAG without {name}")
+        require_refusal(await _employee(server, {name: None}), f"an ID-JAG whose {name} is null")
 
 
 @check("ema.as-audience", proves=("ema.as-validates-aud",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
