@@ -331,6 +331,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("workload-other-grant", "wif.client-grant"),
     _of("workload-other-assertion", "wif.client-shows-assertion", "wif.client-unregistered"),
     _of("workload-registers", "wif.client-unregistered"),
+    _of("workload-registers-later", "wif.client-unregistered"),
     _of("workload-as-client", "wif.client-unregistered"),
     _of("workload-shown", "auth.client-no-cross-credentials"),
     _of("workload-silent", "wif.client-refusal-told"),
@@ -357,6 +358,13 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("employee-unproved", "ema.client-proves"),
     _of("employee-idp-client", "ema.client-proves"),
     _of("employee-consents", "ema.client-no-person"),
+    # Without a user, it obtains its first token only.
+    _of(
+        "consents-later",
+        "client-credentials.client-grant",
+        "client-credentials.client-no-person",
+        "ema.client-no-person",
+    ),
 )
 """All faults of the raw client with a login."""
 

@@ -155,6 +155,8 @@ class Login:
         }
         for name, way in ways.items():
             if in_scenario(name):
+                if self._token and wrong("consents-later"):
+                    break
                 way()
                 return
         if not (status == 401 and self._by_refresh_token()):
@@ -549,7 +551,7 @@ class Login:
             fetch("GET", self._url, {"X-Workload": fields["assertion"]})
         if wrong("workload-other-assertion"):
             fields = {**fields, "assertion": "x.y.z", "client_assertion": fields["assertion"]}
-        if wrong("workload-registers"):
+        if wrong("workload-registers") or (self._token and wrong("workload-registers-later")):
             self._registered()
         grant = "urn:example:jwt" if wrong("workload-other-grant") else _JWT_BEARER
         try:

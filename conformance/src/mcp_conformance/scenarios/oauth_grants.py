@@ -45,6 +45,7 @@ def _by_key(testbed: OAuthTestbed) -> JsonObject:
 
 
 def _by_employee(testbed: OAuthTestbed) -> JsonObject:
+    expire_tokens(testbed)
     testbed.register({"client_id": "app", "client_secret": _SECRET, "token_endpoint_auth_method": ANY_SECRET_METHOD})
     testbed.register({"client_id": "app-at-idp"}, at_idp=True)
     origin = testbed.idp.clients.issuer
@@ -59,6 +60,7 @@ def _by_employee(testbed: OAuthTestbed) -> JsonObject:
 
 
 def _by_workload(testbed: OAuthTestbed) -> JsonObject:
+    expire_tokens(testbed)
     return {"client_id": "workload", "valid_jwt": testbed.workload}
 
 
@@ -80,11 +82,11 @@ GRANTS: Final[Mapping[str, tuple[str, OAuthSetup]]] = {
         OAuthSetup(quirks=Quirks(issuer=_TENANT), begin=_by_key),
     ),
     "enterprise-managed-authorization": (
-        "A client of an employee who has an ID token of the enterprise.",
+        "A client of an employee who has an ID token of the enterprise. Access tokens expire early.",
         OAuthSetup(quirks=Quirks(registers=False, issuer=_TENANT), begin=_by_employee),
     ),
     "wif-jwt-bearer": (
-        "A workload with a JWT of its platform, which the authorization server trusts.",
+        "A workload with a JWT of its platform, which the authorization server trusts. Access tokens expire early.",
         OAuthSetup(begin=_by_workload),
     ),
     "wif-refused": (
