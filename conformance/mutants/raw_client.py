@@ -151,7 +151,7 @@ def _read_twice(wire: Wire) -> None:
                 raise ClientError("date out of range")
         if wrong("caches-by-params"):
             break
-    for uri in ("test://static-text", "test://other")[: 1 if wrong("one-for-all") else 2]:
+    for uri in ("test://static-text", "test://other/text", "test://other/Text")[: 1 if wrong("one-for-all") else 3]:
         wire.call("resources/read", {"uri": uri})
 
 

@@ -167,7 +167,8 @@ DEFAULTS: Final = ClientRequest(
                     "default": ["2"],
                 },
             },
-            "required": [],
+            # Those that count as false in many languages are left out most easily.
+            "required": ["newsletter", "discount", "ratio"],
         }
     ),
 )

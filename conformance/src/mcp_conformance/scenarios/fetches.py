@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["ACCESS_SCENARIOS", "ENDLESS", "FRESH", "PAGE", "SCHEMA"]
+__all__ = ["ACCESS_SCENARIOS", "ENDLESS", "FRESH", "OTHERS", "PAGE", "SCHEMA"]
 
 PAGE: Final = "/not-to-be-fetched/page"
 """The path of a page that the user is asked to visit."""
@@ -26,6 +26,8 @@ SCHEMA: Final = "/not-to-be-fetched/schema.json"
 """The path of a schema that another schema refers to."""
 FRESH: Final = 3_600_000
 """The `ttlMs` of a result that is valid for longer than a run."""
+OTHERS: Final = ("test://other/text", "test://other/Text")
+"""Two resources that may be cached. The case of a path is significant."""
 ENDLESS: Final = 2**53 - 1
 """The greatest `ttlMs` that every client can read exactly: 285,000 years."""
 
@@ -62,8 +64,9 @@ def _urls(setup: ScenarioSetup) -> None:
 def _caching(setup: ScenarioSetup) -> None:
     """Serve lists that are valid for long or not at all, or whose `ttlMs` is missing or negative."""
     server = setup.server
-    server.offers.resources.append({"uri": "test://other", "name": "other"})
-    server.offers.texts["test://other"] = "another text"
+    for uri in OTHERS:
+        server.offers.resources.append({"uri": uri, "name": uri.rpartition("/")[2]})
+        server.offers.texts[uri] = f"the text of {uri}"
     held: dict[str, JsonObject] = {
         "tools/list": {"ttlMs": ENDLESS},
         "prompts/list": {"ttlMs": 0},
@@ -105,7 +108,7 @@ ACCESS_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_caching",
-        title="Lists that are valid for an hour or not at all; the client must read each twice, and two resources.",
+        title="Lists that are valid for an hour or not at all; the client must read each twice, and three resources.",
         prepare=_caching,
         revisions=frozenset(MODERN),
     ),

@@ -66,6 +66,8 @@ ANNOTATED: Final[JsonObject] = {
                 "map": {"type": "object", "properties": {"square": {"type": "string", "x-mcp-header": "Square"}}},
             },
         },
+        # A property whose name is a keyword elsewhere.
+        "items": {"type": "object", "properties": {"count": {"type": "integer", "x-mcp-header": "Item-Count"}}},
     },
 }
 """An input schema with header parameters."""
@@ -74,7 +76,7 @@ _CALLS: Final[tuple[JsonObject, ...]] = (
     {"region": "us-west1", "priority": 42, "verbose": False, "query": "SELECT 1", "float_val": 1.5},
     {"region": "eu west 1", "priority": -7, "verbose": True},
     {"region": "", "verbose": None},
-    {"region": "\u6771\u4eac", "place": {"city": "Zürich"}},
+    {"region": "\u6771\u4eac", "place": {"city": "Zürich"}, "items": {"count": 3}},
     {"region": " padded ", "place": {"city": "Ghent"}},
     # Latin-1 has the characters too, with other bytes than UTF-8.
     {"region": "Zürich", "place": {"city": "\u6771\u4eac", "map": {"square": "B2"}}},

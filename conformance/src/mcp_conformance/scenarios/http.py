@@ -80,6 +80,24 @@ def _session_lost(setup: ScenarioSetup) -> None:
     setup.http.before = forget
 
 
+def _upgraded(setup: ScenarioSetup) -> None:
+    """Support only the revision before the one that the client offers until the first `tools/list`, and then forget the session."""
+    server = setup.server
+    offered = setup.revision
+    older = [each for each in LEGACY if each in between(None, offered) and each is not offered]
+    server.speaks = (older[-1],)
+
+    async def upgrade(exchange: HttpExchange) -> bool:
+        if server.speaks == (older[-1],) and exchange.message.get("method") == "tools/list":
+            # The older one stays the first: checks of the whole run go by it.
+            server.speaks = (older[-1], offered)
+            for session in server.sessions:
+                setup.http.lose(session)
+        return False
+
+    setup.http.before = upgrade
+
+
 def _sse_retry(setup: ScenarioSetup) -> None:
     """End the stream of a call twice before the result, which the client can get by resumption."""
     pauses: list[JsonValue] = []
@@ -143,6 +161,13 @@ HTTP_SCENARIOS: Final = (
         title="A server that forgets the session before the first `tools/list`, and the next one before the first call.",
         prepare=_session_lost,
         revisions=_STATEFUL,
+        transports=_HTTP,
+    ),
+    Scenario(
+        name="session-lost-to-upgrade",
+        title="A server of the revision before the offered one, which forgets the session and then supports the offered one.",
+        prepare=_upgraded,
+        revisions=_STATEFUL & frozenset(each for each in LEGACY if each.version_header),
         transports=_HTTP,
     ),
     Scenario(

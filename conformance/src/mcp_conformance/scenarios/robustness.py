@@ -221,6 +221,9 @@ def _breaks(setup: ScenarioSetup) -> None:
             broken.append(True)
             setup.notes["broken"] = request.message["id"]
             await sink.open()
+            if request.revision.resumable and not request.revision.priming_event:
+                # Only a client with the id of an event can resume the stream.
+                await request.notify("notifications/message", {"level": "info", "data": "begun"})
             await sink.exchange.cut()
         return text_result("not broken")
 

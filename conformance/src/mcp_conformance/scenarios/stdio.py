@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.drivers.client.stdio_host import Launch
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
+from mcp_core.revisions import MODERN
 
 if TYPE_CHECKING:
     import signal
 
-    from mcp_conformance.drivers.client.stdio_host import Launch
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
+    from mcp_core.jsonrpc.messages import JsonObject
 
 __all__ = ["STDIO_SCENARIOS"]
 
@@ -49,6 +52,18 @@ def _complains(setup: ScenarioSetup) -> None:
     setup.stdio.on_launch = complain
 
 
+def _prints(setup: ScenarioSetup) -> None:
+    """Write a line that is no message to standard output before the result of each call."""
+    right = setup.server.handlers["tools/call"]
+
+    async def call(request: ScriptedRequest) -> JsonObject:
+        if isinstance(request.sink, Launch):
+            await request.sink.write(b"Calling a tool now {\n", deviant="a line that is no message")
+        return await right(request)
+
+    setup.server.handlers["tools/call"] = call
+
+
 STDIO_SCENARIOS: Final = (
     Scenario(
         name="stdio-deaf",
@@ -66,6 +81,14 @@ STDIO_SCENARIOS: Final = (
         name="stdio-complains",
         title="A server that writes more to standard error than a pipe holds.",
         prepare=_complains,
+        transports=_STDIO,
+    ),
+    Scenario(
+        name="stdio-prints",
+        title="A server that writes a line that is no message to standard output before each result of a call.",
+        prepare=_prints,
+        # In the other revisions, a client may respond to it.
+        revisions=frozenset(MODERN),
         transports=_STDIO,
     ),
 )

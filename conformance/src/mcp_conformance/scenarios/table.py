@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.http_host import Stream
-from mcp_conformance.drivers.client.scripted_request import ErrorReply
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
 from mcp_conformance.drivers.client.sse_host import EndpointForm, SseHost
 from mcp_conformance.model.check import Transport
 from mcp_conformance.protocol.odd_ids import ODD_IDS
@@ -19,6 +19,7 @@ from mcp_conformance.scenarios.caching import FRESH_SCENARIOS
 from mcp_conformance.scenarios.cancellation import CANCEL_SCENARIOS
 from mcp_conformance.scenarios.client_requests import CLIENT_REQUEST_SCENARIOS
 from mcp_conformance.scenarios.completion import COMPLETION_SCENARIOS
+from mcp_conformance.scenarios.concurrent_calls import CONCURRENT_SCENARIOS
 from mcp_conformance.scenarios.fetches import ACCESS_SCENARIOS
 from mcp_conformance.scenarios.headers import HEADER_SCENARIOS
 from mcp_conformance.scenarios.http import HTTP_SCENARIOS
@@ -39,11 +40,12 @@ from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2025_03_26, betwe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ENDPOINT_FORMS", "FEW_CAPABILITIES", "SCENARIOS"]
+__all__ = ["ENDPOINT_FORMS", "FEW_CAPABILITIES", "REFUSED_UNREAD", "SCENARIOS"]
 
 ENDPOINT_FORMS: Final[Mapping[str, EndpointForm]] = {
     "no-capabilities": EndpointForm.RELATIVE,
@@ -53,6 +55,9 @@ ENDPOINT_FORMS: Final[Mapping[str, EndpointForm]] = {
 
 FEW_CAPABILITIES: Final = ("odd-but-legal", "conformance_rich")
 """Scenarios whose server declares only some of the capabilities: the second one denies those to subscribe."""
+
+REFUSED_UNREAD: Final = "meets-modern-without-id"
+"""The scenario of a rejection without an id, and the note with the number of the rejected request."""
 
 _UNKNOWN_REVISIONS: Final = ("1900-01-01", "2025-05-01", "2999-12-31")
 """Revisions that do not exist: before, between and after those that do."""
@@ -65,6 +70,9 @@ def _nothing(_: ScenarioSetup) -> None:
 def _use_endpoint_form(setup: ScenarioSetup, scenario: str) -> None:
     if isinstance(setup.host, SseHost):
         setup.host.endpoint = ENDPOINT_FORMS[scenario]
+        if setup.host.endpoint is EndpointForm.RELATIVE:
+            # At the first level, it would have the same meaning relative to the root.
+            setup.host.path = "/below/sse"
 
 
 def _no_capabilities(setup: ScenarioSetup) -> None:
@@ -169,6 +177,24 @@ def _refused_always(setup: ScenarioSetup) -> None:
         )
 
     setup.server.admit = admit
+
+
+def _refused_unread(setup: ScenarioSetup) -> None:
+    """Reject the first modern request by its version header, as a server does that has not read the body: without an id."""
+
+    async def refuse(exchange: HttpExchange) -> bool:
+        requested = exchange.header("mcp-protocol-version")
+        is_first = REFUSED_UNREAD not in setup.notes and requested is not None
+        if not is_first or exchange.method != "POST" or exchange.message.get("method") == "initialize":
+            return False
+        setup.notes[REFUSED_UNREAD] = exchange.number
+        supported: list[JsonValue] = [_UNKNOWN_REVISIONS[-1], setup.revision.name]
+        reply = ErrorReply(-32022, "not this time", {"supported": supported, "requested": requested}).error(None)
+        del reply["id"]
+        await exchange.respond(400, [("Content-Type", "application/json")], encoded(reply))
+        return True
+
+    setup.http.before = refuse
 
 
 def _lists_unknown(setup: ScenarioSetup) -> None:
@@ -279,6 +305,14 @@ _GENERAL: Final = (
         revisions=frozenset(MODERN),
         free=True,
     ),
+    Scenario(
+        name=REFUSED_UNREAD,
+        title="A modern server that rejects the first request in an error without an id; the client may use any revision.",
+        prepare=_refused_unread,
+        revisions=frozenset(MODERN),
+        transports=frozenset({Transport.HTTP}),
+        free=True,
+    ),
 )
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
@@ -296,6 +330,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         *TASK_SCENARIOS,
         *ACCESS_SCENARIOS,
         *ROBUSTNESS_SCENARIOS,
+        *CONCURRENT_SCENARIOS,
         *CHANGED_SCENARIOS,
         *COMPLETION_SCENARIOS,
         *ERA_SCENARIOS,

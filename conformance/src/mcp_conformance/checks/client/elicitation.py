@@ -21,7 +21,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.json_schema import flaw_by_schema
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.client_request_table import DEFAULT_VALUES, FORM, UNFIT, valid_client_requests
+from mcp_conformance.scenarios.client_request_table import DEFAULT_VALUES, DEFAULTS, FORM, UNFIT, valid_client_requests
 from mcp_conformance.scenarios.client_request_tools import response_of, result_of
 from mcp_core.revisions import LEGACY, R2025_06_18, Era, between
 
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
 _SCENARIO: Final = "conformance_asks"
 _NEEDS: Final = (f"scenario:{_SCENARIO}",)
+_DEFAULTS: Final = "conformance_defaults"
 _DECLINED: Final = "conformance_declines"
 _LEGACY: Final = [each.name for each in LEGACY if each in between(R2025_06_18)]
 _FORMS: Final = ("ask_form", "ask_form_by_mode", "ask_choices")
 _SCHEMAS: Final = {
     each.name: each.params["requestedSchema"]
-    for each in valid_client_requests()
+    for each in (*valid_client_requests(), DEFAULTS)
     if each.params is not None and "requestedSchema" in each.params
 }
 
@@ -104,12 +105,16 @@ async def result(client: ClientUnderTest) -> None:
 @check(
     "elicitation.client-content-fits",
     proves=("elicitation.accept-content", "elicitation.accept-form-content"),
-    needs=_NEEDS,
+    needs=(*_NEEDS, f"scenario:{_DEFAULTS}"),
 )
 async def content_fits(client: ClientUnderTest) -> None:
-    """An accepted form has content that conforms to the requestedSchema."""
+    """An accepted form has content that conforms to the requestedSchema, also if a user leaves it unchanged."""
     accepted = 0
-    for name, answer in answers(client, _SCENARIO, *_FORMS):
+    found = list(answers(client, _SCENARIO, *_FORMS))
+    if _DEFAULTS in client.runs:
+        with suppress(NotApplicable, NotTestable):
+            found.append((DEFAULTS.name, result_of(client, _DEFAULTS, DEFAULTS.name)))
+    for name, answer in found:
         if answer.get("action") == "accept":
             accepted += 1
             _fits(answer, _SCHEMAS[name])

@@ -11,7 +11,7 @@ from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.fetches import ENDLESS, PAGE, SCHEMA
+from mcp_conformance.scenarios.fetches import ENDLESS, OTHERS, PAGE, SCHEMA
 from mcp_conformance.scenarios.icons import FTP, ICON, OTHER_ORIGIN, REDIRECTED, SCRIPT, SVG_SCRIPT, WEBSOCKET
 from mcp_conformance.scenarios.pagination import CACHED_CURSOR, CACHED_LIST, cursors
 
@@ -260,8 +260,8 @@ async def key(client: ClientUnderTest) -> None:
         for each in _caching(client).sent("resources/read")
         if isinstance(params := each.get("params"), dict)
     }
-    missing = {"test://static-text", "test://other"} - uris
-    if len(missing) == 1:
-        raise Deviation("resources/read of both resources", f"no request for {missing.pop()}")
-    if missing:
+    missing = [uri for uri in ("test://static-text", *OTHERS) if uri not in uris]
+    if len(missing) > len(OTHERS):
         raise NotTestable("the client read no resources")
+    if missing:
+        raise Deviation("resources/read of each resource", f"no request for {missing[0]}")

@@ -12,6 +12,7 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
 from mcp_conformance.scenarios.negotiation import ERA_SCENARIOS
+from mcp_conformance.scenarios.table import REFUSED_UNREAD
 from mcp_core.methods import methods
 from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
@@ -302,12 +303,19 @@ async def no_mutual(client: ClientUnderTest) -> None:
         "stdio.probe-modern-error-no-fallback",
         "compat.client-http-inspect-400",
     ),
-    needs=("scenario:version-none",),
+    needs=("scenario:version-none", f"scenario:{REFUSED_UNREAD}"),
 )
 async def no_fallback(client: ClientUnderTest) -> None:
     """An error of modern servers shows that the server is one: no `initialize` follows."""
     for message in client.run("version-none").sent("initialize"):
         raise Deviation("no initialize after error -32022", brief(message))
+    unread = client.runs.get(REFUSED_UNREAD)
+    for exchange in unread.exchanges if unread is not None else ():
+        # A client may also begin with `initialize`; then nothing was rejected before it.
+        refused = client.run(REFUSED_UNREAD).notes.get(REFUSED_UNREAD)
+        behind = isinstance(refused, int) and exchange.number > refused
+        if behind and exchange.message.get("method") == "initialize":
+            raise Deviation("no initialize after error -32022 without an id", str(exchange))
 
 
 @check(

@@ -15,6 +15,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_request_tools import STATE, response_of
+from mcp_conformance.scenarios.concurrent_calls import CALLED_TWICE, STATE_OF_CALL
 from mcp_conformance.scenarios.mrtr import EMPTY_STATE, KINDS, OTHER_STATES, STATE_ONCE, STATES, UNRELATED
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
@@ -248,9 +249,13 @@ async def meta_on_retries(client: ClientUnderTest) -> None:
             raise Deviation(f"{PROTOCOL_VERSION} and {CLIENT_CAPABILITIES} in _meta", brief(meta))
 
 
-@check("mrtr.client-no-cross-use", proves=("mrtr.no-cross-request-use",), needs=_BOTH)
+@check(
+    "mrtr.client-no-cross-use",
+    proves=("mrtr.no-cross-request-use",),
+    needs=(*_BOTH, f"scenario:{CALLED_TWICE}"),
+)
 async def no_cross_use(client: ClientUnderTest) -> None:
-    """The input responses and the state of one request are not used in another."""
+    """The input responses and the state of one request are not used in another, also if both are sent at once."""
     _retry(client, _STATE, "test_mrtr_echo_state")
     for scenario, tool in ((_STATE, "test_mrtr_unrelated"), (_ROUND_TRIPS, "ask_nothing")):
         for message in _calls(client, scenario, tool):
@@ -261,6 +266,12 @@ async def no_cross_use(client: ClientUnderTest) -> None:
             params = _params(message)
             if name in (params.get("name"), params.get("uri")) and set(params) & set(_RETRY_MEMBERS):
                 raise Deviation(f"neither inputResponses nor requestState for {name}", brief(message))
+    for message in client.run(CALLED_TWICE).sent("tools/call"):
+        arguments = _params(message).get("arguments")
+        called = arguments.get("name") if isinstance(arguments, dict) else None
+        for name, right in STATE_OF_CALL.items():
+            if name != called and _params(message).get("requestState") == right:
+                raise Deviation(f"the state of the {name} call in its own retry only", brief(message))
 
 
 @check("mrtr.client-initial", proves=("mrtr.client-no-initial-fields",))

@@ -32,6 +32,7 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "Verbose": ("verbose",),
     "Place_City.x": ("place", "city"),
     "Square": ("place", "map", "square"),
+    "Item-Count": ("items", "count"),
 }
 """The path of the argument, by header, in agreement with `header_scenarios.ANNOTATED`."""
 _ANNOTATED_ELSEWHERE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
@@ -40,7 +41,7 @@ _ANNOTATED_ELSEWHERE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
 }
 """The arguments of other annotated tools, by scenario and tool, and by header."""
 _PLAIN: Final = ("Region", "Priority", "Verbose")
-_NESTED: Final = ("Place_City.x", "Square")
+_NESTED: Final = ("Place_City.x", "Square", "Item-Count")
 
 
 def _arguments(exchange: HttpExchange) -> JsonObject:

@@ -105,7 +105,9 @@ class SseHost:
     async def _stream(self, exchange: HttpExchange) -> None:
         session = self.server.open()
         events = SessionEvents(exchange)
-        place = f"/messages?session={session.number}-8d1e"
+        # A sibling of the stream, so that a relative URI depends on the path of the stream.
+        parent = self.path[: self.path.rindex("/") + 1]
+        place = f"{parent}messages?session={session.number}-8d1e"
         self._open[place] = (session, events)
         exchange.known = session
         session.standalone_sink = events
@@ -113,7 +115,7 @@ class SseHost:
         await exchange.start(200, STREAM)
         forms = {
             EndpointForm.PATH: place,
-            EndpointForm.RELATIVE: place.removeprefix("/"),
+            EndpointForm.RELATIVE: place.removeprefix(parent),
             EndpointForm.ABSOLUTE: f"http://{exchange.header('host')}{place}",
         }
         await exchange.named_event("endpoint", forms[self.endpoint].encode())
