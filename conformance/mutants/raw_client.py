@@ -57,6 +57,8 @@ def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
         _subscribe(wire, capabilities["resources"])
         for resource in _list(wire, "resources/list", "resources"):
             _complete(wire, "resources/read", {"uri": resource["uri"]})
+        if in_scenario("conformance_pages"):
+            _list(wire, "resources/templates/list", "resourceTemplates")
     if "prompts" in capabilities:
         for prompt in _list(wire, "prompts/list", "prompts"):
             arguments = prompt.get("arguments")
@@ -135,6 +137,8 @@ def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
         again = answers().again(params, result)
         if again is None:
             return {}
+        if wrong("forgets-prompt-arguments") and method == "prompts/get":
+            again.pop("arguments", None)
         if wrong("state-of-tools-only") and method != "tools/call":
             again.pop("requestState", None)
         result = wire.call(method, again)
@@ -151,8 +155,11 @@ def _read_twice(wire: Wire) -> None:
                 raise ClientError("date out of range")
         if wrong("caches-by-params"):
             break
+    kept: set[str] = set()
     for uri in ("test://static-text", "test://other/text", "test://other/Text")[: 1 if wrong("one-for-all") else 3]:
-        wire.call("resources/read", {"uri": uri})
+        if not wrong("caches-by-lower-uri") or uri.lower() not in kept:
+            wire.call("resources/read", {"uri": uri})
+        kept.add(uri.lower())
 
 
 def _list(wire: Wire, method: str, member: str) -> list[JsonObject]:
@@ -188,7 +195,8 @@ def _pages(wire: Wire, method: str, member: str) -> list[JsonObject]:
             if wrong("asks-once-more") and "cursor" in params:
                 wire.call(method, params)
             return listed
-        if not cursor and wrong("empty-cursor-ends"):
+        templates = method == "resources/templates/list" and wrong("empty-cursor-ends-templates")
+        if not cursor and (templates or wrong("empty-cursor-ends")):
             return listed
         longest, empty = max(longest, len(page)), 0 if page else empty + 1
         faults = {

@@ -199,6 +199,8 @@ class Answers:
             content["more"] = {"deep": True}
         if wrong("age-as-text") and content.get("age") == 42:
             content["age"] = "42"
+        if wrong("drops-falsy-values"):
+            content = {name: value for name, value in content.items() if value}
         return {"result": {"action": "accept", "content": content}}
 
     def _refused(self, given: JsonObject, schema: JsonValue) -> JsonObject:
@@ -275,7 +277,8 @@ class Answers:
                 content["type"] = "TEXT"
             if wrong("any-length"):
                 content["text"] = "word " * 400
-        answer["model"] = self._model(params)
+        listed = [answer["content"]] if wrong("content-in-lists") else answer["content"]
+        answer |= {"content": listed, "model": self._model(params)}
         later = self._scenario == "conformance_progress" and wrong("no-model-later")
         if later or (self._is_plain_scenario and wrong("no-model")):
             del answer["model"]

@@ -63,9 +63,15 @@ class _Http:
         self._kept: Final[list[http.client.HTTPConnection]] = []
         self.kept: Final[list[http.client.HTTPResponse]] = []
         """The open subscription streams."""
+        self.server_info: JsonValue = None
+        """The `serverInfo` of the server."""
 
     def send(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPResponse:
         """Send a request and wait for the head of the response."""
+        return self._begin(method, headers, body).getresponse()
+
+    def _begin(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPConnection:
+        """Send a request."""
         connection = http.client.HTTPConnection(*self._where, timeout=30)
         query = "" if method == "DELETE" and wrong("deletes-without-query") else self.query
         if wrong("two-version-headers") and "MCP-Protocol-Version" in headers:
@@ -76,7 +82,7 @@ class _Http:
             connection.endheaders(body)
         else:
             connection.request(method, self._path + query, body, headers)
-        return connection.getresponse()
+        return connection
 
     def headers(self, message: JsonObject) -> dict[str, str]:
         """Return the headers of a POST."""
@@ -91,9 +97,19 @@ class _Http:
         batched = wrong("batched") and message.get("method") == "tools/call"
         return self.send("POST", self.headers(message), dumped([message] if batched else message))
 
+    def call_at_once(self, method: str, each_params: list[JsonObject]) -> list[JsonObject]:
+        """Send several requests before the first response, and return the results."""
+        requests = [self.messages.request(method, params) for params in each_params]
+        connections = [self._begin("POST", self.headers(each), dumped(each)) for each in requests]
+        return [result_of(self._answer(each.getresponse())) for each in connections]
+
+    def _answer(self, response: http.client.HTTPResponse) -> JsonObject:
+        """Return the response in the body of a HTTP response."""
+        raise NotImplementedError
+
     def fetch(self, tools: list[JsonObject]) -> None:
         """Fetch what a client must not fetch: an icon, a schema, a page."""
-        fetch_icons(tools)
+        fetch_icons(tools, self.server_info)
         # The paths are those of the scenario; only the request itself matters.
         names = {"fetches-schemas": "schema.json", "fetches-pages": "page"}
         for fault, name in names.items():
@@ -181,6 +197,15 @@ def events_of(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
             event[name] = f"{event[name]}\n{value}" if name == "data" and name in event else value
 
 
+def _whole_events(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
+    """Yield the events of a stream until it ends or breaks."""
+    try:
+        yield from events_of(response)
+    except (http.client.HTTPException, OSError):
+        if wrong("broken-for-ever"):
+            raise
+
+
 def events(response: http.client.HTTPResponse) -> Iterator[JsonObject]:
     """Yield the messages of a stream."""
     for event in events_of(response):
@@ -244,7 +269,9 @@ class SessionHttp(_Http):
         if self._session is not None and in_scenario("tools_call") and wrong("lowers-session-id"):
             self._session = self._session.lower()
         result = result_of(self._answer(response))
-        self._agreed = str(result.get("protocolVersion"))
+        self.server_info = result.get("serverInfo")
+        first = self._agreed if wrong("keeps-first-version") else None
+        self._agreed = first or str(result.get("protocolVersion"))
         if self._agreed not in SPOKEN and not wrong("any-version"):
             raise ClientError(f"unsupported version {self._agreed}")
         if wrong("needs-standing-stream") and in_scenario("conformance_standing_ends"):
@@ -269,7 +296,10 @@ class SessionHttp(_Http):
 
     def headers(self, message: JsonObject) -> dict[str, str]:
         """Return the headers of a POST."""
-        return {**super().headers(message), **self._session_headers()}
+        ours = self._session_headers()
+        if "method" not in message and in_scenario("server-asks") and wrong("answers-without-session"):
+            ours.pop("Mcp-Session-Id", None)
+        return {**super().headers(message), **ours}
 
     def _session_headers(self) -> dict[str, str]:
         ours: dict[str, str] = {}
@@ -292,7 +322,8 @@ class SessionHttp(_Http):
                 raise ClientError(f"{method}: status 404")
             old = self._session
             self._session = old if wrong("old-session-id") else None
-            self._agreed = None
+            if not wrong("keeps-first-version"):
+                self._agreed = None
             self.open()
             if wrong("cancels-in-new-session"):
                 self.cancel_last_of_session(request)
@@ -311,9 +342,10 @@ class SessionHttp(_Http):
             raise ClientError("the response is not valid JSON")
         last, retry, pauses = "", 0.0, 0
         while True:
-            for event in events_of(response):
+            for event in _whole_events(response):
                 last = (last if wrong("resumes-from-first") else "") or event.get("id", last)
-                if "retry" in event and not (retry and wrong("keeps-first-retry")):
+                bare = not event.get("data") and wrong("retry-needs-data")
+                if "retry" in event and not bare and not (retry and wrong("keeps-first-retry")):
                     retry = int(event["retry"]) / 1000
                 if event.get("data", "").startswith("["):
                     found = self._take_batch(json.loads(event["data"]))
@@ -340,7 +372,10 @@ class SessionHttp(_Http):
             self.send("GET", {"Accept": STREAM, "Last-Event-ID": other, **self._session_headers()}).close()
         accept = "*/*" if wrong("get-accepts-all") else STREAM
         again = "stream0-0" if wrong("other-event-id") else last
-        response = self.send("GET", {"Accept": accept, "Last-Event-ID": again, **self._session_headers()})
+        ours = self._session_headers()
+        if wrong("resumes-without-version"):
+            del ours["MCP-Protocol-Version"]
+        response = self.send("GET", {"Accept": accept, "Last-Event-ID": again, **ours})
         if response.status != 200:
             raise ClientError(f"GET: status {response.status}")
         return response
@@ -401,7 +436,8 @@ class ModernHttp(_Http):
         params: JsonObject = {"verbose": True} if wrong("discover-with-params") else {}
         response = self._exchange("server/discover", params)
         error = response.get("error")
-        if isinstance(error, dict) and error.get("code") == -32022 and not wrong("gives-up"):
+        unknown = response.get("id") is None and wrong("errors-need-id")
+        if isinstance(error, dict) and error.get("code") == -32022 and not unknown and not wrong("gives-up"):
             data = error.get("data")
             supported = data.get("supported") if isinstance(data, dict) else None
             if isinstance(supported, list) and (MODERN in supported or wrong("falls-back-always")):
@@ -410,7 +446,9 @@ class ModernHttp(_Http):
         if not isinstance(result, dict):
             error = response.get("error")
             code = error.get("code") if isinstance(error, dict) else None
-            raise UnsupportedRevision(f"server/discover: {code}", modern=code in _MODERN_ERRORS)
+            raise UnsupportedRevision(f"server/discover: {code}", modern=code in _MODERN_ERRORS and not unknown)
+        meta = result.get("_meta")
+        self.server_info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
         if wrong("pings"):
             self._exchange("ping", {})
         if wrong("initialized-to-modern") and in_scenario("meets-modern"):
@@ -438,7 +476,9 @@ class ModernHttp(_Http):
         return result
 
     def _exchange(self, method: str, params: JsonObject) -> JsonObject:
-        response = self.post(self.messages.request(method, params))
+        return self._answer(self.post(self.messages.request(method, params)))
+
+    def _answer(self, response: http.client.HTTPResponse) -> JsonObject:
         if wrong("exact-header-names") and "CONTENT-TYPE" in dict(response.getheaders()):
             raise ClientError("resultType is missing")
         if response.status == 404 and wrong("takes-404-for-nobody"):

@@ -14,7 +14,7 @@ from mutants.client.messages import wrong
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["fetch_icons"]
 
@@ -22,6 +22,7 @@ _TOKEN: Final = {"Authorization": "Bearer access-token-for-the-server-only"}
 _COOKIE: Final = {"Cookie": "conformance=for-the-server-only"}
 _FETCHES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "fetches-icons": ("http", {}),
+    "fetches-server-icons": ("http", {}),
     "fetches-icons-with-token": ("http", _TOKEN),
     "fetches-icons-with-cookie": ("http", _COOKIE),
     "follows-icon-redirects": ("http", {}),
@@ -35,18 +36,20 @@ _FETCHES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
 _SCRIPT: Final = re.compile(r"fetch\('([^']+)'\)")
 
 
-def fetch_icons(tools: list[JsonObject]) -> None:
-    """Fetch the icons of the tools whose scheme is that of the fault."""
+def fetch_icons(tools: list[JsonObject], server_info: JsonValue) -> None:
+    """Fetch the icons of the tools, or of the server, whose scheme is that of the fault."""
+    described = server_info if isinstance(server_info, dict) else {}
     for fault, (scheme, headers) in _FETCHES.items():
-        for source in _sources(tools) if wrong(fault) else ():
+        bearer = described if fault == "fetches-server-icons" else tools[0] if tools else {}
+        for source in _sources(bearer) if wrong(fault) else ():
             if source.startswith(f"{scheme}:"):
                 location = _fetch(source, scheme, headers)
                 if fault == "follows-icon-redirects":
                     _connect(location)
 
 
-def _sources(tools: list[JsonObject]) -> list[str]:
-    icons = tools[0].get("icons") if tools else None
+def _sources(bearer: JsonObject) -> list[str]:
+    icons = bearer.get("icons")
     return [str(each["src"]) for each in icons if isinstance(each, dict)] if isinstance(icons, list) else []
 
 

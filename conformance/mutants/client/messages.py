@@ -81,6 +81,10 @@ class Wire(Protocol):
         """Send a request and return the result, or an object with the `error`."""
         ...
 
+    def call_at_once(self, method: str, each_params: list[JsonObject]) -> list[JsonObject]:
+        """Send several requests before the first response, and return the results."""
+        ...
+
     def abandon(self, method: str, params: JsonObject) -> None:
         """Send a request and abandon it."""
         ...
@@ -176,6 +180,8 @@ class MessageFactory:
                 del meta[f"{_PREFIX}clientCapabilities"]
             if method in ("prompts/get", "resources/read") and wrong("declares-for-tools"):
                 meta[f"{_PREFIX}clientCapabilities"] = {}
+            if wrong("declares-nothing-again") and "inputResponses" in params and method != "tasks/update":
+                meta[f"{_PREFIX}clientCapabilities"] = {}
             message["params"] = {**params, "_meta": meta}
             if wrong("no-meta-again") and "inputResponses" in params and method != "tasks/update":
                 message["params"] = {**params, "_meta": {}}
@@ -191,6 +197,8 @@ class MessageFactory:
             return {**params, "arguments": [1, 2]}
         if wrong("float-token"):
             return {**params, "_meta": {"progressToken": self._id + 0.5}}
+        if wrong("token-of-tool"):
+            return {**params, "_meta": {"progressToken": params["name"]}}
         if wrong("same-token"):
             return {**params, "_meta": {"progressToken": "one"}}
         if self.agreed == "2025-06-18" and wrong("reserved-key-of-june"):
@@ -243,7 +251,8 @@ class MessageFactory:
 
     def cancellation_of_last(self) -> JsonObject:
         """Return a notification that cancels the last request."""
-        named: JsonObject = {"requestId": self._id, "reason": "no longer needed"}
+        id: JsonValue = str(self._id) if wrong("cancels-by-text") else self._id
+        named: JsonObject = {"requestId": id, "reason": "no longer needed"}
         return {**self.notification("notifications/cancelled"), "params": named}
 
     def notification(self, method: str) -> JsonObject:
@@ -300,8 +309,12 @@ def progress_before(request: JsonObject) -> list[JsonObject]:
 
 _PENDING: list[str] = []
 """The requests that the server sends at once."""
+_HELD: list[JsonObject] = []
+"""The responses to the requests that the server sends at once."""
 _COMPLETED: list[str] = []
 """The notifications of completed elicitations."""
+_UNANSWERED: list[JsonValue] = []
+"""The ids of the requests that wait for the user."""
 _ANSWERED: list[JsonValue] = []
 """The ids of the requests with a response."""
 
@@ -316,7 +329,12 @@ def late_notifications() -> list[JsonObject]:
 def reply(request: JsonObject) -> JsonObject | None:
     """Return the response to a message of the server, or `None` for a notification."""
     if isinstance(request["method"], str):
-        answer = _reply(request)
+        answer = _reply({**request, "id": _id_of_answer(request["id"])} if request.get("id") is not None else request)
+        if wrong("falsy-id-is-none") and not request.get("id"):
+            return None
+        answers().tasks.aside.extend(_late_answers(request, answer))
+        if _HELD and answer is _HELD[0]:
+            return None
         if answer is not None:
             _ANSWERED.append(answer["id"])
         return answer
@@ -324,9 +342,28 @@ def reply(request: JsonObject) -> JsonObject | None:
     return {"jsonrpc": "2.0", "id": request.get("id"), "error": error}
 
 
+def _id_of_answer(id: JsonValue) -> JsonValue:
+    """Return the id of the response to a request."""
+    return int(id) if isinstance(id, str) and id.isdecimal() and wrong("ids-of-digits-as-numbers") else id
+
+
+def _late_answers(request: JsonObject, answer: JsonObject | None) -> list[JsonObject]:
+    """Return the responses to earlier requests, with the id of the newest one if that is the fault."""
+    late: list[JsonObject] = []
+    if str(request.get("id")).startswith("ask_at_once") and wrong("one-request-at-a-time") and answer is not None:
+        _HELD.append(answer)
+        if len(_HELD) == 2:
+            late.append({**_HELD[0], "id": answer["id"]})
+    return late
+
+
 def _cancelled(params: JsonValue) -> JsonObject | None:
     """Return what a faulty client responds to a cancellation."""
     given_up = params.get("requestId") if isinstance(params, dict) else None
+    if given_up in _UNANSWERED and wrong("cancels-in-return"):
+        named: JsonObject = {"requestId": given_up, "reason": "cancelled by the server"}
+        back: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": named}
+        answers().tasks.aside.append(back)
     if given_up == "never was" and wrong("dies-of-odd-cancellation"):
         raise ClientError("unknown request id")
     if given_up in _ANSWERED and wrong("dies-of-late-cancellation"):
@@ -343,6 +380,7 @@ def _reply(request: JsonObject) -> JsonObject | None:
         return _cancelled(request.get("params"))
     if in_scenario("conformance_server_cancels") and request["method"] in ("elicitation/create", _SAMPLING):
         # The user never answers.
+        _UNANSWERED.append(request.get("id"))
         return None
     if _forgets(request):
         return None
@@ -465,7 +503,8 @@ def _annotations(value: JsonValue, *, reachable: bool, annotated: bool) -> Itera
         yield value["x-mcp-header"], value.get("type", "") if annotated else None
     for name, part in value.items():
         if name == "properties" and isinstance(part, dict):
-            for each in part.values():
-                yield from _annotations(each, reachable=reachable, annotated=reachable)
+            for property_name, each in part.items():
+                right = reachable and not (property_name == "items" and wrong("items-is-a-keyword"))
+                yield from _annotations(each, reachable=right, annotated=right)
         else:
             yield from _annotations(part, reachable=False, annotated=False)

@@ -61,6 +61,8 @@ def _made_of(result: JsonObject, schema: JsonValue) -> JsonObject:
     if kind != "complete" and not wrong("any-type") and not (kind == "task" and wrong("any-task")):
         return {"outcome": "invalid"}
     value = result.get("structuredContent")
+    if "structuredContent" in result and not value and wrong("falsy-is-no-content"):
+        return {"outcome": "invalid"}
     failed = result.get("isError", wrong("failed-by-default"))
     fits = schema is None or (isinstance(value, dict) and isinstance(value.get("n"), int))
     if not fits and (not failed or wrong("validates-failures")) and not wrong("never-validates"):

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from mutants.client.http import ModernHttp, SessionHttp, events
-from mutants.client.messages import MODERN, ClientError, wrong
+from mutants.client.messages import MODERN, ClientError, answers, wrong
 from mutants.client.skills import SKILL_ACTS
 from mutants.client.stdio import Pipes
 
@@ -123,6 +123,19 @@ def _crossed(wire: Wire, _: JsonObject, __: JsonObject) -> None:
         content = result.get("content") if isinstance(result, dict) else None
         first = content[0] if isinstance(content, list) else None
         _report(wire, name, {"text": first.get("text") if isinstance(first, dict) else None})
+
+
+def _called_twice(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    """Call a tool twice at once, and retry each call with its own input responses and state."""
+    _list(wire)
+    calls: list[JsonObject] = [{"name": "test_called_twice", "arguments": {"name": n}} for n in ("first", "second")]
+    results = wire.call_at_once("tools/call", calls)
+    if wrong("one-state-for-all") and "requestState" in results[-1]:
+        results = [{**each, "requestState": results[-1]["requestState"]} for each in results]
+    for call, result in zip(calls, results, strict=True):
+        again = answers().again(call, result) if result.get("resultType") == "input_required" else None
+        if again is not None:
+            wire.call("tools/call", again)
 
 
 def outlive(command: Sequence[str]) -> None:
@@ -274,6 +287,7 @@ def _preservation(wire: Wire, _: JsonObject, __: JsonObject) -> None:
 _ACTS: Final[Mapping[str, Callable[[Wire, JsonObject, JsonObject], None]]] = {
     "conformance_broken_stream": _broken_stream,
     "conformance_call_unlisted": _call_unlisted,
+    "conformance_called_twice": _called_twice,
     "conformance_completes": _completes,
     "conformance_crossed": _crossed,
     "conformance_ends_subscriptions": _ends_subscriptions,

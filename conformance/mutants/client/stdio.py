@@ -61,6 +61,7 @@ class _Lines(ABC):
             self.send(self.messages.notification("notifications/initialized"))
         mistakes = in_scenario("server-asks") and wrong("id-before-method")
         taken = ["unsolicited"] if wrong("takes-next-response") else []
+        behind: list[JsonObject] = []
         while True:
             message = self.receive()
             if "method" in message and not (message.get("id") == request["id"] and mistakes):
@@ -70,7 +71,10 @@ class _Lines(ABC):
                 for each in progress_before(message):
                     self.send(each)
                 answer = reply(message)
-                if answer is not None:
+                late = message["method"] == "ping" and in_scenario("server-asks") and wrong("pongs-behind-calls")
+                if answer is not None and late:
+                    behind.append(answer)
+                elif answer is not None:
                     self._send_answer(answer)
                 for each in late_notifications():
                     self.send(each)
@@ -79,6 +83,8 @@ class _Lines(ABC):
             elif "id" not in message and wrong("dies-without-id"):
                 raise ClientError("response without an id")
             elif "id" in message and message["id"] in (request["id"], None, *taken):
+                for each in behind:
+                    self.send(each)
                 return message
 
     def _send_answer(self, answer: JsonObject) -> None:
@@ -96,12 +102,26 @@ class _Lines(ABC):
             self._response(self.messages.request("server/discover", {}))
         return result_of(self._response(self.messages.request(method, params)))
 
+    def call_at_once(self, method: str, each_params: list[JsonObject]) -> list[JsonObject]:
+        """Send several requests before the first response, and return the results."""
+        requests = [self.messages.request(method, params) for params in each_params]
+        for request in requests:
+            self.send(request)
+        found: dict[JsonValue, JsonObject] = {}
+        while len(found) < len(requests):
+            message = self.receive()
+            if "method" not in message:
+                found[message.get("id")] = result_of(message)
+        return [found[request["id"]] for request in requests]
+
     def abandon(self, method: str, params: JsonObject) -> None:
         """Send a request and abandon it."""
         request = self.messages.request(method, params)
         self.send(request)
         named: list[JsonObject] = [{"requestId": request["id"], "reason": "it takes too long"}]
         # The invalid notification is sent in addition to the valid one.
+        if wrong("cancels-by-text"):
+            named = [{"requestId": str(request["id"])}]
         if wrong("cancels-without-id"):
             named.append({"reason": 7})
         if wrong("cancels-others"):
@@ -153,6 +173,11 @@ class _Lines(ABC):
         return tools
 
 
+def _taken(batch: list[JsonValue]) -> int:
+    """Return how many members of a batch are read."""
+    return 1 if wrong("one-of-batch") else len(batch)
+
+
 def _part(line: bytes, start: int) -> bytes:
     """Decode a part of a line without regard to its boundaries."""
     return line[start : start + _PORTION].decode(errors="replace").encode()
@@ -195,7 +220,7 @@ class Pipes(_Lines):
             raise ClientError("invalid message")
         if wrong("splits-characters"):
             line = b"".join(_part(line, start) for start in range(0, len(line), _PORTION))
-        value: JsonValue = json.loads(line)
+        value = self._parsed(line)
         if value == [] and wrong("dies-of-empty-batch"):
             raise ClientError("there is no first message")
         if isinstance(value, list):
@@ -205,13 +230,25 @@ class Pipes(_Lines):
                 return self.receive()
             if not any(isinstance(each, dict) and "id" in each for each in value) and wrong("answers-noted-batch"):
                 self._write(b"[]\n")
-            for each in [] if wrong("no-batches") else value[1:] if wrong("first-of-batch") else value:
+            for each in [] if wrong("no-batches") else value[1:] if wrong("first-of-batch") else value[: _taken(value)]:
                 answer = reply(each) if isinstance(each, dict) and "method" in each else None
                 if answer is not None:
                     self.send(answer)
             first = value[0] if value else None
             return first if isinstance(first, dict) and "method" not in first else self.receive()
         return value if isinstance(value, dict) else {}
+
+    def _parsed(self, line: bytes) -> JsonValue:
+        """Return the value of a line; an empty object, which is ignored, for one that is not JSON."""
+        try:
+            value: JsonValue = json.loads(line)
+        except ValueError:
+            if wrong("dies-of-no-json"):
+                raise ClientError("a line is not JSON") from None
+            if wrong("answers-no-json"):
+                self._write(b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "parse error"}}\n')
+            return {}
+        return value
 
     def open(self) -> JsonObject:
         """Open the connection."""
@@ -292,7 +329,8 @@ class EventStream(_Lines):
         self._incoming: Final = events_of(self._events)
         endpoint = self._event()
         if not wrong("posts-elsewhere") or not in_scenario("tools_call"):
-            whole = urlsplit(urljoin(url, endpoint))
+            base = urljoin(url, "/") if wrong("endpoint-below-root") else url
+            whole = urlsplit(urljoin(base, endpoint))
             self._path = endpoint if wrong("endpoint-as-path") else f"{whole.path}?{whole.query}"
 
     def _event(self) -> str:

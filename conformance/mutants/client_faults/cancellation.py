@@ -27,6 +27,8 @@ CANCEL_FAULTS: Final = (
     of("cancels-in-new-session", _LATE, "http", "cancellation.client-own"),
     of("cancels-initialize", _OLD, "stdio", "cancellation.client-not-initialize"),
     of("declines-and-cancels", _JUNE, "stdio", "cancellation.client-own"),
+    of("cancels-in-return", _LATE, "stdio", "cancellation.client-own"),
+    of("cancels-by-text", _MODERN, "stdio", "cancellation.client-own", "cancellation.client-notifies-stdio"),
     of("dies-of-late-cancellation", _LATE, "stdio", "cancellation.client-bears-late"),
     # It is cancelled twice, and responds twice.
     of("answers-cancelled", _LATE, "stdio", "cancellation.client-no-response", "jsonrpc.client-response-once"),
@@ -35,6 +37,7 @@ CANCEL_FAULTS: Final = (
     of("dies-of-odd-cancellation", _JUNE, "stdio", "cancellation.client-invalid-ignored"),
     of("no-batches", _OLD, "stdio", "batch.client-receives-stdio", "batch.client-receives"),
     of("first-of-batch", _OLD, "stdio", "batch.client-receives"),
+    of("one-of-batch", _OLD, "stdio", "batch.client-receives", "batch.client-bad-member"),
     of("answers-noted-batch", _OLD, "http", "batch.client-post-body", "batch.client-kinds"),
     of("answers-noted-batch", _OLD, "stdio", "batch.client-kinds"),
     of("no-batched-response", _OLD, "http", "batch.client-receives"),
@@ -48,6 +51,7 @@ CANCEL_FAULTS: Final = (
     of("caches-negative", _MODERN, "stdio", "caching.client-negative"),
     of("caches-zero", _MODERN, "stdio", "caching.client-zero"),
     of("one-for-all", _MODERN, "stdio", "caching.client-key"),
+    of("caches-by-lower-uri", _MODERN, "stdio", "caching.client-key"),
     of("caches-without-cursor", _MODERN, "http", "caching.client-key"),
     of("number-arguments", _MODERN, "stdio", "prompts.client-arguments", "schema.client-messages"),
 )

@@ -13,6 +13,7 @@ _MODERN = "2026-07-28"
 
 FETCH_FAULTS: Final = (
     of("fetches-icons", _MODERN, "http", "security.client-icon-schemes"),
+    of("fetches-server-icons", _LATE, "http", "security.client-icon-schemes"),
     of("fetches-ws-icons", _LATE, "http", "security.client-icon-schemes"),
     of("fetches-ftp-icons", _MODERN, "http", "security.client-icon-schemes"),
     of("runs-icon-scripts", _MODERN, "http", "security.client-icon-schemes"),

@@ -50,6 +50,7 @@ HEADER_FAULTS: Final = (
     of("one-level-only", _MODERN, "http", "header.client-param-nested"),
     of("no-param-headers-again", _MODERN, "http", "header.client-param-mirrored"),
     of("learns-first-page", _MODERN, "http", "header.client-param-mirrored"),
+    of("items-is-a-keyword", _MODERN, "http", "header.client-keeps-valid"),
     of("takes-bad-token", _MODERN, "http", "header.client-rejects-bad-token"),
     of("takes-line-feed", _MODERN, "http", "header.client-rejects-bad-token"),
     of("takes-duplicate", _MODERN, "http", "header.client-rejects-duplicate"),

@@ -30,6 +30,8 @@ MRTR_FAULTS: Final = (
     of("same-id-again", _MODERN, "http", "mrtr.client-new-id"),
     of("same-id-of-prompt", _MODERN, "http", "mrtr.client-new-id"),
     of("forgets-params", _MODERN, "stdio", "mrtr.client-same-params"),
+    of("forgets-prompt-arguments", _MODERN, "stdio", "mrtr.client-same-params"),
+    of("declares-nothing-again", _MODERN, "http", "meta.client-capabilities-each"),
     of(
         "no-meta-again",
         _MODERN,
@@ -40,6 +42,8 @@ MRTR_FAULTS: Final = (
         "meta.client-info",
     ),
     of("keeps-answers", _MODERN, "stdio", "mrtr.client-no-cross-use"),
+    of("one-state-for-all", _MODERN, "stdio", "mrtr.client-no-cross-use"),
+    of("one-state-for-all", _MODERN, "http", "mrtr.client-no-cross-use"),
     of("states-first", _MODERN, "stdio", "mrtr.client-initial"),
     of("says-no", _MODERN, "stdio", "mrtr.client-decline", "schema.client-messages", "elicitation.client-result"),
     of(
@@ -63,6 +67,7 @@ MRTR_FAULTS: Final = (
     of("pages-without-capabilities", _MODERN, "http", "meta.client-capabilities"),
     # The first cursor is the empty string: a client that takes it for the end reads only the first page.
     of("empty-cursor-ends", _MODERN, "stdio", "pagination.client-empty-cursor", "pagination.client-whole"),
+    of("empty-cursor-ends-templates", _MODERN, "stdio", "pagination.client-empty-cursor"),
     of("empty-page-ends", _OLD, "stdio", "pagination.client-lengths"),
     of("empty-page-ends", _MODERN, "stdio", "pagination.client-lengths"),
     of("two-empty-pages-end", _JUNE, "stdio", "pagination.client-lengths"),

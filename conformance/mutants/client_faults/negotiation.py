@@ -29,6 +29,7 @@ ERA_FAULTS: Final = (
     of("gives-up-in-silence", _MODERN, "stdio", "stdio.client-probe-silence"),
     of("probes-again", _MODERN, "stdio", "compat.client-falls-back"),
     of("one-code-only", _MODERN, "stdio", "stdio.client-fallback-codes"),
+    of("errors-need-id", _MODERN, "http", "compat.client-modern-error-no-fallback"),
     of("gets-first", _LATE, "http", "http-sse.client-posts-first"),
     of("looks-elsewhere", _LATE, "http", "http-sse.client-falls-back"),
     of("looks-elsewhere", _MODERN, "http", "compat.client-two-endpoints"),

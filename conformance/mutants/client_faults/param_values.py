@@ -36,6 +36,8 @@ PASSING_FAULTS: Final = (
     of("dies-of-unheard-of", _MODERN, "http", "jsonrpc.client-bears-unknown"),
     of("meta-as-list", _JUNE, "stdio", "meta.client-object"),
     of("reserved-key-of-june", _JUNE, "stdio", "meta.client-reserved"),
+    of("token-of-tool", _JUNE, "http", "progress.client-unique"),
+    of("token-of-tool", _FIRST, "stdio", "progress.client-unique"),
     of("same-token", _LATE, "stdio", "progress.client-unique", "progress.client-task-token"),
     of("odd-level", _OLD, "stdio", "schema.client-logging-setLevel"),
     of("own-methods", _FIRST, "stdio", "schema.client-methods"),
