@@ -770,8 +770,23 @@ _LESS: Final[tuple[tuple[str, JsonObject], ...]] = (
 """Members of a completion that was cut, which deny or contradict that."""
 for _name, _members in _LESS:
     changed(_name, "completion.at-most-100", method=_COMPLETE, change=_completed(_members))
-refusal("unknown-reference-code", "completion.unknown-reference", "completion.missing-argument",
-        method=_COMPLETE, code=-32603, when=-32602)  # fmt: skip
+
+
+_REJECTED: Final = 400
+"""The HTTP status of requests that lack their metadata."""
+
+
+@fault("unknown-reference-code", "completion.unknown-reference", "completion.missing-argument")
+class _UnknownReferenceCode(Fault):
+    """A server with another code for a reference, or for the argument that is completed, but not for other invalid params."""
+
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        is_reference = isinstance(inbound.params.get("ref"), dict) and error.status != _REJECTED
+        if inbound.request["method"] == _COMPLETE and error.code == -32602 and is_reference:
+            raise RpcError(-32603, str(error), error.data, error.status)
+        raise error
+
+
 refusal("completion-params-code", "completion.invalid-params", method=_COMPLETE, code=-32603, when=-32602,
         revisions=LEGACY[:1])  # fmt: skip
 refusal("completion-not-validated", "completion.validates", "completion.unknown-reference",

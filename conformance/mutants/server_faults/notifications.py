@@ -762,7 +762,10 @@ for _name, _watches in {
 _watching("updates-of-all-for-none", "subscription.only-these-resources", lambda uris, _: not uris)
 
 
-@fault("updates-without-filter", "subscription.only-these-resources", revisions=MODERN)
+@fault(
+    *("updates-without-filter", "subscription.only-these-resources", "subscription.only-what-was-asked"),
+    revisions=MODERN,
+)
 class _UpdatesWithoutFilter(Fault):
     def watches(self, uris: list[JsonValue] | None, uri: str) -> bool:
         return uris is None or super().watches(uris, uri)

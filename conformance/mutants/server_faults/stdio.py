@@ -264,18 +264,22 @@ class _CancelsOnce(Fault):
         return self._only == _key(id)
 
 
-def _cancelling(name: str, change: Callable[[str | int], str | int]) -> None:
-    """Add a server that takes the id of a cancellation for another one."""
+def _cancelling(name: str, change: Callable[[str | int], str | int], *checks: str) -> None:
+    """Add a server that takes the id of a cancellation for another one, which also these checks detect."""
 
     class _OtherId(_Cancelling):
         def cancellation(self, params: JsonObject) -> JsonObject:
             id = params.get("requestId")
             return {**params, "requestId": change(id)} if isinstance(id, str | int) else params
 
-    fault(name, "cancellation.only-this-request", transports=_PIPES)(_OtherId)
+    fault(name, "cancellation.only-this-request", *checks, transports=_PIPES)(_OtherId)
 
 
-_cancelling("cancels-digits-as-number", lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id)
+_cancelling(
+    "cancels-digits-as-number",
+    lambda id: int(id) if isinstance(id, str) and id.isdecimal() else id,
+    "subscription.cancelled",
+)
 _cancelling(
     "cancels-in-any-case", lambda id: id.capitalize() if isinstance(id, str) and id.startswith("conformance-") else id
 )

@@ -588,7 +588,8 @@ class _KeyAgain(Fault):
         if _is(inbound, "tasks/get") and result.get("status") == "completed" and task in self._answered:
             form: JsonObject = {"message": "Really?", "requestedSchema": {"type": "object", "properties": {}}}
             requests: JsonObject = {"confirm": {"method": "elicitation/create", "params": form}}
-            return {**_TASK, "taskId": task, "status": "input_required", "inputRequests": requests}
+            kept = {key: each for key, each in result.items() if key != "result"}
+            return {**kept, "status": "input_required", "inputRequests": requests}
         return result
 
 

@@ -88,7 +88,8 @@ def _shared(name: str, method: str) -> None:
 
     class _PublicResult(Fault):
         def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
-            return {**result, "cacheScope": "public"} if inbound.request["method"] == method else result
+            is_final = result.get("resultType") != "input_required"
+            return {**result, "cacheScope": "public"} if inbound.request["method"] == method and is_final else result
 
     fault(name, "caching.of-one-user", revisions=MODERN, transports=_HTTP)(_PublicResult)
 

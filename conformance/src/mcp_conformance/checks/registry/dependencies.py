@@ -218,7 +218,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
             "version-mismatch",
         )
     },
-    "tasks.mcp-name": ("header.name-missing",),
+    "tasks.mcp-name": ("header.name-missing", "tasks.status"),
     "security.session-ids": ("session.id-random",),
     # Lists and pages.
     "schema.paginated": ("pagination.cursor-is-a-string",),
@@ -372,6 +372,14 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "roots.not-without-capability": ("elicitation.only-declared-modes",),
     "mrtr.answers-of-another-kind": ("elicitation.validates",),
     "sampling.validates": ("elicitation.validates",),
+    # A form that is wrong itself shows nothing about the validation of its content.
+    "elicitation.validates": (
+        "elicitation.fields",
+        "elicitation.no-links",
+        "elicitation.not-sensitive",
+        "schema.elicit-enums",
+        "schema.elicit-flat",
+    ),
     "schema.create-message-params": ("sampling.shape", "sampling.tool-choice"),
     "schema.model-preferences": ("sampling.priorities",),
     "roots.request-shape": ("mrtr.requests-shape",),
@@ -380,6 +388,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "mrtr.state-of-another-user": ("mrtr.state-of-another-request",),
     # Tasks.
     "tasks.transitions": ("tasks.status",),
+    "error.reserved-codes-meaning": ("tasks.methods-undeclared",),
     "tasks.get-at-once": ("tasks.status",),
     "tasks.get-elsewhere": ("tasks.get-at-once",),
     "tasks.http-rules": ("http.origin-foreign", "http.version-unknown", "session.ended"),
@@ -457,7 +466,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "dpop.server-proof-near": ("dpop.server-proof-url", "dpop.server-proof-method", "dpop.server-proof-type"),
     "auth.server-before-processing": ("auth.server-every-request",),
     "auth.server-metadata-resource": ("auth.server-metadata-no-slash",),
-    "security.session-of-another": ("security.session-is-no-token",),
+    "security.session-of-another": ("security.session-is-no-token", "auth.server-every-method"),
     "dpop.server-audience": ("auth.server-token-audience",),
     "dpop.server-no-downgrade": ("auth.server-every-request", "auth.server-every-message"),
     "dpop.server-unbound": ("dpop.server-proof-missing", "dpop.server-proof-key"),
@@ -495,6 +504,26 @@ _REQUEST: Final = ("jsonrpc.client-params-object",)
 CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Messages.
     "stdio.client-lines": ("jsonrpc.client-utf8",),
+    # What these judge may stand on another line, or behind one that is no message.
+    **dict.fromkeys(
+        (
+            "cancellation.client-own",
+            "jsonrpc.client-bears-unknown",
+            "jsonrpc.client-invalid-request",
+            "progress.client-bears",
+            "stdio.client-large",
+            "stdio.client-splits-lines",
+            "stdio.client-unicode",
+            "tools.client-is-error",
+            "tools.client-validates-output",
+        ),
+        ("stdio.client-lines",),
+    ),
+    # A server sends no stream to a client that accepts none.
+    "compat.client-falls-back": ("http.client-both-kinds",),
+    "jsonrpc.client-error-response": ("http.client-both-kinds", "stdio.client-lines"),
+    "jsonrpc.client-response-id": ("batch.client-kinds",),
+    "sse.client-polls": ("resume.client-last-event-id",),
     "meta.client-version": (*_REQUEST, "meta.client-retries"),
     "meta.client-capabilities": ("meta.client-version",),
     "meta.client-info": ("meta.client-version",),
