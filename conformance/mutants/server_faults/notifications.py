@@ -1015,8 +1015,9 @@ class _UpdatesUntagged(Fault):
 
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         arguments = inbound.params.get("arguments")
-        if name_of(inbound) == "conformance_touch_resource" and inbound.modern and isinstance(arguments, dict):
-            inbound.notify("notifications/resources/updated", {"uri": arguments["uri"]})
+        uri = arguments.get("uri") if isinstance(arguments, dict) else None
+        if name_of(inbound) == "conformance_touch_resource" and inbound.modern and isinstance(uri, str):
+            inbound.notify("notifications/resources/updated", {"uri": uri})
         return result
 
 

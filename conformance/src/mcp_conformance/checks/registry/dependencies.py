@@ -311,6 +311,9 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "stdio.cancelled-silent": ("cancellation.stops",),
     "cancellation.silent-to-the-end": ("cancellation.no-answer", "cancellation.stops", "stdio.cancelled-silent"),
     "session.same-ids": ("http-sse.requests-apart",),
+    # Ids and tokens may have characters at which a server divides its events.
+    "jsonrpc.id-echo": ("http-sse.message-events",),
+    "progress.token": ("http-sse.message-events",),
     "http.error-status": (
         "header.method-mismatch",
         "header.method-missing",
@@ -388,6 +391,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "mrtr.state-of-another-user": ("mrtr.state-of-another-request",),
     # Tasks.
     "tasks.transitions": ("tasks.status",),
+    "tasks.completed": ("tasks.stable",),
     "error.reserved-codes-meaning": ("tasks.methods-undeclared",),
     "tasks.get-at-once": ("tasks.status",),
     "tasks.get-elsewhere": ("tasks.get-at-once",),
