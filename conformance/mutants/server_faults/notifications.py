@@ -550,7 +550,7 @@ class _ComplainsOfParams(Fault):
         return answer
 
 
-@fault("waiting-call-answered", "cancellation.while-it-waits", "cancellation.silent-to-the-end", revisions=LEGACY)
+@fault("waiting-call-answered", "cancellation.while-it-waits", revisions=LEGACY)
 class _WaitingAnswered(Fault):
     """A server that does not cancel a call while it waits for the client."""
 

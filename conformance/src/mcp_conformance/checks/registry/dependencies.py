@@ -309,7 +309,12 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "progress.none-after-answers": ("progress.not-after-answer",),
     "schema.cancelled": ("cancellation.of-own-requests",),
     "stdio.cancelled-silent": ("cancellation.stops",),
-    "cancellation.silent-to-the-end": ("cancellation.no-answer", "cancellation.stops", "stdio.cancelled-silent"),
+    "cancellation.silent-to-the-end": (
+        "cancellation.no-answer",
+        "cancellation.stops",
+        "cancellation.while-it-waits",
+        "stdio.cancelled-silent",
+    ),
     "session.same-ids": ("http-sse.requests-apart",),
     # Ids and tokens may have characters at which a server divides its events.
     "jsonrpc.id-echo": ("http-sse.message-events",),
