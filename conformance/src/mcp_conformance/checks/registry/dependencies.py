@@ -328,7 +328,12 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "http.unsupported-version",
         "meta.missing-status",
     ),
-    "http.accepted-status": ("http.notification", "http.notification-accepted", "http.notification-invalid"),
+    "http.accepted-status": (
+        "cancellation.of-the-past-over-http",
+        "http.notification",
+        "http.notification-accepted",
+        "http.notification-invalid",
+    ),
     "sse.own-responses": ("sse.get-no-response", "jsonrpc.id-echo"),
     # A server that takes a request for a legacy one, because of its header alone, may open a session.
     "http.no-session": ("header.version-mismatch",),
