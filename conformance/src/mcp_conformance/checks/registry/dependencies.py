@@ -518,7 +518,7 @@ _REQUEST: Final = ("jsonrpc.client-params-object",)
 CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Messages.
     "stdio.client-lines": ("jsonrpc.client-utf8",),
-    # What these judge may stand on another line, or behind one that is no message.
+    # What these judge may be on another line, or behind one that is no message.
     **dict.fromkeys(
         (
             "cancellation.client-own",
@@ -593,6 +593,7 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Authorization.
     "auth.client-challenge-parsed": ("auth.client-metadata-named",),
     "auth.client-metadata-both-ways": ("auth.client-metadata-named",),
+    "auth.client-every-request": ("auth.client-no-cross-credentials",),
     "auth.client-flow": ("auth.client-resource-metadata",),
     "auth.client-server-metadata": ("auth.client-resource-metadata", "auth.client-metadata-first"),
     "auth.client-metadata-first": ("auth.client-base-url",),
