@@ -133,7 +133,7 @@ async def test_implementation_that_sometimes_responds_has_a_budget(autojump_cloc
         await _wait(timeouts, 0.01)
     assert limits[:4] == pytest.approx([10.0, 10.0, 6.8, 4.488])
     assert limits[-1] == 0.15
-    assert sum(limits) < 48.0
+    assert sum(limits) < 90.0
 
 
 async def test_known_response_may_be_late_a_few_times_after_budget(autojump_clock: trio.testing.MockClock) -> None:
@@ -143,14 +143,14 @@ async def test_known_response_may_be_late_a_few_times_after_budget(autojump_cloc
         await _wait(timeouts, math.inf, ("run", f"run {method}"))
         await _wait(timeouts, 0.01, ("run", "run ping"))
     # The waits for other methods were in vain, and none of them ever responded.
-    assert [await _wait(timeouts, 0.9, ("run", "run tools/list"))] == [1.0]
+    assert [await _wait(timeouts, 2.4, ("run", "run tools/list"))] == [2.5]
     for _ in range(60):
         await _wait(timeouts, 0.01, ("run", "run tools/list"))
     limits: list[float] = []
-    for _ in range(7):
+    for _ in range(22):
         limits.append(await _wait(timeouts, math.inf, ("run", "run tools/list")))
         await _wait(timeouts, 0.01, ("run", "run tools/list"))
-    assert limits == [1.0, 1.0, 1.0, 1.0, 1.0, 0.15, 0.15]
+    assert limits == [*[2.5] * 20, 0.15, 0.15]
 
 
 async def test_conditions_use_budget_of_responses(autojump_clock: trio.testing.MockClock) -> None:

@@ -40,9 +40,12 @@ _PART: Final = 0.34
 _UNKNOWN: Final = 0.1
 """The shortest wait within the budget, as a part of the timeout, for a response that never arrived before."""
 
-_LENIENT: Final = 5
-"""The number of such waits that end in vain for a response that arrived before. A machine under load can stop an implementation
-for longer than the slowest response so far; one that hangs uses them up at once."""
+_KNOWN: Final = 0.25
+"""The same for a response that arrived before. A machine under load can stop an implementation for longer than the slowest
+response so far, and the first error of a process can take a second: then some servers load what formats it."""
+
+_LENIENT: Final = 20
+"""The number of waits for known responses that are as long and end in vain. An implementation that hangs uses them up at once."""
 
 _STARTS: Final = 10.0
 """The longest wait for the start of a process, as a multiple of the slowest start so far."""
@@ -136,7 +139,8 @@ class AdaptiveTimeouts:
         if self._row(subjects) < _IN_VAIN:
             known = self._slowest_of.get(subjects[-1])
             left = longest * (_BUDGET - self._used(floor.like or kind)) * _PART
-            least = longest * _UNKNOWN if known is None or self._lenient_in_vain < _LENIENT else 0.0
+            lenient = longest * _KNOWN if self._lenient_in_vain < _LENIENT else 0.0
+            least = longest * _UNKNOWN if known is None else lenient
             short = max(short, left, least, floor.times * (known or 0.0))
         return min(longest, short)
 
@@ -176,7 +180,7 @@ class AdaptiveTimeouts:
         for subject in subjects:
             self._in_vain[subject] = self._in_vain.get(subject, 0) + 1 if wait.in_vain else 0
         if wait.in_vain:
-            self._lenient_in_vain += subjects[-1] in self._slowest_of and seconds <= longest * _UNKNOWN
+            self._lenient_in_vain += subjects[-1] in self._slowest_of and seconds <= longest * _KNOWN
             account = _FLOORS[kind].like or kind
             self._spent[account] = self._spent.get(account, 0.0) + taken / longest
         else:
