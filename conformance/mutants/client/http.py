@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import codecs
 import http.client
 import json
@@ -50,7 +51,7 @@ _LONG: Final = 65536
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 
 
-class _Http:
+class _Http(abc.ABC):
     """The common part of both eras: one connection for each request."""
 
     def __init__(self, url: str, version: str) -> None:
@@ -103,9 +104,9 @@ class _Http:
         connections = [self._begin("POST", self.headers(each), dumped(each)) for each in requests]
         return [result_of(self._answer(each.getresponse())) for each in connections]
 
+    @abc.abstractmethod
     def _answer(self, response: http.client.HTTPResponse) -> JsonObject:
-        """Return the response in the body of a HTTP response."""
-        raise NotImplementedError
+        """Return the JSON-RPC response in the body of an HTTP response."""
 
     def fetch(self, tools: list[JsonObject]) -> None:
         """Fetch what a client must not fetch: an icon, a schema, a page."""
@@ -149,7 +150,7 @@ class _Http:
         """Return the tools that may be called."""
         return tools
 
-    def learn(self, tools: list[JsonObject]) -> None:
+    def learn(self, tools: list[JsonObject]) -> None:  # noqa: B027  one of the subclasses has nothing to learn
         """Do nothing: only modern servers annotate tools."""
 
 
