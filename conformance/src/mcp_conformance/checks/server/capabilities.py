@@ -68,10 +68,9 @@ def _feature_requests(revision: Revision) -> Iterator[tuple[str, str, JsonObject
 async def undeclared_not_served(server: ServerUnderTest) -> None:
     """A method of a feature that the server does not declare is answered with -32601, and a subscription with an error."""
     missing = [request for request in _feature_requests(server.revision) if not server.inventory.has(request[0])]
-    watched = [] if server.inventory.has("resources.subscribe") else server.inventory.lists.get("resources", ())[:1]
-    if server.revision.era is Era.MODERN:
-        # Subscriptions to resources are part of a request that serves others too.
-        watched = []
+    # In the modern era, a subscription to resources is a part of a request that serves others, too.
+    subscribes = server.revision.era is Era.MODERN or server.inventory.has("resources.subscribe")
+    watched = [] if subscribes else server.inventory.lists.get("resources", ())[:1]
     if not missing and not watched:
         raise NotApplicable("the server declares all features")
     for feature, method, params in missing:
