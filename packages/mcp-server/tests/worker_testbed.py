@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -118,20 +118,20 @@ class Load:
         self._threads: Final = [threading.Thread(target=self._run) for _ in range(clients)]
 
     def _run(self) -> None:
-        connection = RawConnection(self._address)
-        while not self._stop.is_set():
-            if sum(self.calls.values()) % 50 == 0:
-                connection.close()  # it is opened again by the next call
-            try:
-                pid = int(connection.call("pid").split()[1])
-            except (AssertionError, OSError, ValueError, http.client.HTTPException) as failure:
-                self.failures.append(failure)
-                connection = RawConnection(self._address)
-                pid = 0
-            with self._changed:
-                self.calls[pid] += 1
-                self._changed.notify_all()
-        connection.close()
+        with closing(RawConnection(self._address)) as connection:
+            while not self._stop.is_set():
+                if sum(self.calls.values()) % 50 == 0:
+                    connection.close()  # it is opened again by the next call
+                try:
+                    pid = int(connection.call("pid").split()[1])
+                except (AssertionError, OSError, ValueError, http.client.HTTPException) as failure:
+                    self.failures.append(failure)
+                    # `http.client` leaves the socket open if the request cannot be written.
+                    connection.close()
+                    pid = 0
+                with self._changed:
+                    self.calls[pid] += 1
+                    self._changed.notify_all()
 
     def wait_for(self, workers: int, *, without: set[int] | frozenset[int] = frozenset()) -> set[int]:
         """Wait until this number of workers, other than those in `without`, answered calls. Return their ids."""
