@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import threading
 import time
@@ -904,6 +905,18 @@ class _OldCode(Fault):
 class _Banner(Fault):
     def line(self, line: bytes) -> bytes:
         return b"serving\n" + line
+
+
+@fault("byte-order-mark", "stdio.stdout-only-messages", transports=_PIPES)
+class _ByteOrderMark(Fault):
+    """A server whose output has the encoding that begins with a byte order mark."""
+
+    def __init__(self) -> None:
+        self._began = False
+
+    def line(self, line: bytes) -> bytes:
+        began, self._began = self._began, True
+        return line if began else codecs.BOM_UTF8 + line
 
 
 @fault("carriage-returns", "stdio.line-feed", transports=_PIPES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +15,7 @@ from mcp_conformance.protocol.response import JsonRpcResponse
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.process import HANGING_GRACE, run_process
 from mcp_conformance.wire.timeouts import WaitKind
-from mcp_conformance.wire.transcript import Transcript
+from mcp_conformance.wire.transcript import Transcript, strict_json
 from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
@@ -146,6 +147,9 @@ class StdioConnection(SuiteConnection):
         while not self.transcript.full.is_set() and (line := await self.process.receive()) is not None:
             self._spoke = True
             value = self.transcript.message(line, sent=False)
+            if value is None and line.startswith(codecs.BOM_UTF8):
+                # A check reports it. Without its message, all others could only report that a response is missing.
+                value = _read(line.removeprefix(codecs.BOM_UTF8))
             for each in value if isinstance(value, list) else [value]:
                 await self._one(each)
         self.transcript.unframed(self.unread)
@@ -179,6 +183,14 @@ class StdioConnection(SuiteConnection):
             return self.transcript.excess
         status = self.process.status
         return "the end of its output" if status is None else f"the end of the process, with status {status}"
+
+
+def _read(line: bytes) -> JsonValue:
+    """Return the JSON value of a line; `None` if it is not JSON."""
+    try:
+        return strict_json(line)
+    except ValueError:
+        return None
 
 
 def _key(id: JsonValue) -> str:
