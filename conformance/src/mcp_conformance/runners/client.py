@@ -57,6 +57,8 @@ _SCENARIO: Final = "scenario:"
 """What precedes the name of a scenario among the needs of a check."""
 _RUNS: Final = 3.0
 """Time limit of a client in one scenario, as a multiple of the timeout."""
+_RUN: Final = (("run",), WaitKind.RUN)
+"""The subjects and the kind of the wait for a client in one scenario."""
 
 
 @attrs.frozen(kw_only=True)
@@ -280,7 +282,10 @@ async def play(
     if scenario.oauth_setup is not None:
         return await _play_oauth(command, settings, scenario, scenario.oauth_setup, revision)
     transcript = Transcript()
-    server = FakeServer(scenario.speaks or (revision,), settings.timeout)
+    # A part of the run, also of one that is shorter after waits in vain: otherwise the run ends before the server knows
+    # that the client does not respond.
+    timeout = settings.timeouts.limit(settings.timeout * _RUNS, *_RUN) / _RUNS
+    server = FakeServer(scenario.speaks or (revision,), timeout)
     notes: dict[str, JsonValue] = {}
 
     def prepare(host: Host) -> None:
@@ -290,7 +295,7 @@ async def play(
                 transport=transport,
                 server=server,
                 host=host,
-                timeout=settings.timeout,
+                timeout=timeout,
                 notes=notes,
             )
         )
@@ -362,7 +367,7 @@ async def _run(
 ) -> tuple[int | None, str]:
     """Run a command to its end, and return the exit status, if it exited, and the end of its standard error."""
     async with run_process(words, environment=environment, timeouts=settings.timeouts) as process:
-        with settings.timeouts.wait(settings.timeout * _RUNS, ("run",), WaitKind.RUN) as wait:
+        with settings.timeouts.wait(settings.timeout * _RUNS, *_RUN) as wait:
             end = partial(_end_of_run, process, transcript)
             if await is_inactive(end, lambda: len(transcript.entries), settings.timeout):
                 wait.scope.cancel()
