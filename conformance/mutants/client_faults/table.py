@@ -123,8 +123,8 @@ CLIENT_FAULTS: Final = (
     _of("other-version-header", _MODERN, "http", "header.client-version-matches"),
     _of("no-method-header", _MODERN, "http", "header.client-method"),
     _of("upper-method", _MODERN, "http", "header.client-method"),
-    _of("no-name-tools/call", _MODERN, "http", "header.client-name-tools-call", "header.client-name-encoded"),
-    _of("no-name-resources/read", _MODERN, "http", "header.client-name-resources-read", "header.client-name-encoded"),
+    _of("no-name-tools/call", _MODERN, "http", "header.client-name-tools-call"),
+    _of("no-name-resources/read", _MODERN, "http", "header.client-name-resources-read"),
     _of("no-name-prompts/get", _MODERN, "http", "header.client-name-prompts-get"),
     _of(
         "name-unencoded",

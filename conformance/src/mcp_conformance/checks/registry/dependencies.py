@@ -571,7 +571,7 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         for each in ("prompts-get", "resources-read", "tools-call")
     },
     "tasks.client-mcp-name": ("header.client-name-encoded",),
-    "header.client-param-nested": ("header.client-param-base64",),
+    "header.client-param-nested": ("header.client-param-base64", "header.client-param-integer"),
     "header.client-param-base64": ("header.client-param-injection",),
     **{f"header.client-param-{each}": ("header.client-param-mirrored",) for each in ("string", "integer", "boolean")},
     # Pages.
