@@ -39,7 +39,8 @@ _WINDOW: Final = 300
 _NONCE: Final = "nonce-of-the-server"
 _PAUSE: Final = 0.2
 """How long a request takes, in seconds, if a fault needs requests at the same time."""
-_INCLUDES: Final = {"mcp:root": {"mcp", "mcp:admin"}}
+_ADMIN: Final = "mcp:admin"
+_INCLUDES: Final = {"mcp:root": {"mcp", _ADMIN}}
 
 
 class _AccessDenied(Exception):
@@ -90,6 +91,8 @@ def _is_same(audience: JsonValue, resource: str) -> bool:
     if isinstance(audience, list):
         if wrong("audience-list-rejected"):
             return False
+        if wrong("audience-first-only"):
+            return _is_same(audience[0] if audience else None, resource)
         return wrong("audience-list-unchecked") or any(_is_same(each, resource) for each in audience)
     if wrong("exact-audience"):
         return audience == resource
@@ -117,6 +120,8 @@ def _is_readable(token: str) -> bool:
 def _verified(server: ProtectedServer, token: str) -> JsonObject:
     """Return the claims of a token whose signature is valid. Raise `JoseError` or `ValueError`."""
     keys, algorithms = server.keys, ["RS256"]
+    if wrong("unknown-key-by-500") and jws.extract_compact(token.encode()).headers().get("kid", "suite") != "suite":
+        raise _AccessDenied(500)
     own = jws.extract_compact(token.encode()).headers().get("jwk") if wrong("key-in-header") else None
     if isinstance(own, dict):
         keys, algorithms = KeySet([import_key(own)]), ["RS256", "ES256"]
@@ -155,8 +160,16 @@ def _claims(server: ProtectedServer, token: str, method: str, session: str) -> J
     expiry, start = (each if isinstance(each := found.get(name), int | float) else 0 for name in ("exp", "nbf"))
     leeway = _HOUR if wrong("leeway-hour") else 0
     old = expiry + leeway < time.time() and not wrong("takes-expired") and not (wrong("session-expired") and in_session)
+    old = old or (wrong("expiry-whole") and isinstance(found.get("exp"), float))
     if (wrong("takes-expired-bound") and bound) or (wrong("takes-endless") and not found.get("exp")):
         old = False
+    if (
+        wrong("scope-before-expiry")
+        and old
+        and method == "tools/call"
+        and _ADMIN not in str(found.get("scope")).split()
+    ):
+        raise _AccessDenied(403, "insufficient_scope", scope=f"mcp {_ADMIN}")
     early = start > time.time() and not wrong("takes-early")
     strange = (
         found.get("iss") != server.issuer
@@ -166,7 +179,8 @@ def _claims(server: ProtectedServer, token: str, method: str, session: str) -> J
         and not (wrong("takes-any-bound-issuer") and bound)
     )
     if foreign or old or early or strange:
-        raise _AccessDenied(401, "token_expired" if old and wrong("expired-error") else "invalid_token")
+        error = "token_expired" if old and wrong("expired-error") else "invalid_token"
+        raise _AccessDenied(401, None if old and wrong("expiry-untold") else error)
     if kept and (bound or not wrong("keeps-validated-bound")):
         server.validated[kept] = found
     return found
@@ -178,7 +192,8 @@ _YEAR: Final = 365 * 24 * 3600
 
 def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
     """Check the proof of a request, or raise `_AccessDenied`."""
-    bad = _AccessDenied(401, None if wrong("proof-error-untold") else "invalid_dpop_proof", "DPoP")
+    scheme = "Bearer" if wrong("proof-refused-as-bearer") else "DPoP"
+    bad = _AccessDenied(401, None if wrong("proof-error-untold") else "invalid_dpop_proof", scheme)
     given = handler.headers.get_all("DPoP") or []
     lower = (handler.headers.get("Authorization") or "").startswith("dpop ")
     if not given and (wrong("proof-not-needed") or (wrong("proof-not-needed-in-lower-case") and lower)):
@@ -209,6 +224,7 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
         or (wrong("proof-method-optional") and found.get("htm") is None),
         "proof-any-url": found.get("htu") == own_url
         or (wrong("url-by-beginning") and str(found.get("htu")).startswith(handler.server.resource))
+        or (wrong("url-by-path") and urlsplit(str(found.get("htu"))).path == urlsplit(own_url).path)
         or (wrong("url-by-origin") and urlsplit(str(found.get("htu")))[:2] == urlsplit(own_url)[:2])
         or (wrong("proof-url-optional") and "htu" not in found),
         "proof-any-token": found.get("ath") == s256(token) or (wrong("proof-ath-optional") and "ath" not in found),
@@ -318,6 +334,10 @@ class _Handler(BaseHTTPRequestHandler):
             return "ada"
         if wrong("responses-are-free") and "id" in message and "method" not in message:
             return "ada"
+        if wrong("unknown-methods-are-free") and str(message.get("method")).startswith("conformance/"):
+            error: JsonObject = {"code": -32601, "message": "unknown method"}
+            self._send(404, {"jsonrpc": "2.0", "id": message.get("id"), "error": error})
+            return None
         try:
             return self._authorize(message)
         except _AccessDenied as refused:
@@ -394,6 +414,8 @@ class _Handler(BaseHTTPRequestHandler):
         name = params.get("name") if isinstance(params, dict) else None
         if wrong("scope-by-beginning"):
             scopes |= {"mcp:admin" for scope in scopes if scope.startswith("mcp:admin")}
+        if wrong("scope-in-text"):
+            scopes |= {_ADMIN} if _ADMIN in str(claims.get("scope")) else set()
         if wrong("scope-by-header"):
             method, name = self.headers.get("Mcp-Method", method), self.headers.get("Mcp-Name", name)
         if wrong("scopes-shared"):

@@ -212,6 +212,7 @@ class _Handler(Answering):
         id = self.fault.session_id(secrets.token_hex(16), len(self.server.sessions))
         session = HttpSession(id, self._user)
         self.server.sessions[session.id] = session
+        message = self.fault.opens_with(message, self._version)
         response, status = self.server.raw.receive(message, session, lambda _: None)
         if session.revision is None:
             del self.server.sessions[session.id]

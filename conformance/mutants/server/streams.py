@@ -247,6 +247,10 @@ class HttpFault:
         """Return the fields of a `priming` event, of an `event`, or of the `sse` event that names the endpoint."""
         return fields
 
+    def opens_with(self, message: JsonObject, version: str | None) -> JsonObject:  # noqa: ARG002
+        """Return an `initialize` request; `version` is the value of its header MCP-Protocol-Version."""
+        return message
+
     def serves_era(self, kept: JsonObject, *, modern: bool) -> bool:  # noqa: ARG002
         """Return whether a message of an era is served; `kept` is the state of its connection."""
         return True

@@ -310,6 +310,15 @@ def _undone(names: str, name: str, value: str) -> str:
     return base64.b64decode(value[len("=?BASE64?") : -2]).decode()
 
 
+def _in_latin(name: str, value: str) -> str:
+    """Decode Base64 in names as Latin-1."""
+    if name != "Mcp-Name" or not value.startswith("=?base64?"):
+        return value
+    text = base64.b64decode(value[len("=?base64?") : -2]).decode("latin-1")
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+_reading("name-in-latin-1", "header.name-base64", _in_latin)
 _reading("marker-any-case", "header.param-literal", partial(_undone, "Mcp-Param"))
 _reading("marker-any-case-in-names", "header.name-mismatch", partial(_undone, "Mcp-Name"))
 
@@ -445,6 +454,16 @@ for _word, _spelled in {"any-case": ("True", "False"), "digits": ("1", "0"), "wo
         "header.param-boolean",
         agrees=partial(_is_spelled, _spelled),
     )
+
+
+@fault("booleans-of-python", "header.param-accepted", revisions=MODERN, transports=_HTTP)
+class _BooleansOfPython(Fault):
+    """A server that compares a header with a boolean as its language writes it."""
+
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:  # noqa: ARG002
+        return text == str(value) if isinstance(value, bool) else same
+
+
 _agreeing("boolean-empty", "header.param-boolean", agrees=lambda _, text, value: value is False and text == "")
 _agreeing("numbers-not-compared", "header.param-mismatch", agrees=lambda _, __, value: _is_number(value))
 _agreeing(

@@ -219,6 +219,52 @@ class _OriginReadOnce(Fault):
         return admitted
 
 
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+@fault("version-of-header", "version.echo", revisions=LEGACY[2:], transports=_HTTP)
+class _VersionOfHeader(Fault):
+    """A server that negotiates the version in the header of `initialize`, if there is one."""
+
+    def opens_with(self, message: JsonObject, version: str | None) -> JsonObject:
+        params = message.get("params")
+        if version not in LEGACY or not isinstance(params, dict):
+            return message
+        return {**message, "params": {**params, "protocolVersion": version}}
+
+
+@fault("session-of-latest-only", "session.kept-apart", revisions=_STREAMS, transports=_HTTP)
+class _LatestOnly(Fault):
+    """A server whose last client takes the place of those before it."""
+
+    def __init__(self) -> None:
+        self._latest = ""
+
+    def session_id(self, id: str, number: int) -> str:  # noqa: ARG002
+        self._latest = id
+        return id
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if not inbound.modern and getattr(inbound.session, "id", "") not in ("", self._latest):
+            raise RpcError(-32600, "unknown session", status=404)
+        return result
+
+
+@fault("requested-version-kept", "version.alternative", revisions=LEGACY[3:], transports=_HTTP)
+class _RequestedVersionKept(Fault):
+    """A server that compares the header of later requests with the requested version, not with the negotiated one."""
+
+    def __init__(self) -> None:
+        self._requested: dict[int, JsonValue] = {}
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] == "initialize":
+            self._requested[id(inbound.session)] = inbound.params["protocolVersion"]
+        elif self._requested.get(id(inbound.session)) not in (None, inbound.session.revision):
+            raise RpcError(-32600, "the version differs from that of the session", status=400)
+        return result
+
+
 # --- statuses ---------------------------------------------------------------------------------------------------------
 
 

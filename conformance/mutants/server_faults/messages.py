@@ -140,6 +140,24 @@ def _identified_errors(
     fault(name, *checks, revisions=revisions, transports=("http",))(_OtherId)
 
 
+class _NoObjectRejectedWithoutId(Fault):
+    """A server that does not know the id of a request whose params are no object."""
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        wrong = not isinstance(inbound.request.get("params", {}), dict)
+        return {**response, "id": None} if wrong and "error" in response else response
+
+
+fault("params-as-text-without-id", "jsonrpc.response-ids", transports=("http",))(_NoObjectRejectedWithoutId)
+
+
+@fault("parse-error-with-id-zero", "jsonrpc.parse-error", "jsonrpc.no-json-bad-utf8", "jsonrpc.no-json-nan",
+       "jsonrpc.no-json-two-values", "jsonrpc.no-json-deep", "jsonrpc.no-json-cut", transports=_PIPES)  # fmt: skip
+class _ParseErrorWithIdZero(Fault):
+    def unreadable(self, answer: JsonValue) -> JsonValue:
+        return {**answer, "id": 0} if isinstance(answer, dict) else answer
+
+
 # Over stdio the suite would wait for the responses up to the timeout.
 @fault("version-error-without-id", "jsonrpc.id-echo", "jsonrpc.response-ids", revisions=MODERN, transports=("http",))
 class _VersionErrorWithoutId(Fault):
@@ -292,6 +310,13 @@ _reading(
 )
 
 
+_reading(
+    "id-empty-as-none",
+    "jsonrpc.id-echo",
+    read=lambda m: _without("id")(m) if m.get("id") == "" else m,
+    # Over stdio the suite would wait for the response up to the timeout.
+    transports=("http",),
+)
 _reading(
     "id-boolean-as-number",
     "jsonrpc.no-request-id-boolean",

@@ -73,6 +73,8 @@ _batch("unknown-rejected-alone", "batch.not-answered", transports=_PIPES, change
        ([dict(_UNKNOWN)], 200) if answer is None and "conformance-unknown" in str(batch) else (answer, status))  # fmt: skip
 _batch("batch-answered-empty", "batch.http-202", "batch.not-answered", "batch.element-kinds", change=lambda _, answer, status:
        ([], 200) if answer is None else (answer, status))  # fmt: skip
+_batch("batch-with-a-notification-unanswered", "batch.requests", transports=_PIPES, change=lambda batch, answer, status:
+       (answer, status) if all(not isinstance(each, dict) or "id" in each for each in batch) else (None, 202))  # fmt: skip
 
 
 @fault("responses-in-batch-dropped", "batch.responses", revisions=_BATCHES)

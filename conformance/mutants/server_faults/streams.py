@@ -93,6 +93,13 @@ _framing(
     transport="http-sse",
 )
 _framing(
+    "endpoint-in-quotes",
+    "http-sse.endpoint-event",
+    lambda w, f: {**f, "data": json.dumps(f["data"])} if w == "sse" else f,
+    revisions=_OLD,
+    transport="http-sse",
+)
+_framing(
     "unnamed-events", "http-sse.message-events", lambda w, f: {**f, "event": "answer"} if w == "event" else f,
     revisions=_OLD, transport="http-sse",
 )  # fmt: skip

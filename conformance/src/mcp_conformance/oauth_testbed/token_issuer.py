@@ -39,6 +39,7 @@ ROOT: Final = "mcp:root"
 """The scope that includes both."""
 
 _HOUR: Final = 3600
+_KEY_ID: Final = "suite"
 _JSON: Final = (("Content-Type", "application/json"),)
 
 
@@ -74,13 +75,14 @@ class Issuer:
     def keys(self) -> JsonObject:
         """The public keys, as a JWK set."""
         public: JsonObject = {name: str(value) for name, value in self._key.as_dict(private=False).items()}
-        return {"keys": [{**public, "kid": "suite", "alg": "RS256", "use": "sig"}]}
+        return {"keys": [{**public, "kid": _KEY_ID, "alg": "RS256", "use": "sig"}]}
 
-    def token(self, *, foreign_key: bool = False, changes: Changes | None = None) -> str:
+    def token(self, *, foreign_key: bool = False, key_id: str = _KEY_ID, changes: Changes | None = None) -> str:
         """Issue an access token (RFC 9068), valid except for the changes.
 
         Args:
             foreign_key: Whether to sign it with an unknown key.
+            key_id: The key that its header names.
             changes: Claims with other values, or without a value.
         """
         now = int(time.time())
@@ -94,7 +96,7 @@ class Issuer:
             "exp": now + _HOUR,
             "jti": secrets.token_urlsafe(16),
         }
-        header = {"alg": "RS256", "typ": "at+jwt", "kid": "suite"}
+        header = {"alg": "RS256", "typ": "at+jwt", "kid": key_id}
         payload = json.dumps(changed(claims, changes))
         return jws.serialize_compact(header, payload, self._other if foreign_key else self._key)
 
@@ -106,7 +108,7 @@ class Issuer:
         for algorithm, key in (("RS256", self._other), ("ES256", elliptic)):
             public: JsonObject = {name: str(value) for name, value in key.as_dict(private=False).items()}
             yield jws.serialize_compact({"alg": algorithm, "typ": "at+jwt", "jwk": public}, payload, key)
-        head = _base64url(json.dumps({"alg": "HS256", "typ": "at+jwt", "kid": "suite"}).encode())
+        head = _base64url(json.dumps({"alg": "HS256", "typ": "at+jwt", "kid": _KEY_ID}).encode())
         for encoding in ("PEM", "DER"):
             secret = self._key.as_bytes(encoding=encoding, private=False)
             signature = hmac.digest(secret, f"{head}.{claims}".encode(), hashlib.sha256)

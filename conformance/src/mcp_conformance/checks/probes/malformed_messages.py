@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.model.verdict import Deviation, NotApplicable
+from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2025_06_18, Era, between
 
 if TYPE_CHECKING:
@@ -55,3 +58,7 @@ async def refuses(
     if tolerable and not answer.is_error:
         raise NotApplicable(f"{what}: the server tolerates it, which is not forbidden")
     answer.error(code, what=what)
+    id = answer.message.get("id")
+    # A server may find the id in the input, although the input as a whole is malformed.
+    if id is not None and re.search(rb"(?<![\w.])" + re.escape(json.dumps(id).encode()) + rb"(?![\w.])", data) is None:
+        raise Deviation(f"no id, or null, in the error for {what} (JSON-RPC 2.0, section 5)", brief(id))

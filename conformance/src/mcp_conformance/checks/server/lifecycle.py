@@ -6,7 +6,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.http_requests import shown
+from mcp_conformance.checks.probes.http_requests import shown, with_header
 from mcp_conformance.checks.probes.message_pairs import objects
 from mcp_conformance.checks.probes.modern_requests import discover_in, of_version, rejections, require_unsupported
 from mcp_conformance.checks.probes.recorded_values import items, member
@@ -87,7 +87,31 @@ async def version_echo(server: ServerUnderTest) -> None:
         # Each connection of the suite is opened with the version of the leg.
         if peer.handshake is None or peer.handshake.member("protocolVersion", str) != server.revision.name:
             raise Deviation(f"protocolVersion {server.revision.name}", str(peer.handshake))
+        if isinstance(peer, HttpConnection) and server.revision.version_header:
+            await _beside_header(server)
     await _of_each_client(server)
+
+
+async def _beside_header(server: ServerUnderTest) -> None:
+    """Require that the header of `initialize`, which the revision does not define, has no effect on the version.
+
+    Raises:
+        Deviation: The server negotiates another version than that of the request.
+    """
+    own = server.revision.name
+    for other in (name for name in _LEGACY if REVISIONS[name].version_header and name != own):
+        async with server.open(handshake=False) as peer:
+            if not isinstance(peer, HttpConnection):
+                raise TypeError("the header belongs to HTTP")
+            message = peer.message("initialize", _initialize(own))
+            headers = with_header(peer.headers(message), "MCP-Protocol-Version", other)
+            what = f"initialize of {own} with the header MCP-Protocol-Version: {other}"
+            answer = await peer.look(headers=headers, body=encoded(message), deviant=what)
+            peer.session_id = answer.header("mcp-session-id")
+            for each in messages_of(answer):
+                # The server may reject the request.
+                if "result" in each and member(each, "result", "protocolVersion") != own:
+                    raise Deviation(f"protocolVersion {own}, or an error, for {what}", shown(answer))
 
 
 async def _of_each_client(server: ServerUnderTest) -> None:

@@ -98,7 +98,9 @@ class SseConnection(SuiteConnection):
             self.transcript.note(f"{EVENT}{event.event}{shown}")
         if event.event == "endpoint":
             if self.target is None:
-                place = urlsplit(urljoin(self.endpoint.url, event.data.decode("utf-8", "replace")))
+                # Some servers write the URI as JSON. A check covers its form.
+                uri = event.data.decode("utf-8", "replace").strip('"')
+                place = urlsplit(urljoin(self.endpoint.url, uri))
                 self.target = place.path + (f"?{place.query}" if place.query else "")
                 self._opened.set()
         elif event.data:

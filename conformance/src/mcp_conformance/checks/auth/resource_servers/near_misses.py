@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -40,6 +41,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.oauth_testbed.changed_members import OMITTED
 from mcp_conformance.oauth_testbed.token_issuer import ADMIN, BASE
+from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS, Era
 
@@ -57,6 +59,7 @@ _HTTP: Final = (Transport.HTTP,)
 _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
 _VALIDATES: Final = ("auth.validate-token", "auth.invalid-token-401", "auth.server-validates-token")
 _REFUSED: Final = (401, 403)
+_HOUR: Final = 3600
 _OK: Final = 300
 """The first status that is no success."""
 _TIMES: Final = 12
@@ -179,16 +182,19 @@ async def malformed(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def token_forms(server: ServerUnderTest) -> None:
-    """A valid token is accepted with the scheme in another case, and with its audience as a list."""
+    """A valid token is accepted with the scheme in another case, its audience in a list, and its expiry as a fraction."""
     issuer = issuer_of(server)
     async with http_peer(server) as peer:
         bound = await known_bound_token(server, peer)
-        listed = issuer.token(changes={"aud": [issuer.resource]})
+        lists: tuple[list[JsonValue], ...] = ([issuer.resource], [f"{issuer.url}/userinfo", issuer.resource])
+        fraction = issuer.token(changes={"exp": int(time.time()) + _HOUR + 0.5})
         for what, lines in (
             # RFC 9110, section 11.1.
             *((f"the scheme {scheme}", _with_scheme(scheme, issuer.token())) for scheme in ("bearer", "BEARER")),
             # RFC 7519, section 4.1.3.
-            ("a list as the audience", bearer(listed)),
+            *((f"{brief(each)} as the audience", bearer(issuer.token(changes={"aud": each}))) for each in lists),
+            # RFC 7519, section 2.
+            ("a time of expiry that is no whole number", bearer(fraction)),
             *(() if bound is None else (("the scheme dpop", bound.headers(bound.proof(), scheme="dpop")),)),
         ):
             answer = await probe(peer, lines)

@@ -28,6 +28,7 @@ from mcp_conformance.checks.auth.resource_servers.requests import (
     without_token,
 )
 from mcp_conformance.checks.probes.third_party import UPSTREAM_TOOL, open_third_party
+from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.server.targets import UrlTarget
@@ -99,6 +100,8 @@ def _never_valid() -> tuple[Changes, ...]:
         # A server has to ensure that a token has not expired (OAuth 2.1, section 5.2).
         {"exp": OMITTED},
         {"exp": None},
+        # The scope of an invalid token does not matter: 403 would tell the client to request more scope.
+        {**expired, "scope": BASE},
     )
 
 
@@ -154,9 +157,8 @@ async def challenges(server: ServerUnderTest) -> None:
                 raise Deviation(f"a Bearer challenge in the 401 response to {what}", "no challenge")
             if (flaw := flaw_of_challenges(answer)) is not None:
                 raise Deviation(f"challenges with valid syntax in the 401 response to {what}", flaw)
-            error = parameters.get("error")
             # A request without a token should get no error (RFC 6750, section 3.1).
-            if error != "invalid_token" and (_OPAQUE in what or (error is not None and "without" not in what)):
+            if "without a token" not in what and parameters.get("error") != "invalid_token":
                 raise Deviation(f'error="invalid_token" in the 401 response to {what}', str(parameters))
 
 
@@ -290,7 +292,7 @@ _AUDIENCE: Final = (
 _ANOTHER: Final = "https://elsewhere.example/mcp"
 
 _BAD: Final[Mapping[str, tuple[str, tuple[Changes, ...], tuple[str, ...]]]] = {
-    "key": ("A token that is signed with another key is rejected with 401.", ({},), _VALIDATES),
+    "key": ("A token that is signed with another key, or names one, is rejected with 401.", ({},), _VALIDATES),
     "expired": ("An expired token is rejected with 401, also one without a time of expiry.", (), _VALIDATES),
     "issuer": (
         "A token of another issuer, or of none, is rejected with 401.",
@@ -320,6 +322,9 @@ def _add_bad(name: str) -> None:
                 foreign_key=name == "key",
                 deviant=f"a token with an invalid {name}",
             )
+            if name == "key":
+                token, what = issuer_of(server).token(foreign_key=True, key_id="conformance-none"), "an unknown key id"
+                sent_ += [(f"a request with {what}", await probe(peer, bearer(token), deviant=what))]
             for what, answer in sent_:
                 _expect(answer, 401, what)
 
@@ -408,6 +413,7 @@ async def before_processing(server: ServerUnderTest) -> None:
 
 
 _REQUESTS: Final[tuple[tuple[str, JsonObject], ...]] = (
+    (UNKNOWN_METHOD, {}),
     ("tools/list", {}),
     ("tools/call", {"name": ADMIN_TOOL, "arguments": {}}),
     ("resources/list", {}),
@@ -423,7 +429,8 @@ _REQUESTS: Final[tuple[tuple[str, JsonObject], ...]] = (
         },
     ),
 )
-"""Requests of each revision. A server may have a list of the methods that need a token, or of those that need none."""
+"""Requests of each revision, and one that no server has. A server may have a list of the methods that need a token, or of
+those that need none."""
 _LEGACY_REQUESTS: Final[tuple[tuple[str, JsonObject], ...]] = (
     ("ping", {}),
     ("logging/setLevel", {"level": "error"}),

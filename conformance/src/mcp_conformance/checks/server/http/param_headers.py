@@ -233,6 +233,25 @@ async def _require_success(server: ServerUnderTest, value: str, header: str) -> 
         raise Deviation(f"a result for the parameter {value!r} with the header {header}", shown(answer))
 
 
+@check("header.param-accepted", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
+async def param_accepted(server: ServerUnderTest) -> None:
+    """A call whose Mcp-Param header equals the body is not rejected as a mismatch: text, an integer or a boolean."""
+    peer = http_peer(server)
+    _param(server)
+    values: tuple[tuple[JsonValue, str], ...] = (
+        *(("here", "string"), ("", "string"), (42, "integer"), (-7, "integer"), (0, "integer")),
+        *((True, "boolean"), (False, "boolean")),
+    )
+    for value, kind in values:
+        # A server without such parameters was tested as far as it can be.
+        with suppress(NotTestable):
+            request = _param(server, kind).call(peer, value)
+            answer = await peer.look(headers=peer.headers(request), body=encoded(request))
+            # The tool may have another reason to reject a value.
+            if error_code(answer) == _MISMATCH:
+                raise Deviation(f"no mismatch for the parameter {brief(value)} with an equal header", shown(answer))
+
+
 @check("header.param-mismatch", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
 async def param_mismatch(server: ServerUnderTest) -> None:
     """A call whose Mcp-Param header differs from the body, even a little, is rejected with 400 and -32020."""

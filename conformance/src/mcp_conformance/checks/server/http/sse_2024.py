@@ -5,6 +5,7 @@ Spec: basic/transports#http-with-sse (2024-11-05)
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 _CLIENT_ERRORS: Final = range(400, 500)
 _FOREIGN: Final = (("Origin", f"https://{EVIL}"),)
+_NO_URI: Final = re.compile(rb'[\x00- "<>{}\x7f]')
+"""Characters that no URI has (RFC 3986, appendix A)."""
 _PAGE: Final = "a request of a foreign page"
 
 
@@ -71,6 +74,8 @@ async def endpoint_event(server: ServerUnderTest) -> None:
     first = peer.events[0]
     if first.event != "endpoint" or not first.data:
         raise Deviation("a first event `endpoint` with a URI", repr(first))
+    if _NO_URI.search(first.data) is not None:
+        raise Deviation("a URI as the data of the event `endpoint`", repr(first))
     others = [event for event in peer.events[1:] if event.event == "endpoint"]
     if others:
         raise Deviation("one `endpoint` event", f"{len(others) + 1} of them")

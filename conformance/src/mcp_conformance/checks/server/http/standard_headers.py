@@ -47,6 +47,8 @@ _VERSION: Final = "MCP-Protocol-Version"
 _UNKNOWN: Final = "1900-01-01"
 _CODE: Final = ("header.mismatch-error-code", "http.header-mismatch-400")
 _TOOLS: Final = ("capability:tools",)
+_NOT_ASCII: Final = "conformance-\u00e9\u65e5"
+"""The name of no tool, whose characters have two and three bytes in UTF-8."""
 
 _Headers: TypeAlias = list[tuple[str, str]]
 _Change: TypeAlias = "Callable[[_Headers], _Headers]"
@@ -377,6 +379,12 @@ async def name_base64(server: ServerUnderTest) -> None:
     for message in _requests_with_name(server, peer):
         encoding = _put("Mcp-Name", _base64(_named(message)))
         await _accepted(peer, message, encoding, f"{message['method']} with an Mcp-Name in base64")
+    # Each server has tools, so that it looks for this one after it has compared the headers.
+    unknown = peer.message("tools/call", {"name": _NOT_ASCII, "arguments": {}})
+    headers = with_header(peer.headers(unknown), "Mcp-Name", _base64(_NOT_ASCII))
+    answer = await peer.look(headers=headers, body=encoded(unknown), deviant="an unknown tool")
+    if error_code(answer) == _MISMATCH:
+        raise Deviation(f"no mismatch for the name {_NOT_ASCII!a} with its UTF-8 in base64", shown(answer))
 
 
 def _requests_with_headers(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
