@@ -312,9 +312,12 @@ def _undone(names: str, name: str, value: str) -> str:
 
 def _in_latin(name: str, value: str) -> str:
     """Decode Base64 in names as Latin-1."""
-    if name != "Mcp-Name" or not value.startswith("=?base64?"):
+    if name != "Mcp-Name" or not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
-    text = base64.b64decode(value[len("=?base64?") : -2]).decode("latin-1")
+    try:
+        text = base64.b64decode(value[len("=?base64?") : -2], validate=True).decode("latin-1")
+    except ValueError:
+        return value
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
 
 

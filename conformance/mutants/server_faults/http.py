@@ -228,26 +228,9 @@ class _VersionOfHeader(Fault):
 
     def opens_with(self, message: JsonObject, version: str | None) -> JsonObject:
         params = message.get("params")
-        if version not in LEGACY or not isinstance(params, dict):
+        if version not in LEGACY or not isinstance(params, dict) or "protocolVersion" not in params:
             return message
         return {**message, "params": {**params, "protocolVersion": version}}
-
-
-@fault("session-of-latest-only", "session.kept-apart", revisions=_STREAMS, transports=_HTTP)
-class _LatestOnly(Fault):
-    """A server whose last client takes the place of those before it."""
-
-    def __init__(self) -> None:
-        self._latest = ""
-
-    def session_id(self, id: str, number: int) -> str:  # noqa: ARG002
-        self._latest = id
-        return id
-
-    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
-        if not inbound.modern and getattr(inbound.session, "id", "") not in ("", self._latest):
-            raise RpcError(-32600, "unknown session", status=404)
-        return result
 
 
 @fault("requested-version-kept", "version.alternative", revisions=LEGACY[3:], transports=_HTTP)
