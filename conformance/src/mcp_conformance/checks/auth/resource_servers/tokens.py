@@ -100,7 +100,7 @@ def _never_valid() -> tuple[Changes, ...]:
         # A server has to ensure that a token has not expired (OAuth 2.1, section 5.2).
         {"exp": OMITTED},
         {"exp": None},
-        # The scope of an invalid token does not matter: 403 would tell the client to request more scope.
+        # With 403, a client would request more scope for a token that it has to renew.
         {**expired, "scope": BASE},
     )
 
