@@ -37,6 +37,9 @@ CLIENT_FAULTS_AUTH: Final = (
     # Discovery of the authorization server.
     _of("first-challenge-only", "auth.client-challenge-parsed", "auth.client-step-up"),
     _of("first-challenge-only", "auth.client-challenge-parsed", revision=_JUNE),
+    _of("first-challenge-only", "auth.client-challenge-parsed", "auth.client-step-up", revision=_LATE),
+    _of("challenge-by-search", "auth.client-challenge-parsed"),
+    _of("challenge-by-search", "auth.client-challenge-parsed", revision=_JUNE),
     _of("challenge-in-one-case", "auth.client-challenge-parsed", "auth.client-step-up"),
     _of("quoted-pair-ends", "auth.client-challenge-parsed", revision=_LATE),
     _of("quoted-values-only", "auth.client-challenge-parsed"),
@@ -143,9 +146,16 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("one-client-for-all", "auth.client-change-no-reuse", "auth.client-change-reregisters"),
     _of("first-server-for-ever", "auth.client-change-reregisters"),
     _of("token-to-metadata", "auth.client-own-tokens"),
+    _of("token-to-server-metadata", "auth.client-own-tokens", "auth.client-no-cross-credentials"),
     _of("refresh-anywhere", "auth.client-no-cross-credentials", "auth.client-refresh-confidential"),
     _of(
         "refresh-by-host",
+        "auth.client-no-cross-credentials",
+        "auth.client-refresh-confidential",
+        "auth.client-oauth21",
+    ),
+    _of(
+        "refresh-for-any-issuer",
         "auth.client-no-cross-credentials",
         "auth.client-refresh-confidential",
         "auth.client-oauth21",
@@ -231,6 +241,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("all-scopes", "auth.client-scope-least", revision=_LATE),
     _of("no-supported-scopes", "auth.client-scope-supported"),
     _of("scope-invented", "auth.client-scope-omitted"),
+    _of("step-up-by-refresh", "auth.client-step-up"),
     _of("no-step-up", "auth.client-step-up"),
     _of("step-up-by-text", "auth.client-step-up"),
     _of("call-not-repeated", "auth.client-step-up", revision=_LATE),
@@ -267,6 +278,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("secret-in-url", "auth.client-oauth21", revision=_JUNE),
     # Validation of responses.
     _of("any-state", "auth.client-state"),
+    _of("state-absent-taken", "auth.client-state"),
     _of("no-state", "auth.client-state", revision=_JUNE),
     _of("state-verified-once", "auth.client-state"),
     _of("state-verified-once", "auth.client-state", revision=_JUNE),
@@ -327,6 +339,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("assertion-audience-origin", "client-credentials.client-assertion-claims"),
     _of("assertion-reused", "client-credentials.client-assertion-claims"),
     _of("machine-registers", "client-credentials.client-no-registration"),
+    _of("machine-scope-ignored", "auth.client-scope-challenged"),
     _of("machine-consents", "client-credentials.client-no-person"),
     _of("workload-other-grant", "wif.client-grant"),
     _of("workload-other-assertion", "wif.client-shows-assertion", "wif.client-unregistered"),
@@ -357,6 +370,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("employee-grant", "ema.client-grant"),
     _of("employee-unproved", "ema.client-proves"),
     _of("employee-idp-client", "ema.client-proves"),
+    _of("employee-refused-consents", "ema.client-no-person"),
     _of("employee-consents", "ema.client-no-person"),
     # Without a user, it obtains its first token only.
     _of(

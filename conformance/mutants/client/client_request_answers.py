@@ -120,6 +120,9 @@ class Answers:
                 return None
             given[key] = answer["result"]
         wrong = self._wrong
+        if wrong("answers-by-method") and isinstance(requests, dict):
+            last = {json.dumps(each.get("method")): key for key, each in requests.items() if isinstance(each, dict)}
+            given = {key: given[key] for key in last.values()}
         self.earlier.update(given)
         if wrong("keeps-earlier-answers"):
             given = dict(self.earlier)
@@ -180,6 +183,8 @@ class Answers:
             return _error(-32602, "mode is neither form nor url")
         if "requestedSchema" not in params and not wrong("schema-optional"):
             return _error(-32602, "requestedSchema is missing")
+        if wrong("no-titled-choices") and "anyOf" in json.dumps(params["requestedSchema"]):
+            return _error(-32602, "unsupported type array")
         if self._scenario == "conformance_declines" and wrong("says-no"):
             return {"result": {"action": "no"}}
         if self._scenario == "conformance_declines":
@@ -236,6 +241,8 @@ class Answers:
         self._looked += 1
         if self._scenario == "conformance_roots_change":
             uri = f"{uri}/{self._looked}"
+        if self._wrong("roots-null"):
+            return {"result": {"roots": None}}
         root: JsonObject = {"path": uri} if self._wrong("roots-path") else {"uri": uri}
         return {"result": {"roots": [root]}}
 

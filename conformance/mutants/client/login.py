@@ -37,6 +37,12 @@ _FEW: Final = 3
 _SECOND: Final = 2
 
 
+def _searched(challenge: str) -> dict[str, str]:
+    """Return the parameters of a challenge as a search in its text finds them, also within quoted strings."""
+    found = {name: re.search(rf'{name}="?([^",\s\\]+)', challenge) for name in ("resource_metadata", "error")}
+    return {name: each[1] for name, each in found.items() if each is not None}
+
+
 def _same_host(one: str, other: str) -> bool:
     return urlsplit(one).netloc == urlsplit(other).netloc
 
@@ -119,6 +125,8 @@ class Login:
             pairs = _QUOTED_PAIR if wrong("quoted-values-only") else pairs
             lower = str if wrong("parameters-in-one-case") else str.lower
             self._challenge.update({lower(m[1]): m[2] or m[3] or "" for m in pairs.finditer(challenge[mine.end() :])})
+            if wrong("challenge-by-search"):
+                self._challenge.update(_searched(challenge[mine.end() :]))
         if "dpop-nonce" in headers:
             self.keys.nonces[self._origin] = headers["dpop-nonce"]
         if self._challenge.get("error") == "use_dpop_nonce":
@@ -159,7 +167,9 @@ class Login:
                     break
                 way()
                 return
-        if not (status == 401 and self._by_refresh_token()):
+        if status == 403 and self._refresh and wrong("step-up-by-refresh"):
+            self._by_refresh_token()
+        elif not (status == 401 and self._by_refresh_token()):
             self._by_user(status)
 
     def _by_refresh_token(self) -> bool:
@@ -167,6 +177,7 @@ class Login:
         again = self._renewed_at and self._count - self._renewed_at <= 1
         issuer = str(self._metadata["issuer"])
         same = self._issuer == issuer or (wrong("refresh-by-host") and _same_host(self._issuer, issuer))
+        same = same or wrong("refresh-for-any-issuer")
         proves = self.keys.wanted and not wrong("refresh-key-new") and not wrong("refresh-unproved")
         if not self._refresh or not same or again or proves:
             return False
@@ -256,8 +267,10 @@ class Login:
             wells = wells[:1]
         if wrong("no-server-metadata"):
             return default_metadata(issuer)
+        shows = bool(self._token) and wrong("token-to-server-metadata")
+        headers = {"Authorization": f"Bearer {self._token}"} if shows else {}
         for well in wells:
-            found = document(well)
+            found = document(well, headers)
             if found is not None:
                 self._openid = _OPENID in well
                 usual = default_metadata(origin) if wrong("default-endpoints") else {}
@@ -422,6 +435,7 @@ class Login:
 
     def _check_answer(self, back: dict[str, str], state: str) -> None:
         unverified = wrong("any-state") or wrong("no-state") or (self._token and wrong("state-verified-once"))
+        unverified = unverified or ("state" not in back and wrong("state-absent-taken"))
         if back.get("state") != state and not unverified:
             raise ClientError("the state does not match")
         advertised = self._metadata.get("authorization_response_iss_parameter_supported") is True
@@ -543,6 +557,9 @@ class Login:
         grant = "password" if wrong("machine-password") else "client_credentials"
         # The challenge of an expired token names no scope.
         self._scopes |= set(self._challenge.get("scope", "").split())
+        if wrong("machine-scope-ignored"):
+            self._ask(grant, {}, self._context)
+            return
         self._ask(grant, {"scope": " ".join(sorted(self._scopes))}, self._context)
 
     def _by_workload_jwt(self) -> None:
@@ -597,4 +614,9 @@ class Login:
         if wrong("employee-idp-client"):
             context = {"client_id": context["idp_client_id"]}
         grant = "urn:example:jwt" if wrong("employee-grant") else _JWT_BEARER
-        self._ask(grant, fields, None if wrong("employee-unproved") else context)
+        try:
+            self._ask(grant, fields, None if wrong("employee-unproved") else context)
+        except ClientError:
+            if not wrong("employee-refused-consents"):
+                raise
+            self._by_user(401)

@@ -15,6 +15,7 @@ _LATE = "2025-11-25"
 _MODERN = "2026-07-28"
 
 MRTR_FAULTS: Final = (
+    of("answers-by-method", _MODERN, "stdio", "mrtr.client-answers"),
     of("numbers-keys", _MODERN, "stdio", "mrtr.client-answers"),
     of("keeps-earlier-answers", _MODERN, "http", "mrtr.client-answers"),
     # It declares no elicitation.

@@ -34,5 +34,6 @@ SCHEMA_FAULTS: Final = (
     of("forward-dns", _MODERN, "stdio", "meta.client-reverse-dns"),
     of("bad-website", _MODERN, "stdio", "schema.client-website"),
     of("null-cursor", _LATE, "stdio", "schema.client-cursor"),
+    of("null-cursor", _MODERN, "http", "schema.client-messages"),
 )
 """The faults of this module."""

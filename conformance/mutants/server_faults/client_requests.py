@@ -189,7 +189,9 @@ class _SeveralRootsWithMore(Fault):
         return {"depth": 1} if method == "roots/list" and several else params
 
 
-def _failing_at(name: str, action: str, tool: str = "test_elicitation") -> None:
+def _failing_at(
+    name: str, action: str, tool: str = "test_elicitation", revisions: tuple[str, ...] = LEGACY[2:]
+) -> None:
     """Add a server that fails internally at an action of the user."""
 
     class _FailsAt(Fault):
@@ -198,11 +200,12 @@ def _failing_at(name: str, action: str, tool: str = "test_elicitation") -> None:
                 raise RpcError(-32603, "internal error")
             return result
 
-    fault(name, "elicitation.declined", revisions=LEGACY[2:])(_FailsAt)
+    fault(name, "elicitation.declined", revisions=revisions)(_FailsAt)
 
 
 _failing_at("fails-at-decline", "decline")
 _failing_at("fails-at-cancel", "cancel")
+_failing_at("retry-fails-at-cancel", "cancel", revisions=MODERN)
 _failing_at("fails-at-declined-page", "decline", "conformance_elicit_url")
 
 

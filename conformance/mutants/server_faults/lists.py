@@ -360,6 +360,18 @@ class _BatchNotValidated(Fault):
 changed(
     "failure-is-success", "tools.failure", method="tools/call", change=_without("isError"), of="test_error_handling"
 )
+
+
+@fault("failure-needs-structure", "tools.failure", revisions=(*LEGACY[2:], *MODERN))
+class _FailureNeedsStructure(Fault):
+    """A server that wants structuredContent also in the failure of a tool with an outputSchema."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "conformance_structured" and "structuredContent" not in result:
+            raise RpcError(-32603, "structuredContent is missing")
+        return result
+
+
 changed(
     "structured-does-not-fit", "tools.structured", "tools.structured-always", "tools.structured-also-text",
     method="tools/call", change=_with(structuredContent={"value": "no number"}), of="conformance_structured",

@@ -48,6 +48,14 @@ class _AnyCursor(Fault):
         raise error
 
 
+@fault("any-cursor-of-templates", "pagination.invalid-cursor")
+class _AnyCursorOfTemplates(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if inbound.request["method"] == "resources/templates/list" and isinstance(inbound.params.get("cursor"), str):
+            return {"resourceTemplates": []}
+        raise error
+
+
 @fault("cursor-below-zero", "pagination.invalid-cursor")
 class _BelowZero(Fault):
     """A server with offsets as cursors."""

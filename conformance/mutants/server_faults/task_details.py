@@ -571,6 +571,19 @@ class _InTurn(_KeyReused):
     _KEY = None
 
 
+@fault("task-answered-key-stays", "tasks.inputs", revisions=MODERN)
+class _AnsweredKeyStays(Fault):
+    """A task lists all its input requests until the last one has a response."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, JsonValue] = {}
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if not _is(inbound, "tasks/get") or "inputRequests" not in result:
+            return result
+        return {**result, "inputRequests": self._first.setdefault(str(result["taskId"]), result["inputRequests"])}
+
+
 @fault("task-key-again", "tasks.inputs", revisions=MODERN)
 class _KeyAgain(Fault):
     """After all responses, a task sends another request with a key that had a response."""

@@ -107,10 +107,10 @@ async def _no_result_type(request: ScriptedRequest) -> JsonObject:
 
 
 async def _all_kinds(request: ScriptedRequest) -> JsonObject:
-    """Request everything that the client declares in one result."""
+    """Request everything that the client declares in one result, each kind twice."""
     if "inputResponses" in request.params:
         return text_result("confirmed")
-    requests = {f"{name}: 1": each for name, each in KINDS.items() if _has(request, name)}
+    requests = {f"{name}: {number}": each for number in (1, 2) for name, each in KINDS.items() if _has(request, name)}
     return _input_required(STATE, **requests) if requests else text_result("nothing is declared")
 
 

@@ -180,7 +180,9 @@ _DISCOVERY: Final = (
             server_metadata=_MOVED,
             challenge=(
                 "Negotiate",
-                f'Basic realm="a, Bearer b", {CHALLENGE.replace("Bearer", "bearer")}, '
+                'Basic realm="a, Bearer b", '
+                r'bearer realm="say \"resource_metadata={evil}/prm\"", '
+                f"{CHALLENGE.removeprefix('Bearer ')}, "
                 r'error_description="say \"resource_metadata={evil}/prm\" again", Negotiate YII=',
             ),
         ),

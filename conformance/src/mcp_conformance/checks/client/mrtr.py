@@ -29,9 +29,13 @@ _STATE: Final = "sep-2322-client-request-state"
 _ROUND_TRIPS: Final = "conformance_rounds"
 _BOTH: Final = (f"scenario:{_STATE}", f"scenario:{_ROUND_TRIPS}")
 _RESULTS: Final = {
-    "elicitation: 1": "ElicitResult",
-    "sampling: 1": "CreateMessageResult",
-    "roots: 1": "ListRootsResult",
+    f"{kind}: {number}": result
+    for number in (1, 2)
+    for kind, result in (
+        ("elicitation", "ElicitResult"),
+        ("sampling", "CreateMessageResult"),
+        ("roots", "ListRootsResult"),
+    )
 }
 _RETRY_MEMBERS: Final = ("inputResponses", "requestState")
 
