@@ -362,7 +362,7 @@ changed(
 )
 
 
-@fault("failure-needs-structure", "tools.failure", revisions=(*LEGACY[2:], *MODERN))
+@fault("failure-needs-structure", "tools.invalid-arguments-result", revisions=(*LEGACY[3:], *MODERN))
 class _FailureNeedsStructure(Fault):
     """A server that wants structuredContent also in the failure of a tool with an outputSchema."""
 

@@ -23,7 +23,7 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_request_table import DEFAULT_VALUES, DEFAULTS, FORM, UNFIT, valid_client_requests
 from mcp_conformance.scenarios.client_request_tools import response_of, result_of
-from mcp_core.revisions import LEGACY, R2025_06_18, Era, between
+from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, Era, between
 
 if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest
@@ -129,6 +129,20 @@ def _fits(answer: JsonObject, schema: JsonValue) -> None:
     wrong = flaw_by_schema(content, schema) if isinstance(schema, dict) else None
     if wrong is not None:
         raise Deviation("content that conforms to the requestedSchema", f"{wrong} in {brief(content)}")
+
+
+@check(
+    "elicitation.client-choices",
+    proves=("elicitation.at-least-one-mode",),
+    revisions=(R2025_11_25.name,),
+    needs=_NEEDS,
+)
+async def choices(client: ClientUnderTest) -> None:
+    """A client that answers forms also answers one with choices, with and without titles, of one value and of several."""
+    result_of(client, _SCENARIO, "ask_form")
+    response = response_of(client, _SCENARIO, "ask_choices")
+    if response is None or not isinstance(response.get("result"), dict):
+        raise Deviation("the result of a form with choices", brief(response))
 
 
 @check(

@@ -222,7 +222,7 @@ async def _require_validation_in_batch(server: ServerUnderTest) -> None:
 @check("tools.invalid-arguments-error", proves=("tools.input-validation-protocol-error",), needs=_NEEDS)
 async def invalid_arguments_error(server: ServerUnderTest) -> None:
     """Arguments that violate the inputSchema get the error -32602, or a result with isError true."""
-    for answer in await _invalid(server, (*_NEARLY_VALID, *_CONVERTIBLE)):
+    for answer in [*await _invalid(server, (*_NEARLY_VALID, *_CONVERTIBLE)), *await _invalid_beside_output(server)]:
         # The same page lists "invalid arguments" under errors and "invalid input data" under results.
         if answer.is_error or answer.result().get("isError") is not True:
             answer.error(-32602, what="arguments that violate the inputSchema")
@@ -234,8 +234,8 @@ async def invalid_arguments_error(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def invalid_arguments_result(server: ServerUnderTest) -> None:
-    """Arguments that violate the inputSchema get a result with isError true and a text."""
-    for answer in await _invalid(server, (*_NEARLY_VALID, *_CONVERTIBLE)):
+    """Arguments that violate the inputSchema get a result with isError true and a text, also if the tool has an outputSchema."""
+    for answer in [*await _invalid(server, (*_NEARLY_VALID, *_CONVERTIBLE)), *await _invalid_beside_output(server)]:
         _failed(answer, "arguments that violate the inputSchema")
 
 
@@ -273,6 +273,17 @@ async def _invalid(server: ServerUnderTest, nearly_valid: Sequence[JsonValue]) -
         nearly: tuple[JsonObject, ...] = tuple({"count": count} for count in nearly_valid)
         wrong += [each for each in nearly if flaw_by_schema(each, schema) is not None]
     return [await server.peer.request("tools/call", {"name": name, "arguments": each}) for each in wrong]
+
+
+async def _invalid_beside_output(server: ServerUnderTest) -> list[JsonRpcResponse]:
+    """Return the responses to invalid arguments of a tool with an outputSchema, which failures need not conform to."""
+    fixture = server.manifest.find("tools", "conformance_structured")
+    tool = server.inventory.find("tools", fixture.name)
+    accepted = member(tool, "inputSchema")
+    if fixture.arguments is not None or not isinstance(accepted, dict) or member(tool, "outputSchema") is None:
+        return []
+    wrong = _unfit(accepted, _VALIDATED["conformance_structured"])
+    return [await server.peer.request("tools/call", {"name": fixture.name, "arguments": each}) for each in wrong]
 
 
 def _succeeded(answer: JsonRpcResponse) -> None:
