@@ -339,7 +339,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("assertion-audience-origin", "client-credentials.client-assertion-claims"),
     _of("assertion-reused", "client-credentials.client-assertion-claims"),
     _of("machine-registers", "client-credentials.client-no-registration"),
-    _of("machine-scope-ignored", "auth.client-scope-challenged"),
+    _of("machine-scope-ignored", "client-credentials.client-scope"),
     _of("machine-consents", "client-credentials.client-no-person"),
     _of("workload-other-grant", "wif.client-grant"),
     _of("workload-other-assertion", "wif.client-shows-assertion", "wif.client-unregistered"),

@@ -16,6 +16,7 @@ from mcp_conformance.scenarios.oauth_scenario import OAuthSetup, expire_tokens
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mcp_conformance.oauth_testbed.http_messages import Request, Response
     from mcp_conformance.oauth_testbed.testbed import OAuthTestbed
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -23,6 +24,17 @@ __all__ = ["GRANTS"]
 
 _SECRET: Final = "machine:secret with space + 100%"
 _KEYS: Final = frozenset({Part.TOKEN, Part.MCP})
+
+
+def _stop_trusting(testbed: OAuthTestbed) -> None:
+    """Expire the access token as soon as it is used, and trust no assertion any more."""
+
+    def watch(_request: Request, _answer: Response | None) -> None:
+        if testbed.resource.accepted == 1:
+            testbed.server.tokens.expire()
+            testbed.server.tokens.assertions = {}
+
+    testbed.watch = watch
 
 
 def _by_secret(testbed: OAuthTestbed) -> JsonObject:
@@ -45,7 +57,7 @@ def _by_key(testbed: OAuthTestbed) -> JsonObject:
 
 
 def _by_employee(testbed: OAuthTestbed) -> JsonObject:
-    expire_tokens(testbed)
+    _stop_trusting(testbed)
     testbed.register({"client_id": "app", "client_secret": _SECRET, "token_endpoint_auth_method": ANY_SECRET_METHOD})
     testbed.register({"client_id": "app-at-idp"}, at_idp=True)
     origin = testbed.idp.clients.issuer
@@ -82,7 +94,8 @@ GRANTS: Final[Mapping[str, tuple[str, OAuthSetup]]] = {
         OAuthSetup(quirks=Quirks(issuer=_TENANT), begin=_by_key),
     ),
     "enterprise-managed-authorization": (
-        "A client of an employee who has an ID token of the enterprise. Access tokens expire early.",
+        "A client of an employee who has an ID token of the enterprise. The access token expires early, and then the "
+        "authorization server does not trust the enterprise any more.",
         OAuthSetup(quirks=Quirks(registers=False, issuer=_TENANT), begin=_by_employee),
     ),
     "wif-jwt-bearer": (

@@ -101,6 +101,17 @@ def _consents(found: OAuthRun) -> str | None:
     return f"GET {found.authorizations[0].place}" if found.authorizations else None
 
 
+def _by_credentials(found: OAuthRun) -> bool:
+    return any(form.get("grant_type") == "client_credentials" for form in _forms(found))
+
+
+def _unchallenged(found: OAuthRun) -> str | None:
+    """Return how the first token request lacks a scope of the challenge; later challenges name none."""
+    first = next(form for form in _forms(found) if form.get("grant_type") == "client_credentials")
+    missing = set(found.testbed.quirks.scopes) - set(first.get("scope", "").split())
+    return f"scope {first.get('scope')!a} without {' '.join(sorted(missing))}" if missing else None
+
+
 def _no_resource(found: OAuthRun) -> str | None:
     right = {found.testbed.places.resource}
     named = [form.get("resource") for form in _forms(found)]
@@ -286,6 +297,15 @@ add_rules(
             within=_MACHINE,
             tested=_machine,
             wrong=_no_resource,
+            optional=_NO_MACHINE,
+        ),
+        Rule(
+            id="client-credentials.client-scope",
+            title="The first token request names the scopes of the challenge.",
+            proves=("auth.scope-priority-challenge",),
+            within=_MACHINE,
+            tested=_by_credentials,
+            wrong=_unchallenged,
             optional=_NO_MACHINE,
         ),
         Rule(
