@@ -58,6 +58,8 @@ class _Session(SessionHttp):
         while True:
             self.query = self._login.query
             named = {**headers, **self._login.headers(method)}
+            if "Last-Event-ID" in headers and wrong("resumes-without-token"):
+                named = headers
             response = super().send(method, named, body)
             if response.status == 307 and wrong("follows-with-token"):
                 fetch(method, response.headers["Location"], named, body)

@@ -49,6 +49,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("first-header-only", "auth.client-challenge-parsed", revision=_JUNE),
     _of("login-only-at-start", "auth.client-challenge-parsed", "auth.client-change-reregisters"),
     _of("login-only-at-start", "auth.client-challenge-parsed", revision=_JUNE),
+    _of("resumes-without-token", "auth.client-every-request", revision=_LATE),
     _of("deletes-without-token", "auth.client-every-request", revision=_LATE),
     _of(
         "challenge-ignored",

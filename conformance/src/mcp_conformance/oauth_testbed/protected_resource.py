@@ -28,6 +28,11 @@ __all__ = ["ProtectedResource"]
 _MODERN: Final = "2026-07-28"
 _SCOPE: Final = re.compile(r'\bscope=(?:"([^"]*)"|([^\s,]+))', re.IGNORECASE)
 _MOST_REFUSALS: Final = 2
+_RESUMING: Final = "2025-11-25"
+"""The revision in which clients resume a stream that ends before the response."""
+_STREAM: Final = (("Content-Type", "text/event-stream"),)
+_EVENT: Final = "held-1"
+"""The id of the only event of the stream that ends early."""
 _INFO: Final[JsonObject] = {"name": "protected", "version": "1"}
 _CACHE: Final[JsonObject] = {"ttlMs": 0, "cacheScope": "private"}
 _META: Final[JsonObject] = {"io.modelcontextprotocol/serverInfo": _INFO}
@@ -84,6 +89,8 @@ class ProtectedResource:
     accepted: int = 0
     """The number of requests with a valid token."""
     _refusals: int = attrs.field(default=0, init=False)
+    _held: bytes = attrs.field(default=b"", init=False)
+    """The response that the resumed stream contains."""
     _proofs: ProofChecks = attrs.field(init=False)
     _nonces: NonceIssuer = attrs.field(init=False)
 
@@ -124,8 +131,13 @@ class ProtectedResource:
         if refusal is not None:
             return refusal
         if message is None:
+            if self._held and request.header("last-event-id") == _EVENT:
+                return Response(status=200, headers=_STREAM, body=b"data: " + self._held + b"\n\n")
             return Response(status=405, headers=(("Allow", "POST"),))
         answer = _speak(message, modern=request.header("mcp-protocol-version") == _MODERN)
+        if self.quirks.resumes and method == "tools/call" and request.header("mcp-protocol-version") == _RESUMING:
+            self._held = answer.body
+            return Response(status=200, headers=_STREAM, body=f"id: {_EVENT}\nretry: 10\ndata:\n\n".encode())
         return attrs.evolve(answer, headers=(*answer.headers, *self._nonces.headers()))
 
     def _metadata(self, request: Request) -> Response:

@@ -120,6 +120,8 @@ class Quirks:
     """Additional scopes that a method requires."""
     insatiable: bool = False
     """Whether methods of `scopes_of` are rejected for any scopes."""
+    resumes: bool = False
+    """Whether the stream of a call ends before the response, which the client gets when it resumes it (2025-11-25)."""
     dpop: Literal["off", "accepted", "required"] = "off"
     """Whether tokens are bound to keys (RFC 9449)."""
     nonce_at: frozenset[Part] = frozenset()

@@ -164,9 +164,14 @@ _DISCOVERY: Final = (
     _of(
         "metadata-var3",
         "The metadata of the server are at a URL that only the challenge states; the issuer has a path, and its metadata "
-        "are at the OpenID Connect path.",
+        "are at the OpenID Connect path. In 2025-11-25 the stream of a call ends before the response, and is to be resumed.",
         _LATE,
-        Quirks(resource_metadata_at="elsewhere", issuer="{server}/tenant1", server_metadata_at=(Well.OPENID_APPENDED,)),
+        Quirks(
+            resource_metadata_at="elsewhere",
+            issuer="{server}/tenant1",
+            server_metadata_at=(Well.OPENID_APPENDED,),
+            resumes=True,
+        ),
     ),
     _of(
         "challenge-among-others",
