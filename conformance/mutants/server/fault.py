@@ -205,6 +205,10 @@ class Fault(HttpFault):
         """Return whether a task is found; `mine`: whether it is the user's."""
         return mine
 
+    def finds_expired(self, inbound: InboundRequest) -> bool:  # noqa: ARG002
+        """Return whether a task is found that has expired."""
+        return False
+
     def fits(self, method: str, answer: JsonObject, *, fits: bool) -> bool:  # noqa: ARG002
         """Return whether a result of the client is accepted."""
         return fits

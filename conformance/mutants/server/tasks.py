@@ -71,6 +71,7 @@ class _Task:
         self.ttl: Final = ttl
         self.created: Final = datetime.now(UTC).isoformat()
         seconds = arguments.get("seconds", _STEPS * _STEP if name == "conformance_task_progress" else 0.1)
+        self._began: Final = time.monotonic()
         self.until: Final = time.monotonic() + (seconds if isinstance(seconds, int | float) else 0.1)
         self.open: Final = dict(_FORMS.get(name, {}))
         self.cancelled = False
@@ -78,6 +79,11 @@ class _Task:
         self.user = ""
         self._status = "working"
         self._updated = self.created
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time to live is over."""
+        return time.monotonic() > self._began + self.ttl / 1000
 
     def status(self, *, modern: bool) -> str:
         """Return the status."""
@@ -189,6 +195,8 @@ class Tasks:
         found = self._all.get(str(inbound.params.get("taskId")))
         if found is None or not inbound.server.fault.owns(inbound, mine=found.user == inbound.session.user):
             raise RpcError(-32602, "unknown task")
+        if found.expired and not inbound.server.fault.finds_expired(inbound):
+            raise RpcError(-32602, "the task has expired")
         return found
 
     def _modern(self, inbound: InboundRequest, task: _Task, method: str) -> JsonObject:
@@ -215,7 +223,7 @@ class Tasks:
             mine = [
                 each
                 for each in self._all.values()
-                if inbound.server.fault.owns(inbound, mine=each.user == inbound.session.user)
+                if inbound.server.fault.owns(inbound, mine=each.user == inbound.session.user) and not each.expired
             ]
             return {"tasks": [each.shown(modern=False) for each in mine]}
         if method not in ("tasks/get", "tasks/result", "tasks/cancel"):

@@ -571,6 +571,14 @@ class _InTurn(_KeyReused):
     _KEY = None
 
 
+@fault("task-expired-served", "tasks.unknown", revisions=_CORE)
+class _ExpiredServed(Fault):
+    """A server that looks at the expiry of a task only in `tasks/get`."""
+
+    def finds_expired(self, inbound: InboundRequest) -> bool:
+        return not _is(inbound, "tasks/get")
+
+
 @fault("task-answered-key-stays", "tasks.inputs", revisions=MODERN)
 class _AnsweredKeyStays(Fault):
     """A task lists all its input requests until the last one has a response."""

@@ -527,9 +527,16 @@ async def cancel_ended(server: ServerUnderTest) -> None:
     ),
 )
 async def unknown(server: ServerUnderTest) -> None:
-    """Each request for an unknown task is answered with -32602, also if its id is invalid, or almost that of another one."""
+    """Each request for an unknown task is answered with -32602, also if its id is invalid, or almost that of another one.
+
+    A task that has expired for `tasks/get` has expired for the others, too.
+    """
     extended(server)
     ids = [_UNKNOWN, *INHERITED]
+    expiring = None
+    if server.revision.era is Era.LEGACY:
+        with suppress(NotTestable):
+            expiring = await _begin_expiring(server)
     with suppress(NotTestable):
         # It must not end before its cancellation, which the task of a correct server does not get.
         ids += near_misses(id_of(server, await begin(server, "slow_compute", _LATER)))
@@ -545,3 +552,17 @@ async def unknown(server: ServerUnderTest) -> None:
         for invalid in _INVALID if server.revision.era is Era.LEGACY else ():
             answer = await ask(server, method, {"taskId": invalid}, deviant="a taskId that is no string")
             answer.error(-32602, what=f"{method} with the taskId {brief(invalid)}")
+    # A server may choose a longer ttl, and may remove a task later than it expires.
+    if expiring is not None and (await ask(server, "tasks/get", {"taskId": expiring})).is_error:
+        for method in methods:
+            answer = await ask(server, method, {"taskId": expiring})
+            answer.error(-32602, what=f"{method} of a task that has expired")
+
+
+async def _begin_expiring(server: ServerUnderTest) -> str:
+    """Start a short task that lives for a millisecond, if the server permits it, and return its id."""
+    name, arguments = server.tool("slow_compute", _SHORT)
+    created = await ask(server, "tools/call", {"name": name, "arguments": arguments, "task": {"ttl": 1}})
+    if created.is_error:
+        raise NotTestable("the server rejects a ttl of a millisecond")
+    return id_of(server, created)
