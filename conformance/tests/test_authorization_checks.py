@@ -86,6 +86,8 @@ CHOSEN = (
     "ema.client-declared",
     "wif.client-refused-once",
     "client-credentials.client-assertion-claims",
+    "client-credentials.client-scope",
+    "ema.client-no-person",
 )
 
 

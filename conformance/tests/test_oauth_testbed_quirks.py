@@ -121,6 +121,23 @@ def test_protected_resource_answers_mcp_requests(revision: str) -> None:
     assert fetched(testbed, f"{testbed.places.evil}/elsewhere").status == 404
 
 
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+def test_stream_of_call_is_resumed_in_one_revision(revision: str) -> None:
+    testbed = OAuthTestbed(Quirks(guarded=("tools/call", "GET"), resumes=True))
+    client = RawOAuthClient(testbed)
+    client.run_flow()
+    version = ("MCP-Protocol-Version", revision)
+    answer = client.call("tools/call", version, client.bearer())
+    assert (b"the note" in answer.body) is (revision != "2025-11-25")
+    last = ("Last-Event-ID", "held-1")
+    resumed = client.send("GET", testbed.places.resource, version, last, client.bearer())
+    assert resumed is not None
+    assert (resumed.status, b"the note" in resumed.body) == ((200, True) if revision == "2025-11-25" else (405, False))
+    assert testbed.violations == []
+    client.send("GET", testbed.places.resource, version, last)
+    assert [each.requirement for each in testbed.violations] == ["auth.bearer-every-request"]
+
+
 @pytest.mark.parametrize(
     ("place", "url"),
     [

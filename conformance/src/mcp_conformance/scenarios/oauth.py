@@ -164,7 +164,7 @@ _DISCOVERY: Final = (
     _of(
         "metadata-var3",
         "The metadata of the server are at a URL that only the challenge states; the issuer has a path, and its metadata "
-        "are at the OpenID Connect path. In 2025-11-25 the stream of a call ends before the response, and is to be resumed.",
+        "are at the OpenID Connect path. In 2025-11-25 the stream of a call ends before the response, and the client must resume it.",
         _LATE,
         Quirks(
             resource_metadata_at="elsewhere",

@@ -276,7 +276,7 @@ async def _invalid(server: ServerUnderTest, nearly_valid: Sequence[JsonValue]) -
 
 
 async def _invalid_beside_output(server: ServerUnderTest) -> list[JsonRpcResponse]:
-    """Return the responses to invalid arguments of a tool with an outputSchema, which failures need not conform to."""
+    """Return the responses to invalid arguments of a tool with an outputSchema, to which a failure does not need to conform."""
     fixture = server.manifest.find("tools", "conformance_structured")
     tool = server.inventory.find("tools", fixture.name)
     accepted = member(tool, "inputSchema")

@@ -101,13 +101,21 @@ def _consents(found: OAuthRun) -> str | None:
     return f"GET {found.authorizations[0].place}" if found.authorizations else None
 
 
-def _by_credentials(found: OAuthRun) -> bool:
-    return any(form.get("grant_type") == "client_credentials" for form in _forms(found))
+def _first_challenged(found: OAuthRun) -> dict[str, str] | None:
+    """Return the first token request with client credentials, if a challenge precedes it."""
+    challenged = False
+    for request, answer in zip(found.testbed.requests, found.testbed.answers, strict=True):
+        if request.place == found.testbed.places.resource and answer is not None:
+            challenged = challenged or answer.status == _UNAUTHORIZED
+        form = single(request.form)
+        if request in found.tokens and form.get("grant_type") == "client_credentials":
+            return form if challenged else None
+    return None
 
 
 def _unchallenged(found: OAuthRun) -> str | None:
     """Return how the first token request lacks a scope of the challenge; later challenges name none."""
-    first = next(form for form in _forms(found) if form.get("grant_type") == "client_credentials")
+    first = _first_challenged(found) or {}
     missing = set(found.testbed.quirks.scopes) - set(first.get("scope", "").split())
     return f"scope {first.get('scope')!a} without {' '.join(sorted(missing))}" if missing else None
 
@@ -304,7 +312,8 @@ add_rules(
             title="The first token request names the scopes of the challenge.",
             proves=("auth.scope-priority-challenge",),
             within=_MACHINE,
-            tested=_by_credentials,
+            tested=_first_challenged,
+            attempted=_machine,
             wrong=_unchallenged,
             optional=_NO_MACHINE,
         ),
