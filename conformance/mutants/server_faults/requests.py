@@ -173,6 +173,16 @@ _refusing(
 )
 
 
+@fault("nothing-declared-to-bare-client", "capability.declared-to-any-client", revisions=LEGACY)
+@fault("nothing-discovered-by-bare-client", "capability.declared-to-any-client", revisions=MODERN)
+class _NothingDeclared(Fault):
+    """A server that takes the capabilities of the client for its own."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        is_declaration = _method(inbound) in ("initialize", "server/discover")
+        return {**result, "capabilities": {}} if is_declaration and not _declared(inbound) else result
+
+
 def _completed(message: JsonObject, defaults: JsonObject) -> JsonObject:
     """Return a modern request with defaults for the missing members of its metadata."""
     params = message.get("params")

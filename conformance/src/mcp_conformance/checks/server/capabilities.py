@@ -108,6 +108,23 @@ async def bare_client(server: ServerUnderTest) -> None:
 
 
 @check(
+    "capability.declared-to-any-client",
+    proves=("capability.advertise-implemented", "capability.server-declares-implemented"),
+)
+async def declared_to_any_client(server: ServerUnderTest) -> None:
+    """A server declares each feature that it serves also to a client that declares no capabilities."""
+    async with server.share(capabilities={}) as peer:
+        handshake = peer.handshake or await peer.request("server/discover")
+        declared = handshake.member("capabilities", dict)
+        for feature, method, params in _feature_requests(server.revision):
+            if server.inventory.has(feature) and feature != "completions" and member(declared, feature) is None:
+                answer = await peer.request(method, params)
+                # A server may offer such a client less.
+                if not answer.is_error:
+                    raise Deviation(f"the capability {feature!r}, as the server serves {method}", brief(declared))
+
+
+@check(
     "capability.unknown",
     proves=("capability.open-set", "capability.unknown-tolerated", "meta.object"),
     revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
