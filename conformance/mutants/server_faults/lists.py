@@ -600,6 +600,10 @@ changed("uri-with-spaces", "resources.uri-syntax", "schema.resource", "resources
         change=_extra(uri="my scheme:with spaces"))  # fmt: skip
 changed("uri-with-brackets", "resources.uri-syntax", "resources.listed-can-be-read", method="resources/list",
         change=_extra(uri="file:///app/[slug]/page.tsx"))  # fmt: skip
+changed("template-as-uri", "resources.template-contents", method=_READ, of="test://template/123/data",
+        change=_with(contents=[{"uri": "test://template/{id}/data", "text": "123"}]), revisions=LEGACY[:1])  # fmt: skip
+changed("template-as-modern-uri", "resources.template-contents", method=_READ, of="test://template/123/data",
+        change=_with(contents=[{"uri": "test://template/{id}/data", "text": "123"}]), revisions=MODERN)  # fmt: skip
 refusal("any-uri", "resources.malformed-uri", method=_READ, code=None,
         instead={"contents": [{"uri": "x:y", "text": ""}]}, of="no-uri")  # fmt: skip
 refusal("uri-without-scheme", "resources.malformed-uri", method=_READ, code=None,
@@ -644,6 +648,14 @@ class _EmptyArgumentsRefused(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         if name_of(inbound) == "test_simple_prompt" and inbound.params.get("arguments") == {}:
             raise RpcError(-32602, "the prompt has no arguments")
+        return result
+
+
+@fault("arguments-left-out", "prompts.get", revisions=LEGACY)
+class _AbsentArgumentsRefused(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if name_of(inbound) == "test_simple_prompt" and "arguments" not in inbound.params:
+            raise RpcError(-32602, "arguments is missing")
         return result
 
 

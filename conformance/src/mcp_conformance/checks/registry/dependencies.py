@@ -277,6 +277,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tasks.not-augmentable": ("schema.list-tools-result",),
     # Tools, resources, prompts, completion.
     "resources.text": ("caching.resources-read", "schema.resource-contents"),
+    "resources.uri-syntax": ("resources.template-contents",),
     "schema.base64": ("resources.binary", "prompts.image"),
     "schema.get-prompt-result": ("prompts.get", "jsonrpc.response-shape"),
     "schema.complete-result": ("completion.result",),

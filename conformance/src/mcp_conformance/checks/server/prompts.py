@@ -54,7 +54,7 @@ def _blocks(answer: JsonRpcResponse, kind: str) -> list[JsonObject]:
     return blocks
 
 
-@check("prompts.get", proves=("prompts.get-result",), needs=_NEEDS)
+@check("prompts.get", proves=("prompts.get-result", "schema.get-prompt-result"), needs=_NEEDS)
 async def get(server: ServerUnderTest) -> None:
     """`prompts/get` is answered with messages."""
     answer = await _get(server, "test_simple_prompt")

@@ -212,6 +212,15 @@ async def template_type(server: ServerUnderTest) -> None:
             raise Deviation(f"mimeType {kind!r} of the template", brief(each))
 
 
+@check("resources.template-contents", proves=("schema.resource-contents", "resources.read-result"), needs=_NEEDS)
+async def template_contents(server: ServerUnderTest) -> None:
+    """The contents of a resource that matches a template have a URI, not the template itself."""
+    template, contents = await _from_template(server)
+    for each in contents:
+        if each.get("uri") == template.get("uriTemplate"):
+            raise Deviation("the URI of the resource", brief(each))
+
+
 async def _from_template(server: ServerUnderTest) -> tuple[JsonObject, list[JsonObject]]:
     name = server.require("templates", TEMPLATE)
     template = server.inventory.find("templates", name)
