@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
@@ -1048,6 +1049,25 @@ class _UnsubscribesAll(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         if inbound.request["method"] == "resources/unsubscribe":
             inbound.session.subscribed.clear()
+        return result
+
+
+@fault("subscriptions-counted", "resources.updated-only-if-subscribed", revisions=LEGACY)
+class _SubscriptionCounter(Fault):
+    """A server that ends a subscription after as many requests as began it."""
+
+    def __init__(self) -> None:
+        self._open: Final[Counter[tuple[int, str]]] = Counter()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        method, uri = inbound.request["method"], str(inbound.params.get("uri"))
+        key = (id(inbound.session), uri)
+        if method == "resources/subscribe":
+            self._open[key] += 1
+        if method == "resources/unsubscribe" and self._open[key]:
+            self._open[key] -= 1
+            if self._open[key]:
+                inbound.session.subscribed.add(uri)
         return result
 
 

@@ -138,6 +138,8 @@ async def updated_only_if_subscribed(server: ServerUnderTest) -> None:
     The subscriptions of other clients make no difference.
     """
     await _subscribe(server)
+    # One request ends a subscription, however often it was requested. A server may reject the second request.
+    await server.peer.request("resources/subscribe", {"uri": _watched(server)})
     await _touch(server, server.require("resources", _OTHER))
     for similar in similar_uris(_watched(server)):
         # A server may reject the call, because it has no such resource.
