@@ -412,6 +412,22 @@ class _CancelUndone(Fault):
         return {**result, "status": "completed"} if _is(inbound, "tasks/get") and over else result
 
 
+@fault("task-without-limit-without-ttl", "tasks.get-at-once", "tasks.fields", revisions=_CORE)
+class _WithoutTtl(Fault):
+    """A task for which the client requests no ttl has none, which is missing instead of null."""
+
+    def __init__(self) -> None:
+        self._unlimited: Final[set[JsonValue]] = set()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        requested, created = inbound.params.get("task"), result.get("task")
+        if isinstance(requested, dict) and "ttl" not in requested and isinstance(created, dict):
+            self._unlimited.add(created["taskId"])
+            return {"task": {**created, "ttl": None}}
+        is_about = _is(inbound, "tasks/get") and result.get("taskId") in self._unlimited
+        return {name: each for name, each in result.items() if name != "ttl"} if is_about else result
+
+
 @fault("task-list-newest", "tasks.list", revisions=_CORE)
 class _ListNewest(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
