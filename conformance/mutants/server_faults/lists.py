@@ -322,6 +322,11 @@ changed(
     "arguments-required", "tools.without-arguments", method="tools/call",
     change=lambda inbound, result: result if "arguments" in inbound.params else {**result, "isError": True},
 )  # fmt: skip
+changed(
+    "arguments-required-in-sessions", "tools.without-arguments", method="tools/call",
+    change=lambda inbound, result: result if "arguments" in inbound.params else {**result, "isError": True},
+    revisions=LEGACY,
+)  # fmt: skip
 refusal(
     "bad-arguments-code", "tools.invalid-arguments-error",
     method="tools/call", code=-32603, when=-32602, of="conformance_constrained",
@@ -851,6 +856,14 @@ class _CompletionByPattern(Fault):
             re.compile(str(_typed(inbound)))
         except re.error as error:
             raise RpcError(-32603, "internal error") from error
+        return result
+
+
+@fault("context-refused-in-sessions", "completion.context", revisions=LEGACY[2:])
+class _ContextRefused(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if "context" in inbound.params:
+            raise RpcError(-32602, "context is unknown")
         return result
 
 

@@ -102,7 +102,7 @@ async def _completion(server: ServerUnderTest, params: JsonObject) -> JsonValue:
     return completion
 
 
-@check("completion.context", proves=("completion.context-accepted",), needs=_NEEDS)
+@check("completion.context", proves=("completion.context-accepted", "schema.complete-context"), needs=_NEEDS)
 async def context(server: ServerUnderTest) -> None:
     """A request with the values of other arguments in `context` is served."""
     params, _ = await _control(server)

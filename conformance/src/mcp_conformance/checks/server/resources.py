@@ -215,9 +215,12 @@ async def template_type(server: ServerUnderTest) -> None:
 @check("resources.template-contents", proves=("schema.resource-contents", "resources.read-result"), needs=_NEEDS)
 async def template_contents(server: ServerUnderTest) -> None:
     """The contents of a resource that matches a template have a URI, not the template itself."""
-    template, contents = await _from_template(server)
-    for each in contents:
-        if each.get("uri") == template.get("uriTemplate"):
+    template = server.require("templates", TEMPLATE)
+    answer = await server.peer.request("resources/read", {"uri": expanded_template(server, "123")})
+    if answer.is_error:
+        raise NotTestable(f"the control request failed: {answer}")
+    for each in _contents(answer):
+        if each.get("uri") == template:
             raise Deviation("the URI of the resource", brief(each))
 
 
