@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.scripted_request import RawReply, encoded
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply, encoded
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
 from mcp_conformance.scenarios.scenario import Scenario
@@ -49,8 +49,12 @@ def _client_cancels(setup: ScenarioSetup) -> None:
             if request.revision.era is Era.LEGACY or not request.revision.disconnect_cancels:
                 result = setup.server.complete("tools/call", text_result("too late"), request.revision)
                 late: JsonObject = {"jsonrpc": "2.0", "id": request.message["id"], "result": result}
+                error = ErrorReply(0, "the request was cancelled").error(request.message["id"])
+                deviant = "a response to a cancelled request"
                 with trio.CancelScope(shield=True):
-                    await request.sink.send(encoded(late), final=True, deviant="a response to a cancelled request")
+                    # Some servers send an error, and others the result.
+                    await request.sink.send(encoded(error), deviant=deviant)
+                    await request.sink.send(encoded(late), final=True, deviant=deviant)
             raise
         raise AssertionError("the tool ends only by cancellation")
 

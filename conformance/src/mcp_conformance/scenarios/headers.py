@@ -27,7 +27,7 @@ URIS: Final = (
 """Resource URIs that are difficult to encode in a header."""
 
 _SPECIAL: Final = ("test_headers", "my-hyphenated-tool", "\u5de5\u5177")
-_SPECIAL_PROMPTS: Final = ("special-prompt", "Gr\u00fc\u00dfe aus \u6771\u4eac")
+_SPECIAL_PROMPTS: Final = ("special-prompt", "Gr\u00fc\u00dfe aus \u6771\u4eac", "=?base64?dGVzdA==?=")
 
 
 async def _done(_: ScriptedRequest) -> JsonObject:

@@ -30,8 +30,8 @@ WITHOUT_SESSION: Final = "without-session"
 WITHOUT_STREAM: Final = "without-standing-stream"
 """The scenario of a server that refuses GET and DELETE."""
 
-_PAUSES: Final = (500, 300)
-"""Milliseconds that a client must wait before it resumes a stream for the first and for the second time."""
+_PAUSES: Final = (500, 300, 50)
+"""Milliseconds that a client must wait before it resumes a stream for the first, second and third time."""
 _REPLACED: Final = 10
 """Milliseconds of an earlier `retry` field, which a later one replaces."""
 
@@ -99,7 +99,10 @@ def _upgraded(setup: ScenarioSetup) -> None:
 
 
 def _sse_retry(setup: ScenarioSetup) -> None:
-    """End the stream of a call twice before the result, which the client can get by resumption."""
+    """End the stream of a call three times before the result, which the client can get by resumption.
+
+    Between the second and the third time no event has an id: the last one is that of the stream before.
+    """
     pauses: list[JsonValue] = []
     setup.notes["pauses"] = pauses
 
@@ -113,8 +116,9 @@ def _sse_retry(setup: ScenarioSetup) -> None:
             exchange = stream.exchange
             if exchange is None:
                 break
-            # A second event, so that the last one is not the only one.
-            await request.notify("notifications/message", {"level": "info", "data": "fetching"})
+            if retry != _PAUSES[-1]:
+                # A second event, so that the last one is not the only one.
+                await request.notify("notifications/message", {"level": "info", "data": "fetching"})
             standalone = request.session.standalone_sink
             if standalone is not None:
                 # The id of this event belongs to another stream.
@@ -172,7 +176,7 @@ HTTP_SCENARIOS: Final = (
     ),
     Scenario(
         name="sse-retry",
-        title="A tool whose stream ends twice before its result; the client must wait before it resumes the stream.",
+        title="A tool whose stream ends three times before its result; the client must wait before it resumes the stream.",
         prepare=_sse_retry,
         revisions=frozenset(each for each in LEGACY if each.priming_event),
         transports=_HTTP,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
@@ -15,10 +16,15 @@ if TYPE_CHECKING:
     from mcp_conformance.drivers.client.stdio_host import Launch
     from mcp_conformance.scenarios.scenario import ScenarioSetup
 
-__all__ = ["CODES", "ERA_SCENARIOS"]
+__all__ = ["CODES", "ERA_SCENARIOS", "REFUSED_WITH_400", "WITHOUT_ID"]
 
 CODES: Final = (-32601, -32602, -32000)
 """The codes by which legacy servers reject the probe, beside the one in the scenario `meets-legacy`."""
+
+REFUSED_WITH_400: Final = "meets-two-endpoints-400"
+"""The scenario of a server with the endpoints of 2024-11-05 that responds to POST with 400 in place of 405."""
+WITHOUT_ID: Final = "meets-legacy-without-id"
+"""The scenario of a legacy server that rejects the probe in an error without an id."""
 
 _STDIO: Final = frozenset({Transport.STDIO})
 _HTTP: Final = frozenset({Transport.HTTP})
@@ -67,14 +73,31 @@ def _refusing(code: int) -> Scenario:
     )
 
 
-def _two_endpoints(setup: ScenarioSetup) -> None:
-    """Serve HTTP+SSE at the endpoint instead of Streamable HTTP."""
+def _refuse_without_id(setup: ScenarioSetup) -> None:
+    """Reject `server/discover` in an error without an id, which 2025-11-25 permits."""
+
+    async def refuse(launch: Launch, _: bytes) -> bool:
+        if not _is_probe(launch):
+            return False
+        error = ErrorReply(-32600, "the request is not understood").error(None)
+        del error["id"]
+        await launch.send(encoded(error))
+        return True
+
+    setup.stdio.on_line = refuse
+
+
+def _two_endpoints(setup: ScenarioSetup, refusal: int | None = None) -> None:
+    """Serve HTTP+SSE at the endpoint instead of Streamable HTTP; `refusal`: the status of a POST to it in place of 405."""
     host = setup.http
     pair = SseHost(setup.server, host.transcript, host.nursery)
     pair.path = host.path
 
     async def answer(exchange: HttpExchange) -> bool:
-        await pair.answer(exchange)
+        if refusal is not None and exchange.method == "POST" and exchange.path == pair.path:
+            await exchange.respond(refusal)
+        else:
+            await pair.answer(exchange)
         return True
 
     host.before = answer
@@ -101,10 +124,28 @@ ERA_SCENARIOS: Final = (
     ),
     *map(_refusing, CODES),
     Scenario(
+        name=WITHOUT_ID,
+        title="A legacy server that rejects unknown methods in an error without an id; the client may use any revision.",
+        prepare=_refuse_without_id,
+        revisions=frozenset(MODERN),
+        transports=_STDIO,
+        speaks=(LATEST_LEGACY,),
+        free=True,
+    ),
+    Scenario(
         name="meets-two-endpoints",
         title="A server with the two endpoints of 2024-11-05; the client receives the URL of one.",
         prepare=_two_endpoints,
         revisions=_STATEFUL,
+        transports=_HTTP,
+        speaks=(R2024_11_05,),
+    ),
+    Scenario(
+        name=REFUSED_WITH_400,
+        title="A server with the two endpoints of 2024-11-05 that responds to POST with 400; the client receives the URL of one.",
+        prepare=partial(_two_endpoints, refusal=400),
+        # Which statuses lead to a client's fallback does not depend on the revision.
+        revisions=frozenset({LATEST_LEGACY}),
         transports=_HTTP,
         speaks=(R2024_11_05,),
     ),

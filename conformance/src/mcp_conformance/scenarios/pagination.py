@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CACHED_CURSOR",
     "CACHED_LIST",
+    "FIRST_HEADER",
+    "FIRST_TOOL",
     "LAST_ARGUMENT",
     "LAST_HEADER",
     "LAST_TOOL",
@@ -40,6 +42,10 @@ LAST_ARGUMENT: Final = "n"
 """The argument of this tool."""
 LAST_HEADER: Final = "Last-Page"
 """The header of this argument."""
+FIRST_TOOL: Final = "test_simple_text"
+"""A tool on the first page, which has a parameter of the same name with another header on 2026-07-28."""
+FIRST_HEADER: Final = "First-Page"
+"""The header of its argument."""
 CACHED_LIST: Final = "prompts/list"
 """The list with a page that a client may cache (2026-07-28)."""
 CACHED_CURSOR: Final = 2
@@ -110,9 +116,12 @@ def _pages(setup: ScenarioSetup) -> None:
     for method, entries in listed.items():
         server.handlers[method] = _in_pages(method, entries, era)
     if era is Era.MODERN:
-        annotation: JsonObject = {"type": "integer", "default": 7, "x-mcp-header": LAST_HEADER}
-        schema: JsonObject = {"type": "object", "properties": {LAST_ARGUMENT: annotation}, "required": [LAST_ARGUMENT]}
-        offers.tools[-1]["inputSchema"] = schema
+        for entry in offers.tools:
+            header = {FIRST_TOOL: FIRST_HEADER, LAST_TOOL: LAST_HEADER}.get(str(entry["name"]))
+            if header is not None:
+                annotation: JsonObject = {"type": "integer", "default": 7, "x-mcp-header": header}
+                properties: JsonObject = {LAST_ARGUMENT: annotation}
+                entry["inputSchema"] = {"type": "object", "properties": properties, "required": [LAST_ARGUMENT]}
         server.handlers[CACHED_LIST] = _cached(server.handlers[CACHED_LIST], cursors(CACHED_LIST, era)[CACHED_CURSOR])
 
 

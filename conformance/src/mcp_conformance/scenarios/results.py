@@ -80,6 +80,7 @@ ERROR_CODES: Final[Mapping[str, int]] = {"gives_error": -32010, "gives_error_0":
 """Error codes without a meaning, by tool. Some implementations use the last two for closed connections and timeouts."""
 ANONYMOUS_CODE: Final = -32600
 """The code of an error response without an id."""
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _ODD_NOTE: Final = "conformance/nobody-asked"
 _LOGGED: Final[tuple[JsonValue, ...]] = ("a text", None, 0, False, [], {}, 1.5, {"a": [1, None]})
 """The data of the log messages, one for each level: JSON of every kind."""
@@ -257,6 +258,19 @@ async def _stream_of_all_kinds(request: ScriptedRequest) -> JsonObject:
     raise NoReply("the response was sent already")
 
 
+async def _marked_stream(request: ScriptedRequest) -> JsonObject:
+    """Begin a stream with a byte order mark, which is no part of the first field."""
+    sink = request.sink
+    result = text_result("marked")
+    if isinstance(sink, PostSink):
+        exchange = sink.exchange
+        await exchange.start(200, STREAM)
+        await exchange.chunk(_BYTE_ORDER_MARK + b"data: " + _whole(request, result) + b"\n\n")
+        await exchange.finish()
+        raise NoReply("the response was sent already")
+    return result
+
+
 async def _media_type(request: ScriptedRequest) -> JsonObject:
     sink = request.sink
     result = text_result("typed")
@@ -357,6 +371,7 @@ def _results(setup: ScenarioSetup) -> None:
             ("gives_large_event", _large_event),
             ("gives_media_type", _media_type),
             ("gives_stream_type", _stream_type),
+            ("gives_marked_stream", _marked_stream),
         ]
     if setup.transport is Transport.STDIO:
         rows += [("gives_crlf", _crlf), ("gives_together", _together)]

@@ -235,6 +235,9 @@ def _all_client_requests(setup: ScenarioSetup) -> None:
         for id in ODD_IDS:
             if await request.send_client_request("ping", id=id) is None:
                 break
+        # Last, because a client may end the connection.
+        bare: JsonObject = {"progressToken": "conformance/none"}
+        await request.notify("notifications/progress", bare, deviant="progress without its value")
         return text_result("asked")
 
     setup.server.offers.add_tool("test_server_asks", "Asks the client all that a server may ask", ask)

@@ -496,7 +496,7 @@ _UNREADABLE: Final = ("conformance_batches", "conformance_no_request")
 @check(
     "jsonrpc.client-notification-not-answered",
     proves=("jsonrpc.notification-no-response",),
-    needs=("scenario:odd-but-legal", "scenario:conformance_server_cancels"),
+    needs=("scenario:odd-but-legal", "scenario:conformance_server_cancels", "scenario:server-asks"),
 )
 async def notification_not_answered(client: ClientUnderTest) -> None:
     """A notification gets no response, even when its method is unknown or its params are invalid."""

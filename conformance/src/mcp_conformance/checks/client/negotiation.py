@@ -9,7 +9,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params, members_of_params
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.negotiation import CODES
+from mcp_conformance.scenarios.negotiation import CODES, REFUSED_WITH_400, WITHOUT_ID
 from mcp_core.methods import methods, notifications
 from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, REVISIONS, between
 from mcp_core.types.meta import PROTOCOL_VERSION
@@ -172,6 +172,24 @@ async def fallback_codes(client: ClientUnderTest) -> None:
 
 
 @check(
+    "stdio.client-fallback-without-id",
+    proves=("stdio.probe-other-error-fallback", "stdio.probe-timeout-fallback"),
+    needs=("scenario:meets-legacy", f"scenario:{WITHOUT_ID}"),
+)
+async def fallback_without_id(client: ClientUnderTest) -> None:
+    """The client falls back after an error without an id, or when it has waited for another response."""
+    evidence = _with_legacy_server(client, WITHOUT_ID)
+    if not evidence.sent("server/discover"):
+        raise NotApplicable("the client does not start with server/discover")
+    if evidence.status is None and not evidence.sent("initialize"):
+        raise NotTestable(
+            "the client still waited for a response when it was stopped: a longer --timeout may show what it does"
+        )
+    if not evidence.sent("notifications/initialized"):
+        raise Deviation("initialize after an error without an id", evidence.ending)
+
+
+@check(
     "compat.client-legacy-results",
     proves=("compat.client-absent-result-type",),
     needs=("scenario:meets-legacy", "scenario:tools_call"),
@@ -264,11 +282,13 @@ async def _falls_back(evidence: Evidence) -> None:
     "http-sse.client-falls-back",
     proves=("http-sse.compat-client-fallback-4xx", "http-sse.compat-client-fallback-400-404-405"),
     transports=_HTTP,
-    needs=("scenario:meets-two-endpoints",),
+    needs=("scenario:meets-two-endpoints", f"scenario:{REFUSED_WITH_400}"),
 )
 async def to_two_endpoints(client: ClientUnderTest) -> None:
     """When `initialize` is rejected by its status, the client opens the stream, and continues as in 2024-11-05."""
     await _falls_back(_old_server(client))
+    if REFUSED_WITH_400 in client.runs:
+        await _falls_back(client.run(REFUSED_WITH_400))
 
 
 @check(

@@ -14,7 +14,7 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.headers import NESTED
-from mcp_conformance.scenarios.pagination import LAST_ARGUMENT, LAST_HEADER, LAST_TOOL
+from mcp_conformance.scenarios.pagination import FIRST_HEADER, FIRST_TOOL, LAST_ARGUMENT, LAST_HEADER, LAST_TOOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +37,7 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
 """The path of the argument, by header, in agreement with `header_scenarios.ANNOTATED`."""
 _ANNOTATED_ELSEWHERE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
     ("conformance_rounds", "ask_in_rounds"): {"Text": "text", "Count": "count"},
+    ("conformance_pages", FIRST_TOOL): {FIRST_HEADER: LAST_ARGUMENT},
     ("conformance_pages", LAST_TOOL): {LAST_HEADER: LAST_ARGUMENT},
 }
 """The arguments of other annotated tools, by scenario and tool, and by header."""
@@ -191,7 +192,7 @@ _add(
     needs=("scenario:http-custom-headers", *(f"scenario:{name}" for name, _ in _ANNOTATED_ELSEWHERE)),
 )
 async def mirrored(client: ClientUnderTest) -> None:
-    """Every argument of an annotated parameter has a header, also in retries and with a tool of a later page."""
+    """Every argument of an annotated parameter has a header, also in retries and with a tool of any page."""
     for (scenario, tool), headers in _ANNOTATED_ELSEWHERE.items():
         for exchange in client.run(scenario).exchanges:
             for header, argument in headers.items():

@@ -258,6 +258,15 @@ _add(
     text=STREAMED,
 )
 _add(
+    "http.client-byte-order-mark",
+    ("http.sse-parse-standard", "http.client-both-response-types"),
+    "A byte order mark at the beginning of a stream is no part of its first field.",
+    "gives_marked_stream",
+    ("result",),
+    transports=_HTTP,
+    text="marked",
+)
+_add(
     "http-sse.client-parses-stream",
     ("jsonrpc.base-and-lifecycle-support",),
     _STREAM_PARSING,

@@ -80,6 +80,32 @@ async def invalid_initialize(server: ServerUnderTest) -> None:
                 (await peer.exchange(message, deviant=what)).error(what=what)
 
 
+@check(
+    "lifecycle.initialize-after-rejection",
+    proves=("lifecycle.server-initialize-result", "lifecycle.initialize-first"),
+    # The state that a rejection leaves does not depend on the revision; over stdio each attempt costs a process.
+    revisions=(R2025_11_25.name,),
+    subject=CheckScope.PROCESS,
+    transports=(Transport.STDIO,),
+)
+async def initialize_after_rejection(server: ServerUnderTest) -> None:
+    """A rejected `initialize` leaves no state: the correct one that follows on the same connection is served."""
+    async with server.open(handshake=False) as peer:
+        incomplete = peer.message("initialize", {})
+        await peer.post(incomplete, deviant="initialize without its params")
+        try:
+            answer = await peer.request("initialize", _initialize(server.revision.name))
+        except Deviation as deviation:
+            if peer.ending:
+                raise NotApplicable(
+                    "the server ends the connection of a client whose initialize it rejects"
+                ) from deviation
+            raise
+        if any(each.get("id") == incomplete["id"] and "result" in each for each in peer.strays):
+            raise NotApplicable("the server serves initialize without its params")
+        answer.member("protocolVersion", str)
+
+
 @check("version.echo", proves=("version.server-echo",), subject=CheckScope.PROCESS)
 async def version_echo(server: ServerUnderTest) -> None:
     """A supported version is answered with the same version."""
