@@ -85,8 +85,9 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
         return False
     tools = _list(wire, "tools/list", "tools")
     # The first page of that scenario has two tools.
-    first_only = in_scenario("conformance_pages") and wrong("learns-first-page")
-    wire.learn(tools[:2] if first_only else tools)
+    paged = in_scenario("conformance_pages")
+    learnt = tools[:2] if paged and wrong("learns-first-page") else tools
+    wire.learn(tools[-1:] if paged and wrong("learns-last-page") else learnt)
     calls = context.get("toolCalls")
     if isinstance(calls, list):
         for call in calls:
@@ -242,7 +243,8 @@ def _visit(given: argparse.Namespace, version: str, context: JsonObject) -> None
         try:
             capabilities = wire.open()
         except ClientError:
-            if not (wrong("falls-back-with-next-id") and in_scenario("meets-two-endpoints")):
+            chosen = wrong("falls-back-with-next-id") or wrong("no-fallback-at-400")
+            if not (chosen and in_scenario("meets-two-endpoints")):
                 raise
             wire = EventStream(given.url, used=1)
             capabilities = wire.open()

@@ -158,8 +158,12 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[str]:
     """Yield the lines of a stream, each of which ends with CR, LF or both."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     text, behind_cr = "", False
+    begun = False
     while chunk := response.read1(65536):
+        behind_cr = behind_cr and not wrong("halves-line-ends")
         text += chunk.decode(errors="replace") if wrong("splits-characters") else decoder.decode(chunk)
+        if text and not begun:
+            begun, text = True, text if wrong("keeps-byte-order-mark") else text.removeprefix("\ufeff")
         while True:
             if behind_cr and text:
                 text, behind_cr = text.removeprefix("\n"), False
@@ -288,6 +292,12 @@ class SessionHttp(_Http):
     def _open_standalone_streams(self) -> None:
         """Open streams by GET, for the faults that concern them."""
         headers = {"Accept": STREAM, **self._session_headers()}
+        if in_scenario("without-standing-stream") and wrong("stream-must-open"):
+            response = self.send("GET", headers)
+            if response.status != 200:
+                raise ClientError(f"GET: status {response.status}")
+        if in_scenario("version-older") and wrong("stream-in-offered-version"):
+            self.kept.append(self.send("GET", {**headers, "MCP-Protocol-Version": self.messages.version}))
         if in_scenario("conformance_standing_ends") and wrong("reopens-at-once"):
             self.send("GET", headers).read()
             self.kept.append(self.send("GET", headers))
@@ -343,6 +353,7 @@ class SessionHttp(_Http):
             raise ClientError("the response is not valid JSON")
         last, retry, pauses = "", 0.0, 0
         while True:
+            last = "" if wrong("forgets-last-id") else last
             for event in _whole_events(response):
                 last = (last if wrong("resumes-from-first") else "") or event.get("id", last)
                 bare = not event.get("data") and wrong("retry-needs-data")
@@ -360,6 +371,8 @@ class SessionHttp(_Http):
                     if pauses and wrong("ignores-resumed-response"):
                         raise ClientError("a response in a stream that was opened by GET")
                     return message
+            if pauses and not last and wrong("forgets-last-id"):
+                self.send("GET", {"Accept": STREAM, **self._session_headers()}).close()
             if not last or wrong("never-resumes"):
                 raise ClientError("the stream ended before the response")
             time.sleep(0 if wrong("impatient") or (pauses and wrong("waits-once")) else retry)
@@ -517,6 +530,8 @@ class ModernHttp(_Http):
         nameless = wrong(f"no-name-{method}") or (answers().odd and wrong("task-no-name"))
         if isinstance(name, str) and not nameless:
             plain = wrong("name-unencoded") or (method == "prompts/get" and wrong("prompt-names-unencoded"))
+            marked = name.startswith("=?base64?") and method == "prompts/get"
+            plain = plain or (marked and wrong("prompt-sentinels-plain"))
             headers["Mcp-Name"] = as_ascii(name) if plain else as_value(name) or ""
         if isinstance(params, dict) and isinstance(name, str) and method == "tools/call":
             retried = "inputResponses" in params or "requestState" in params

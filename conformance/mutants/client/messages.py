@@ -164,7 +164,8 @@ class MessageFactory:
         if not retried and (not wrong("same-id") or self._id < 2):
             self._id += 1
         id: JsonValue = {"null-id": None, "float-id": self._id + 0.5}.get(_fault(), self._id)
-        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+        is_null = method == "tools/list" and not params and wrong("null-params")
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method, "params": None if is_null else params}
         self._said += 1
         if method == "tools/call":
             message["params"] = params = self._call_params(params)
@@ -195,6 +196,8 @@ class MessageFactory:
         """Return the params of a call, with a fault if it is set."""
         if wrong("list-arguments"):
             return {**params, "arguments": [1, 2]}
+        if wrong("null-token"):
+            return {**params, "_meta": {"progressToken": None}}
         if wrong("float-token"):
             return {**params, "_meta": {"progressToken": self._id + 0.5}}
         if wrong("token-of-tool"):
@@ -387,20 +390,12 @@ def _reply(request: JsonObject) -> JsonObject | None:
     if "id" not in request:
         text = f"{request['method']} {request.get('params')}"
         _die_of(text)
-        responds = wrong("answers-notifications") and "unheard-of" in str(request.get("method"))
-        return {"jsonrpc": "2.0", "id": 4712, "result": {}} if responds else None
+        return _said_back(text)
     answer: JsonObject = {"jsonrpc": "2.0", "id": f"{request['id']}" if wrong("id-as-string") else request["id"]}
     if request["method"] == "ping" and in_scenario("meets-legacy") and wrong("deaf-after-fallback"):
         return None
     if request["method"] == "ping":
-        later = wrong("full-pong-later") and in_scenario("conformance_progress")
-        answer["result"] = (
-            {"pong": 1} if wrong("full-pong") or later else {"_meta": []} if wrong("meta-as-list") else {}
-        )
-        if wrong("both"):
-            answer["error"] = {"code": -32603, "message": "both"}
-        if wrong("task-of-ping") and "task" in str(request.get("params")):
-            answer |= answers().tasks.begin({"task": {}}, {"result": {}})
+        answer |= _pong(request)
     elif request["method"] == "roots/list" and wrong("roots-undeclared") and in_scenario("server-asks"):
         answer["result"] = {"roots": []}
     elif answers().active:
@@ -412,6 +407,29 @@ def _reply(request: JsonObject) -> JsonObject | None:
     if "error" in answer and not answer["id"] and wrong("no-falsy-id-in-errors"):
         answer["id"] = None
     return answer
+
+
+def _said_back(notification: str) -> JsonObject | None:
+    """Return what a faulty client responds to a notification."""
+    is_odd = notification.startswith("notifications/progress") and "'progress':" not in notification
+    if is_odd and wrong("answers-odd-progress"):
+        return {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "progress is missing"}}
+    responds = wrong("answers-notifications") and "unheard-of" in notification.partition(" ")[0]
+    return {"jsonrpc": "2.0", "id": 4712, "result": {}} if responds else None
+
+
+def _pong(request: JsonObject) -> JsonObject:
+    """Return the members of the response to a ping."""
+    if wrong("rejects-ping"):
+        return {"error": {"code": -32601, "message": "unknown method"}}
+    later = wrong("full-pong-later") and in_scenario("conformance_progress")
+    full = wrong("full-pong") or later
+    pong: JsonObject = {"result": {"pong": 1} if full else {"_meta": []} if wrong("meta-as-list") else {}}
+    if wrong("both"):
+        pong["error"] = {"code": -32603, "message": "both"}
+    if wrong("task-of-ping") and "task" in str(request.get("params")):
+        pong |= answers().tasks.begin({"task": {}}, {"result": {}})
+    return pong
 
 
 def _forgets(request: JsonObject) -> bool:

@@ -38,6 +38,7 @@ HEADER_FAULTS: Final = (
         "header.client-name-encoded",
         "header.client-name-prompts-get",
     ),
+    of("prompt-sentinels-plain", _MODERN, "http", "header.client-name-encoded"),
     of("integers-as-floats", _MODERN, "http", "header.client-param-integer"),
     of(
         "latin-1-if-possible",
@@ -49,6 +50,7 @@ HEADER_FAULTS: Final = (
     ),
     of("one-level-only", _MODERN, "http", "header.client-param-nested"),
     of("no-param-headers-again", _MODERN, "http", "header.client-param-mirrored"),
+    of("learns-last-page", _MODERN, "http", "header.client-param-mirrored"),
     of("learns-first-page", _MODERN, "http", "header.client-param-mirrored"),
     of("items-is-a-keyword", _MODERN, "http", "header.client-keeps-valid"),
     of("takes-bad-token", _MODERN, "http", "header.client-rejects-bad-token"),

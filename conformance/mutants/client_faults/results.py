@@ -43,6 +43,7 @@ RESULT_FAULTS: Final = (
     of("needs-log-data", _MODERN, "stdio", "logging.client-bears-notifications"),
     of("strips-controls", _MODERN, "stdio", "stdio.client-unicode"),
     of("splits-characters", _LATE, "stdio", "stdio.client-large"),
+    of("splits-at-separators", _LATE, "stdio", "stdio.client-unicode"),
     of("cuts-at-64k", _MODERN, "stdio", "stdio.client-large"),
     of(
         "answers-no-json",
@@ -62,6 +63,10 @@ RESULT_FAULTS: Final = (
     of("no-cr", _MODERN, "http", "http.client-parses-streams"),
     of("splits-characters", _MODERN, "http", "http.client-parses-streams", "http.client-large-event"),
     of("splits-at-separators", _JUNE, "http", "http.client-parses-streams"),
+    of("halves-line-ends", _JUNE, "http", "http.client-parses-streams"),
+    of("halves-line-ends", _MODERN, "http", "http.client-parses-streams"),
+    of("keeps-byte-order-mark", _LATE, "http", "http.client-byte-order-mark"),
+    of("keeps-byte-order-mark", _MODERN, "http", "http.client-byte-order-mark"),
     of("fields-need-colon", _MODERN, "http", "http.client-parses-streams"),
     of("no-comments", _FIRST, "http", "http-sse.client-parses-stream"),
     of("no-cr", _FIRST, "http", "http-sse.client-parses-stream"),

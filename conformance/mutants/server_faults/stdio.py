@@ -372,6 +372,47 @@ class _ExitAfterResponses(Fault):
             threading.Event().wait()
 
 
+@fault("exit-after-calls", "stdio.exit", revisions=MODERN, transports=_PIPES)
+class _ExitAfterCalls(Fault):
+    """A server that does not exit while a call is in progress."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        self._calls += isinstance(message, dict) and message.get("method") == "tools/call"
+        return message
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        self._calls -= inbound.request["method"] == "tools/call"
+        return response
+
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        yield from pipe
+        if self._calls > 0:
+            threading.Event().wait()
+
+
+@fault("initializes-once", "lifecycle.initialize-after-rejection", revisions=LEGACY[3:], transports=_PIPES)
+class _InitializesOnce(Fault):
+    """A server that counts a rejected `initialize` as the one of its client."""
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if inbound.request["method"] != "initialize":
+            return response
+        begun, self._begun = self._begun, True
+        if not begun or "error" in response:
+            return response
+        return {
+            "jsonrpc": "2.0",
+            "id": response["id"],
+            "error": {"code": -32600, "message": "the connection is initialized"},
+        }
+
+
 @fault("farewell-on-stdout", "stdio.stdout-only-messages", transports=_PIPES)
 class _Farewell(Fault):
     def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
