@@ -816,7 +816,13 @@ _tagging(
     tag=lambda id: id or "subscription",
     acknowledgment=True,
 )
-_tagging("zero-untagged", "subscription.id", tag=lambda id: id or None, acknowledgment=True)
+_tagging(
+    "zero-untagged",
+    "subscription.id",
+    "subscription.cancelled",
+    tag=lambda id: id or None,
+    acknowledgment=True,
+)
 _tagging("changes-of-zero-untagged", "subscription.id", tag=lambda id: id or None, acknowledgment=False)
 _tagging(
     "subscription-of-digits-as-number",

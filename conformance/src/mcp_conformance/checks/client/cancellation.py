@@ -166,7 +166,11 @@ def _cancellations(client: ClientUnderTest) -> list[JsonObject]:
 @check(
     "cancellation.client-own",
     proves=("cancellation.same-direction", "cancellation.only-own-requests"),
-    needs=(*_NEEDS, "scenario:conformance_asks", "scenario:conformance_declines", "scenario:session-lost"),
+    needs=(
+        *_NEEDS,
+        *(f"scenario:conformance_{each}" for each in ("asks", "declines", "server_cancels")),
+        "scenario:session-lost",
+    ),
 )
 async def own_requests(client: ClientUnderTest) -> None:
     """The client cancels only requests of its own, not those of the server."""
