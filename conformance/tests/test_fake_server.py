@@ -304,6 +304,26 @@ async def test_relay_forwards_bytes_and_process_events() -> None:
         assert launch.events == ["input-ended", "exited"]
 
 
+async def test_cancellation_in_the_same_read_as_its_request_cancels_it() -> None:
+    cancelled = trio.Event()
+
+    async def wait(_: ScriptedRequest) -> JsonObject:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+        raise AssertionError("the tool ends only by cancellation")
+
+    async with open_relay(LATEST_LEGACY) as (host, process):
+        host.server.offers.add_tool("waits", "Never ends", wait)
+        await exchange_line(process, json.dumps(initialize(LATEST_LEGACY)).encode() + b"\n")
+        call = legacy("tools/call", 2, name="waits", arguments={})
+        cancellation = legacy("notifications/cancelled", None, requestId=2)
+        assert process.stdin is not None
+        await process.stdin.send_all(b"".join(json.dumps(each).encode() + b"\n" for each in (call, cancellation)))
+        await cancelled.wait()
+
+
 async def test_relay_survives_signal_if_scenario_handles_it() -> None:
     signalled = trio.Event()
 

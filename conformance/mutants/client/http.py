@@ -373,7 +373,7 @@ class SessionHttp(_Http):
                     return message
             if pauses and not last and wrong("forgets-last-id"):
                 self.send("GET", {"Accept": STREAM, **self._session_headers()}).close()
-            if not last or wrong("never-resumes"):
+            if not last or wrong("never-resumes") or (pauses > 1 and wrong("resumes-twice")):
                 raise ClientError("the stream ended before the response")
             time.sleep(0 if wrong("impatient") or (pauses and wrong("waits-once")) else retry)
             pauses += 1

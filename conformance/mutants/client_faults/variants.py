@@ -29,6 +29,7 @@ CLIENT_VARIANTS: Final = (
     of("ignores-instructions", _LATE, "http"),
     of("ignores-instructions", _MODERN, "stdio"),
     of("ignores-instructions", _MODERN, "http"),
+    of("resumes-twice", _LATE, "http"),
     of("requires-cache-members", _MODERN, "stdio"),
     # A tab within a header value is permitted.
     of("inner-tabs-plain", _MODERN, "http"),
