@@ -374,8 +374,9 @@ async def no_early_requests(server: ServerUnderTest) -> None:
         if isinstance(peer, HttpConnection):
             await peer.open_standalone_stream()
         await peer.fence()
-        for message in peer.inbox:
-            if "id" in message and message.get("method") != "ping":
+        # All that was received: another check may have opened the connection.
+        for message in chain.from_iterable(objects(entry) for entry in peer.transcript if not entry.sent):
+            if "id" in message and message.get("method", "ping") != "ping":
                 raise Deviation("no request before notifications/initialized", brief(message))
 
 
