@@ -205,6 +205,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "http.cancel-only-own": ("http.cancel-by-disconnect",),
     "header.method-case": ("header.method-mismatch",),
     "header.invalid-characters": ("header.name-mismatch",),
+    "header.param-accepted": ("header.param-absent",),
     "header.param-base64-invalid": ("header.param-mismatch",),
     "header.param-characters": ("header.param-mismatch",),
     **{
@@ -334,6 +335,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "http.notification",
         "http.notification-accepted",
         "http.notification-invalid",
+        "jsonrpc.notification-not-answered",
     ),
     "sse.own-responses": ("sse.get-no-response", "jsonrpc.id-echo"),
     # A server that takes a request for a legacy one, because of its header alone, may open a session.
