@@ -144,7 +144,7 @@ def _exempting(method: str, revisions: tuple[str, ...]) -> None:
     era = "modern" if revisions is MODERN else "legacy"
     name = f"origin-unread-of-{era}-{method.replace('/', '-')}"
     # Such a server does not read the credentials of these requests either.
-    others = ("http.authentication", "http.dns-rebinding") if method == "initialize" else ()
+    others = ("http.authentication", "http.dns-rebinding", "http.origin-foreign") if method == "initialize" else ()
     fault(name, "http.origin-every-method", *others, revisions=revisions, transports=_HTTP)(_Exempts)
 
 
