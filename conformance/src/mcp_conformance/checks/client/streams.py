@@ -166,7 +166,9 @@ async def polls(client: ClientUnderTest) -> None:
     for number, (pause, get) in enumerate(_pauses(client)):
         after = [each for each in evidence.exchanges if each.method == "GET" and each.number > _number(pause["after"])]
         if get is None and (number < _ATTEMPTS or after):
-            raise Deviation("GET with Last-Event-ID", str(after[0]) if after else evidence.ending)
+            used = after[0].header("last-event-id") if after else None
+            observed = "GET without it" if used is None else f"GET with {used}"
+            raise Deviation("GET with Last-Event-ID, the last id that was received", observed if after else evidence.ending)
         if get is None:
             return
     last = evidence.requests[-1].get("params")
