@@ -168,7 +168,9 @@ async def polls(client: ClientUnderTest) -> None:
         if get is None and (number < _ATTEMPTS or after):
             used = after[0].header("last-event-id") if after else None
             observed = "GET without it" if used is None else f"GET with {used}"
-            raise Deviation("GET with Last-Event-ID, the last id that was received", observed if after else evidence.ending)
+            raise Deviation(
+                "GET with Last-Event-ID, the last id that was received", observed if after else evidence.ending
+            )
         if get is None:
             return
     last = evidence.requests[-1].get("params")

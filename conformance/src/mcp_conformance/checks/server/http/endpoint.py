@@ -191,9 +191,9 @@ async def error_status(server: ServerUnderTest) -> None:
                 continue
             if entry.kind is Kind.HEAD:
                 heads[entry.exchange] = entry.text
-            elif not _STREAMS.search(heads[entry.exchange]):
-                # An error on a stream comes after the status.
-                request, status = requested[entry.exchange], heads[entry.exchange].splitlines()[0]
+            # The connection may end before the head. An error on a stream comes after the status.
+            elif (head := heads.get(entry.exchange)) is not None and not _STREAMS.search(head):
+                request, status = requested[entry.exchange], head.splitlines()[0]
                 for each in objects(entry):
                     code = member(each, "error", "code")
                     defined = _defined_status(request, code)
