@@ -318,12 +318,14 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "stdio.cancelled-silent",
     ),
     "session.same-ids": ("http-sse.requests-apart",),
+    "jsonrpc.invalid-params": ("tools.malformed-call",),
     # Ids and tokens may have characters at which a server divides its events.
     "jsonrpc.id-echo": ("http-sse.message-events",),
     "progress.token": ("http-sse.message-events",),
     "http.error-status": (
         "header.method-mismatch",
         "header.method-missing",
+        "http.legacy-initialize",
         "http.meta-missing",
         "http.method-not-found",
         "http.missing-capability",
