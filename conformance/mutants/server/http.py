@@ -173,7 +173,8 @@ class _Handler(Answering):
             return
         plain = self.headers.get("Content-Type", "").partition(";")[0].strip().lower() != "application/json"
         if not self.fault.understands(self.headers.get("Accept", ""), self.headers.get("Content-Type", "")):
-            self.refuse("types", 406, -32600, "the types are not supported")
+            id = message.get("id") if isinstance(message, dict) else None
+            self.refuse("types", 406, -32600, "the types are not supported", id)
         elif plain and self.fault.keeps("content-type"):
             self.refuse("content-type", 415, -32600, "the content is not application/json")
         elif message is None:

@@ -314,10 +314,14 @@ class _EmptyValueAsNoArguments(Fault):
         return _text("This is a simple text response for testing.")
 
 
-refusal(
-    "malformed-call-code", "tools.malformed-call",
-    method="tools/call", code=-32603, when=-32602, of="test_simple_text",
-)  # fmt: skip
+@fault("malformed-call-code", "tools.malformed-call")
+class _MalformedCallCode(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        is_malformed = not isinstance(inbound.params.get("arguments", {}), dict)
+        code = -32603 if inbound.request["method"] == "tools/call" and is_malformed else error.code
+        raise RpcError(code, str(error), error.data, error.status)
+
+
 changed(
     "arguments-required", "tools.without-arguments", method="tools/call",
     change=lambda inbound, result: result if "arguments" in inbound.params else {**result, "isError": True},
