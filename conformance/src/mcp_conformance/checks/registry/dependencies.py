@@ -282,7 +282,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "schema.base64": ("resources.binary", "prompts.image"),
     "schema.get-prompt-result": ("prompts.get", "jsonrpc.response-shape"),
     "schema.complete-result": ("completion.result",),
-    "tools.invalid-arguments-result": ("tools.validates",),
+    "tools.invalid-arguments-result": ("tools.structured-also-text", "tools.validates"),
     "schema.validates-2020-12": ("tools.validates",),
     "tools.structured-also-text": ("tools.structured",),
     "tools.structured-always": ("tools.structured",),
@@ -318,7 +318,8 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "stdio.cancelled-silent",
     ),
     "session.same-ids": ("http-sse.requests-apart",),
-    "jsonrpc.invalid-params": ("tools.malformed-call",),
+    "jsonrpc.concurrent-requests": ("tools.structured",),
+    "jsonrpc.invalid-params": ("resources.not-found-code", "tools.malformed-call"),
     # Ids and tokens may have characters at which a server divides its events.
     "jsonrpc.id-echo": ("http-sse.message-events",),
     "progress.token": ("http-sse.message-events",),
@@ -332,6 +333,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "http.unsupported-version",
         "meta.missing-status",
     ),
+    "http.notification-invalid": ("http.notification-accepted",),
     "http.accepted-status": (
         "cancellation.of-the-past-over-http",
         "http.notification",
