@@ -90,6 +90,8 @@ def refusal(
                 inbound.request["method"] != method
                 or of not in ("", name_of(inbound))
                 or when not in (None, error.code)
+                # The request is rejected before it is read.
+                or "_meta" in str(error)
             ):
                 raise error
             if code is None:
