@@ -319,7 +319,9 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "session.same-ids": ("http-sse.requests-apart",),
     "jsonrpc.concurrent-requests": ("tools.structured",),
-    "jsonrpc.invalid-params": ("resources.not-found-code", "tools.malformed-call"),
+    "jsonrpc.invalid-params": ("completion.validates", "resources.not-found-code", "tools.malformed-call"),
+    **{f"prompts.{each}": ("prompts.arguments",) for each in ("missing-argument", "validates")},
+    "http.split-character": ("jsonrpc.response-ids",),
     # Ids and tokens may have characters at which a server divides its events.
     "jsonrpc.id-echo": ("http-sse.message-events",),
     "progress.token": ("http-sse.message-events",),
