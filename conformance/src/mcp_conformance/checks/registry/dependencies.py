@@ -178,7 +178,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Metadata and versions.
     "jsonrpc.stateless": ("meta.missing", "meta.missing-version", "meta.missing-capabilities"),
     "meta.missing-status": ("meta.missing-capabilities",),
-    "meta.wrong-type": ("meta.missing", "meta.missing-version", "meta.missing-capabilities"),
+    "meta.wrong-type": ("meta.missing", "meta.missing-version", "meta.missing-capabilities", "version.unsupported"),
     "http.meta-missing": ("meta.missing", "meta.missing-version", "meta.missing-capabilities", "meta.missing-status"),
     "version.unsupported-every-method": ("version.unsupported",),
     "discover.consistent": ("discover.supported-versions",),
@@ -318,6 +318,10 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "stdio.cancelled-silent",
     ),
     "session.same-ids": ("http-sse.requests-apart",),
+    "cancellation.malformed": ("jsonrpc.notification-not-answered",),
+    # Their pings may meet a call that waits for its client.
+    **dict.fromkeys(("capability.unknown", "ping.before-initialized", "version.alternative"), ("ping.during-a-call",)),
+    "caching.of-one-user": ("caching.scope", "caching.scope-of-pages", "pagination.cursor-is-a-string", "pagination.walk"),
     "jsonrpc.concurrent-requests": ("tools.structured",),
     "jsonrpc.invalid-params": ("completion.validates", "resources.not-found-code", "tools.malformed-call"),
     **{f"prompts.{each}": ("prompts.arguments",) for each in ("missing-argument", "validates")},
@@ -406,7 +410,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "schema.model-preferences": ("sampling.priorities",),
     "roots.request-shape": ("mrtr.requests-shape",),
     "schema.input-required": ("mrtr.asks-or-has-state", "mrtr.state-is-a-string"),
-    "mrtr.completes": ("mrtr.asks-or-has-state",),
+    "mrtr.completes": ("jsonrpc.result-type-complete", "mrtr.asks-or-has-state"),
     "mrtr.state-of-another-user": ("mrtr.state-of-another-request",),
     # Tasks.
     "tasks.transitions": ("tasks.status",),
