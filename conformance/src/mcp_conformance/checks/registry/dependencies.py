@@ -293,7 +293,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "completion.missing-argument": ("completion.validates", "completion.unknown-reference"),
     # Notifications.
     "schema.log-message": ("logging.shape",),
-    "logging.level": ("schema.logging-level",),
+    "logging.level": ("logging.before-answer", "schema.logging-level"),
     "logging.shape": ("schema.logging-level",),
     "logging.not-without-level": ("logging.declared",),
     "logging.level-is-forgotten": ("logging.not-without-level",),
@@ -321,7 +321,13 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "cancellation.malformed": ("jsonrpc.notification-not-answered",),
     # Their pings may meet a call that waits for its client.
     **dict.fromkeys(("capability.unknown", "ping.before-initialized", "version.alternative"), ("ping.during-a-call",)),
-    "caching.of-one-user": ("caching.scope", "caching.scope-of-pages", "pagination.cursor-is-a-string", "pagination.walk"),
+    "caching.of-one-user": (
+        "caching.scope",
+        "caching.scope-of-pages",
+        "pagination.cursor-is-a-string",
+        "pagination.walk",
+    ),
+    "tasks.timestamps": ("tasks.ids",),
     "jsonrpc.concurrent-requests": ("tools.structured",),
     "jsonrpc.invalid-params": ("completion.validates", "resources.not-found-code", "tools.malformed-call"),
     **{f"prompts.{each}": ("prompts.arguments",) for each in ("missing-argument", "validates")},
@@ -426,7 +432,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "schema.related-task": ("tasks.related",),
     "tasks.advertised": ("jsonrpc.result-type-not-unadvertised",),
     "tasks.fallback": ("jsonrpc.result-type-not-unadvertised",),
-    "logging.on-own-stream": _SUBSCRIPTION,
+    "logging.on-own-stream": ("logging.before-answer", *_SUBSCRIPTION),
     # Skills.
     **{
         f"skills.{each}": ("skills.list", *others)
