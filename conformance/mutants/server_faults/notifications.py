@@ -534,8 +534,10 @@ class _Complains(Fault):
         return answer
 
 
-@fault("complains-of-malformed", "cancellation.malformed", transports=("stdio",))
-@fault("complains-of-missing-id", "cancellation.without-id", revisions=LEGACY[3:], transports=("stdio",))
+@fault("complains-of-malformed", "cancellation.malformed", "jsonrpc.notification-not-answered", transports=("stdio",))
+@fault("complains-of-missing-id", "cancellation.without-id", "cancellation.malformed",
+       "jsonrpc.notification-not-answered", "jsonrpc.response-ids",
+       revisions=LEGACY[3:], transports=("stdio",))  # fmt: skip
 class _ComplainsOfMalformed(Fault):
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
         if message["method"] == "notifications/cancelled" and "requestId" not in _params(message):
@@ -543,7 +545,9 @@ class _ComplainsOfMalformed(Fault):
         return answer
 
 
-@fault("complains-of-missing-params", "cancellation.malformed", transports=("stdio",))
+@fault(
+    "complains-of-missing-params", "cancellation.malformed", "jsonrpc.notification-not-answered", transports=("stdio",)
+)
 class _ComplainsOfParams(Fault):
     def notified(self, message: JsonObject, answer: JsonValue) -> JsonValue:
         if message["method"] == "notifications/cancelled" and "params" not in message:
