@@ -192,6 +192,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "capability.undeclared-not-served": (
         "tools.declared",
         "resources.declared",
+        "resources.updated-needs-capability",
         "prompts.declared",
         "completion.declared",
     ),
@@ -327,6 +328,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "pagination.cursor-is-a-string",
         "pagination.walk",
     ),
+    "tasks.input": ("jsonrpc.request-id-unique",),
     "tasks.timestamps": ("tasks.ids",),
     "jsonrpc.concurrent-requests": ("tools.structured",),
     "jsonrpc.invalid-params": ("completion.validates", "resources.not-found-code", "tools.malformed-call"),
@@ -414,9 +416,9 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "schema.create-message-params": ("sampling.shape", "sampling.tool-choice"),
     "schema.model-preferences": ("sampling.priorities",),
-    "roots.request-shape": ("mrtr.requests-shape",),
+    "roots.request-shape": ("mrtr.asks-or-has-state", "mrtr.requests-shape"),
     "schema.input-required": ("mrtr.asks-or-has-state", "mrtr.state-is-a-string"),
-    "mrtr.completes": ("jsonrpc.result-type-complete", "mrtr.asks-or-has-state"),
+    "mrtr.completes": ("elicitation.form", "jsonrpc.result-type-complete", "mrtr.asks-or-has-state"),
     "mrtr.state-of-another-user": ("mrtr.state-of-another-request",),
     # Tasks.
     "tasks.transitions": ("tasks.status",),
