@@ -16,7 +16,7 @@ from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.runners.client import ClientCommand, run_client
-from mcp_conformance.wire.transcript import Transcript
+from mcp_conformance.wire.transcript import Kind, Transcript
 from mcp_conformance.wire.unframed import unframed
 from mcp_core.revisions import REVISIONS
 
@@ -56,7 +56,7 @@ def _target(output: bytes, *, exits: bool = True) -> CommandTarget:
         ),
         (f"{_MESSAGE.decode()}\n".encode("utf-16-le"), r'"{\x00"\x00j', "UTF-16"),
         (b"\x1b[32mINFO\x1b[0m listening\n", r'"\x1b[32mINFO\x1b[0m listening"', ""),
-        (b"\xef\xbb\xbf" + _MESSAGE + b"\n", '{"jsonrpc"', "a byte order mark"),
+        (b"\xef\xbb\xbfServer ready\n", "Server ready", "a byte order mark"),
         (b"x" * 100_000 + b"\n", f'"{"x" * 200}"... (', ""),
     ],
     ids=["no-line-feed", "log", "content-length", "utf-16", "color", "byte-order-mark", "long"],
@@ -72,6 +72,17 @@ async def test_stdio_output_without_message_is_shown(output: bytes, seen: str, l
     assert looks in observed
     assert len(observed) < 600
     assert any(seen.replace('\\"', '"')[1:9] in line for line in transcript.lines())
+
+
+async def test_message_after_byte_order_mark_is_read() -> None:
+    transcript = Transcript()
+    output = b"\xef\xbb\xbf" + _MESSAGE + b"\n"
+    async with _target(output, exits=False).open(
+        _LEGACY, Transport.STDIO, handshake=False, transcript=transcript
+    ) as peer:
+        assert (await peer.request("ping", id=1)).result() == {}
+    # A check reports the bytes.
+    assert [entry.kind for entry in transcript if not entry.sent and entry.raw] == [Kind.BYTES]
 
 
 async def test_stdio_output_without_line_feed_is_shown_after_timeout(mock_clock: trio.testing.MockClock) -> None:
