@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
+from collections import Counter
 
 import attrs
 import pytest
@@ -10,6 +13,7 @@ from program_path import PROGRAM_PATH
 from scored_runs import REVISION, RULES, run_of, verdict
 
 from mcp_conformance.catalogue.requirements import Level
+from mcp_conformance.checks.registry import dependencies
 from mcp_conformance.checks.registry.dependencies import (
     CLIENT_DEPENDENCIES,
     SERVER_BASICS,
@@ -45,6 +49,22 @@ def test_dependencies_name_checks_that_run_together(role: Role) -> None:
         for other in others:
             assert known[id].revisions & known[other].revisions, f"{id} never runs with {other}"
             assert known[id].transports & known[other].transports, f"{id} never runs with {other}"
+
+
+@pytest.mark.parametrize("table", ["SERVER_DEPENDENCIES", "CLIENT_DEPENDENCIES"])
+def test_check_has_one_row_of_dependencies(table: str) -> None:
+    # In a dict display, a later row replaces an earlier one silently.
+    (rows,) = (
+        each.value
+        for each in ast.parse(inspect.getsource(dependencies)).body
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name) and each.target.id == table
+    )
+    assert isinstance(rows, ast.Dict)
+    ids: Counter[str] = Counter()
+    for key, value in zip(rows.keys, rows.values, strict=True):
+        row = ast.fix_missing_locations(ast.Expression(ast.Dict([key], [value])))
+        ids.update(eval(compile(row, table, "eval"), vars(dependencies)).keys())
+    assert [id for id, count in ids.items() if count > 1] == []
 
 
 @pytest.mark.parametrize("role", DEPENDENCIES)
