@@ -309,7 +309,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "schema.progress": ("progress.shape",),
     "progress.increasing": ("progress.shape", "progress.token", "sse.get-no-response"),
-    "progress.none-after-answers": ("progress.not-after-answer",),
+    "progress.none-after-answers": ("progress.not-after-answer", "progress.on-own-stream"),
     "schema.cancelled": ("cancellation.of-own-requests",),
     "stdio.cancelled-silent": ("cancellation.stops",),
     "cancellation.silent-to-the-end": (
@@ -328,7 +328,10 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "pagination.cursor-is-a-string",
         "pagination.walk",
     ),
+    "compat.legacy-results": ("meta.missing",),
+    "elicitation.declined": ("mrtr.nobody-answers",),
     "tasks.input": ("jsonrpc.request-id-unique",),
+    "tasks.input-first": ("mrtr.only-what-is-declared",),
     "tasks.timestamps": ("tasks.ids",),
     "jsonrpc.concurrent-requests": ("tools.structured",),
     "jsonrpc.invalid-params": ("completion.validates", "resources.not-found-code", "tools.malformed-call"),
@@ -376,12 +379,12 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
             "resources-changed",
             "several",
             "clients-apart",
-            "cancelled",
         )
     },
+    "subscription.cancelled": (*_SUBSCRIPTION, "subscription.id"),
     "subscription.acknowledged-first": ("subscription.served",),
     "subscription.acknowledged-filter": ("subscription.served",),
-    "subscription.tagged": ("subscription.not-unasked",),
+    "subscription.tagged": ("subscription.not-unasked", "subscription.served"),
     "subscription.not-on-another-connection": ("subscription.not-unasked",),
     "subscription.only-what-was-asked": (
         "subscription.not-unasked",
@@ -423,7 +426,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Tasks.
     "tasks.transitions": ("tasks.status",),
     "tasks.completed": ("tasks.stable",),
-    "error.reserved-codes-meaning": ("tasks.methods-undeclared",),
+    "error.reserved-codes-meaning": ("mrtr.only-what-is-declared", "tasks.methods-undeclared"),
     "tasks.get-at-once": ("tasks.status",),
     "tasks.get-elsewhere": ("tasks.get-at-once",),
     "tasks.http-rules": ("http.origin-foreign", "http.version-unknown", "session.ended"),
