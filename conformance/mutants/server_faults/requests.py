@@ -226,7 +226,7 @@ _defaulting(
 class _AnyCapabilities(Fault):
     def reads(self, message: JsonValue) -> JsonValue:
         prompts = isinstance(message, dict) and message.get("method") == "prompts/get"
-        params = message["params"] if prompts and isinstance(message, dict) else None
+        params = message.get("params") if prompts and isinstance(message, dict) else None
         meta = params.get("_meta") if isinstance(params, dict) else None
         if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(meta, dict):
             return message
