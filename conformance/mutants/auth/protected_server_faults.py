@@ -243,7 +243,7 @@ PROTECTED_FAULTS: Final = (
     _of("proves-opening-only", *_PROOFS),
     _of("unbound-by-dpop", "dpop.server-unbound"),
     _of("scope-before-expiry", "auth.server-token-expired", revision=_LATE),
-    _of("expiry-untold", "auth.server-challenge"),
+    _of("expiry-without-error", "auth.server-challenge"),
     _of("scope-in-text", "auth.server-scope-near"),
     _of("audience-first-only", "auth.server-token-forms"),
     _of("unknown-methods-are-free", "auth.server-every-request"),
