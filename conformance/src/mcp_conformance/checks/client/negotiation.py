@@ -140,14 +140,15 @@ def _with_legacy_server(client: ClientUnderTest, name: str) -> Evidence:
     return client.run(name)
 
 
-@check(
-    "stdio.client-probe-silence",
-    proves=("stdio.probe-timeout-fallback",),
-    needs=("scenario:meets-silent", "scenario:meets-legacy"),
-)
-async def probe_silence(client: ClientUnderTest) -> None:
-    """Without a response to `server/discover`, the client sends `initialize` after a timeout."""
-    evidence = _with_legacy_server(client, "meets-silent")
+def _require_fallback(client: ClientUnderTest, name: str, what: str) -> None:
+    """Require that a client whose probe gets no response that it can use sends `initialize`.
+
+    Raises:
+        Deviation: It does not.
+        NotApplicable: The client does not probe.
+        NotTestable: It still waits for the response.
+    """
+    evidence = _with_legacy_server(client, name)
     if not evidence.sent("server/discover"):
         raise NotApplicable("the client does not start with server/discover")
     if evidence.status is None and not evidence.sent("initialize"):
@@ -155,7 +156,17 @@ async def probe_silence(client: ClientUnderTest) -> None:
             "the client still waited for a response when it was stopped: a longer --timeout may show what it does"
         )
     if not evidence.sent("notifications/initialized"):
-        raise Deviation("initialize after server/discover without a response", evidence.ending)
+        raise Deviation(f"initialize after {what}", evidence.ending)
+
+
+@check(
+    "stdio.client-probe-silence",
+    proves=("stdio.probe-timeout-fallback",),
+    needs=("scenario:meets-silent", "scenario:meets-legacy"),
+)
+async def probe_silence(client: ClientUnderTest) -> None:
+    """Without a response to `server/discover`, the client sends `initialize` after a timeout."""
+    _require_fallback(client, "meets-silent", "server/discover without a response")
 
 
 @check(
@@ -178,15 +189,7 @@ async def fallback_codes(client: ClientUnderTest) -> None:
 )
 async def fallback_without_id(client: ClientUnderTest) -> None:
     """The client falls back after an error without an id, or when it has waited for another response."""
-    evidence = _with_legacy_server(client, WITHOUT_ID)
-    if not evidence.sent("server/discover"):
-        raise NotApplicable("the client does not start with server/discover")
-    if evidence.status is None and not evidence.sent("initialize"):
-        raise NotTestable(
-            "the client still waited for a response when it was stopped: a longer --timeout may show what it does"
-        )
-    if not evidence.sent("notifications/initialized"):
-        raise Deviation("initialize after an error without an id", evidence.ending)
+    _require_fallback(client, WITHOUT_ID, "an error without an id")
 
 
 @check(
