@@ -11,6 +11,7 @@ from mcp_conformance.oauth_testbed.client_jwts import NonceIssuer, ProofChecks
 from mcp_conformance.oauth_testbed.http_messages import Response, json_object, json_response
 from mcp_conformance.oauth_testbed.metadata_documents import changed, listed, resource_metadata
 from mcp_conformance.oauth_testbed.quirks import Part
+from mcp_core.revisions import LATEST_LEGACY, MODERN, REVISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ProtectedResource"]
 
-_MODERN: Final = "2026-07-28"
 _SCOPE: Final = re.compile(r'\bscope=(?:"([^"]*)"|([^\s,]+))', re.IGNORECASE)
 _MOST_REFUSALS: Final = 2
-_RESUMING: Final = "2025-11-25"
-"""The revision in which clients resume a stream that ends before the response."""
 _STREAM: Final = (("Content-Type", "text/event-stream"),)
 _EVENT: Final = "held-1"
 """The id of the only event of the stream that ends early."""
@@ -44,10 +42,10 @@ def _result(method: str, params: JsonObject) -> JsonObject | None:
     """Return the result of a method; `None` for an unknown method."""
     match method:
         case "initialize":
-            version: JsonValue = params.get("protocolVersion", "2025-11-25")
+            version: JsonValue = params.get("protocolVersion", LATEST_LEGACY.name)
             return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": _INFO}
         case "server/discover":
-            return {"supportedVersions": [_MODERN], "capabilities": {"tools": {}}, **_CACHE}
+            return {"supportedVersions": [each.name for each in MODERN], "capabilities": {"tools": {}}, **_CACHE}
         case "tools/list":
             tool: JsonObject = {"name": "read", "description": "Reads the note.", "inputSchema": {"type": "object"}}
             return {"tools": [tool], **_CACHE}
@@ -134,8 +132,9 @@ class ProtectedResource:
             if self._held and request.header("last-event-id") == _EVENT:
                 return Response(status=200, headers=_STREAM, body=b"data: " + self._held + b"\n\n")
             return Response(status=405, headers=(("Allow", "POST"),))
-        answer = _speak(message, modern=request.header("mcp-protocol-version") == _MODERN)
-        if self.quirks.resumes and method == "tools/call" and request.header("mcp-protocol-version") == _RESUMING:
+        revision = REVISIONS.get(request.header("mcp-protocol-version") or "")
+        answer = _speak(message, modern=revision in MODERN)
+        if self.quirks.resumes and method == "tools/call" and revision is not None and revision.priming_event:
             self._held = answer.body
             return Response(status=200, headers=_STREAM, body=f"id: {_EVENT}\nretry: 10\ndata:\n\n".encode())
         return attrs.evolve(answer, headers=(*answer.headers, *self._nonces.headers()))
