@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, Outcome
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.runners.client import ClientCommand, run_client
-from mcp_conformance.runners.judged_messages import judged_lines
+from mcp_conformance.runners.judged_messages import JUDGED_NOTE, judged_lines
 from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.transcript import Transcript
@@ -87,7 +88,8 @@ def test_failure_shows_judged_message_of_its_run(check: Callable[[ClientUnderTes
     assert lines[0] == f"in the scenario {scenario}:"
     judged = next(number for number, line in enumerate(lines) if f'"{scenario}-{_JUDGED}"' in line)
     assert f'"{scenario}-{_JUDGED - 8}"' in lines[judged - 8]
-    assert f'"{scenario}-{_JUDGED + 8}"' in lines[judged + 8]
+    assert [number for number, line in enumerate(lines) if line == JUDGED_NOTE] == [judged + 1]
+    assert f'"{scenario}-{_JUDGED + 8}"' in lines[judged + 1 + 8]
     assert lines[1] == f"  -- {_JUDGED - 8} entries are not shown"
     assert lines[-1] == f"  -- {_NUMBER - 1 - _JUDGED - 8} entries are not shown"
 
@@ -95,6 +97,7 @@ def test_failure_shows_judged_message_of_its_run(check: Callable[[ClientUnderTes
 def test_failure_without_known_message_shows_end_of_last_run() -> None:
     lines = list(judged_lines(_client(), Deviation("a", "b")))
     assert lines[:2] == ["in the scenario tools_call:", f"  -- {_NUMBER - 60} entries are not shown"]
+    assert JUDGED_NOTE not in lines
     assert f'"tools_call-{_NUMBER - 1}"' in lines[-1]
 
 
@@ -115,4 +118,5 @@ async def test_failure_over_http_shows_judged_request(
     run = await run_client(command, _SETTINGS, revisions=[REVISIONS[revision]], chosen=[check])
 
     (failed,) = [each for each in run.verdicts if each.outcome is Outcome.FAILED]
-    assert any(line.startswith("<-- ") and judged in line for line in failed.transcript)
+    marked = [before for before, line in pairwise(failed.transcript) if line == JUDGED_NOTE]
+    assert any(line.startswith("<-- ") and judged in line for line in marked)

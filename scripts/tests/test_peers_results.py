@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from interop.peers.results import drafts, figures, with_figures
+from mcp_conformance.runners.judged_messages import JUDGED_NOTE
 
 _COUNTS = {"passed": 5, "failed": 2, "broken": 1, "warning": 4, "not testable": 3}
 _REQUIREMENT = {"id": "a.rule", "level": "MUST", "place": "basic/index, Responses", "text": "It responds."}
@@ -49,3 +50,13 @@ def test_draft_has_newest_revision_messages_and_command() -> None:
     assert "    $ mcp-conformance server --command x --check a.one" in text
     assert "POST" not in text
     assert "unconfirmed" not in text
+
+
+def test_draft_shows_messages_around_judged_one() -> None:
+    sent = [f'--> {{"id":{number}}}' for number in range(20)]
+    transcript = [*sent[:10], "<-- POST /mcp | Host: here", JUDGED_NOTE, *sent[10:], "  -- JSON follows"]
+    document = {"lanes": [], "verdicts": [{**_FAILED, "revision": "2025-11-25", "transcript": transcript}]}
+    text = "\n".join(
+        drafts({("some", "server"): [document]}, {"some server": {"a.one": "-"}}, {"some": "x"}, Path("/"))
+    )
+    assert [line.strip() for line in text.splitlines() if '"id"' in line] == sent[6:12]

@@ -11,6 +11,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final
 
 from documentation.markdown import markdown_table
+from mcp_conformance.runners.judged_messages import JUDGED_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,9 @@ _MOST: Final = 240
 """The most characters of a message in a draft."""
 _LINES: Final = 6
 """The most messages in a draft."""
+_AFTER: Final = 2
+"""The most of them that come after the judged line."""
+_MESSAGE: Final = re.compile(r"(-->|<--) [\[{]")
 
 
 def _list(value: object) -> list[dict[str, object]]:
@@ -131,8 +135,11 @@ def _required(verdict: Mapping[str, object]) -> Iterator[str]:
 
 
 def _messages(verdict: Mapping[str, object]) -> list[str]:
-    """Return the last messages, without HTTP heads and notes."""
-    lines = verdict.get("transcript")
-    assert lines is None or isinstance(lines, list)
-    sent = [line for line in lines or () if re.match(r"(-->|<--) [\[{]", line)]
-    return [line if len(line) <= _MOST else f"{line[:_MOST]} ..." for line in sent[-_LINES:]]
+    """Return the messages around the judged one, or the last ones, without HTTP heads and notes."""
+    lines = verdict.get("transcript", [])
+    assert isinstance(lines, list)
+    judged = lines.index(JUDGED_NOTE) if JUDGED_NOTE in lines else len(lines)
+    before, after = ([line for line in part if _MESSAGE.match(line)] for part in (lines[:judged], lines[judged:]))
+    # The line of a judged HTTP request is its head: the message comes after it.
+    near = after[:_AFTER]
+    return [line if len(line) <= _MOST else f"{line[:_MOST]} ..." for line in [*before[-(_LINES - len(near)) :], *near]]

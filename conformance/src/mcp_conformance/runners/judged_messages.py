@@ -2,7 +2,7 @@
 
 A check of a client walks through the messages of one or many runs, and fails at one of them. The variables of the check
 hold that message at the time of the failure, as `pytest --showlocals` shows for an assertion; so no check must name it.
-The report shows that message and its neighbors.
+The report shows that message, with a note after it, and its neighbors.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonValue
 
-__all__ = ["judged_lines"]
+__all__ = ["JUDGED_NOTE", "judged_lines"]
 
+JUDGED_NOTE: Final = "  -- the check failed at the line above"
+"""The line after a judged entry."""
 _AROUND: Final = 8
 """Entries that are shown before and after a judged one: the exchanges next to it."""
 _SHOWN: Final = 60
@@ -53,7 +55,7 @@ def judged_lines(client: ClientUnderTest, failure: BaseException) -> Iterator[st
 
 
 def _lines(run: Evidence | None, marks: Sequence[int]) -> Iterator[str]:
-    """Yield the entries around the judged ones; the last ones, if none is known."""
+    """Yield the entries around the judged ones, each of which a note follows; the last ones, if none is known."""
     entries = [] if run is None else run.transcript.entries
     end = range(max(0, len(entries) - _SHOWN), len(entries))
     chosen = set(end)
@@ -66,6 +68,8 @@ def _lines(run: Evidence | None, marks: Sequence[int]) -> Iterator[str]:
         if number > last + 1:
             yield f"  -- {number - last - 1} entries are not shown"
         yield str(entries[number])
+        if number in marks:
+            yield JUDGED_NOTE
         last = number
     if entries and last < len(entries) - 1:
         yield f"  -- {len(entries) - last - 1} entries are not shown"
