@@ -19,6 +19,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Part, Transcript
+from mcp_core.errors import ErrorCode
 from mcp_core.revisions import R2025_11_25, R2026_07_28, REVISIONS, Era, between
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, SERVER_INFO
 from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
@@ -33,6 +34,8 @@ _UNKNOWN: Final = "1900-01-01"
 """A version that no server supports."""
 _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
 _MODERN: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.MODERN)
+_UNFIT: Final = (ErrorCode.PARSE_ERROR, ErrorCode.METHOD_NOT_FOUND)
+"""The codes of JSON-RPC that say nothing true about a request of a known method with invalid params."""
 _FAR: Final = "2999-12-31"
 """A version that a comparison of dates takes for a supported one."""
 
@@ -64,7 +67,7 @@ async def initialize_result(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def invalid_initialize(server: ServerUnderTest) -> None:
-    """`initialize` without the version or the capabilities of the client is rejected."""
+    """`initialize` without the version or the capabilities of the client is rejected, with a code that fits."""
     async with server.share(initialized=False) as peer:
         for missing in ("protocolVersion", "capabilities"):
             what = f"initialize without {missing}"
@@ -75,9 +78,29 @@ async def invalid_initialize(server: ServerUnderTest) -> None:
                 answer = await peer.send(encoded(message), headers=peer.headers(message), deviant=what)
                 if any("result" in each for each in messages_of(answer)):
                     raise Deviation(f"an error for {what}", shown(answer))
+                errors = [each for each in messages_of(answer) if "error" in each]
             else:
-                # A server may reject it because it has been initialized.
-                (await peer.exchange(message, deviant=what)).error(what=what)
+                rejection = await peer.exchange(message, deviant=what)
+                rejection.error(what=what)
+                errors = [rejection.message]
+            for each in errors:
+                _check_rejection(each, message, what)
+
+
+def _check_rejection(rejection: JsonObject, request: JsonObject, what: str) -> None:
+    """Require that an error response to `initialize` has its id, or none, and a code that fits.
+
+    A server may also reject the request because it has been initialized.
+
+    Raises:
+        Deviation: It has another id, or a code for what is no JSON, no known method or no error.
+    """
+    if rejection.get("id") not in (None, request["id"]):
+        raise Deviation(f"an error with the id of {what}", brief(rejection))
+    error = rejection["error"]
+    code = error.get("code") if isinstance(error, dict) else None
+    if isinstance(code, int) and (code >= 0 or code in _UNFIT):
+        raise Deviation(f"an error {ErrorCode.INVALID_PARAMS} for {what}", brief(rejection))
 
 
 @check(
