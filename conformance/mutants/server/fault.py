@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.protocol import RpcError
     from mutants.server.session import Answers, Session
+    from mutants.server.state import ServerState
 
 __all__ = ["FAULTS", "Checks", "Fault", "InboundRequest", "Row", "fault", "ids_of"]
 
@@ -27,6 +28,11 @@ class _Server(Protocol):
     @property
     def fault(self) -> Fault:
         """The fault of the server."""
+        ...
+
+    @property
+    def state(self) -> ServerState:
+        """What the server keeps."""
         ...
 
     def changed(self, inbound: InboundRequest, kind: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
@@ -187,19 +186,15 @@ def _capabilities(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     return _said("the client declares no capability")
 
 
-_REDEEMED: Final[set[str]] = set()
-"""The states that were used."""
-_REDEEMING: Final = threading.Lock()
-
-
 def _redeem(inbound: InboundRequest, _: JsonObject) -> JsonObject:
     request_input(inbound, {"voucher": _NAME})
     state, fault = inbound.params.get("requestState"), inbound.server.fault
-    with _REDEEMING if fault.keeps("redeemed-atomically") else nullcontext():
-        if fault.redeemed(inbound, used=state in _REDEEMED):
+    kept = inbound.server.state
+    with kept.redeeming if fault.keeps("redeemed-atomically") else nullcontext():
+        if fault.redeemed(inbound, used=state in kept.redeemed):
             raise RpcError(-32602, "requestState was used before")
         if isinstance(state, str):
-            _REDEEMED.add(state)
+            kept.redeemed.add(state)
     return _said("redeemed")
 
 

@@ -116,7 +116,7 @@ class _Handler(Answering):
         """Open a stream: the standalone stream, a resumed stream, or that of HTTP+SSE. Or show a page."""
         if is_page(self.path):
             visitor = self._user if self._user in self._users else ""
-            status, headers = answer_page(self.fault, self.path, visitor, self.headers.get("Host", ""))
+            status, headers = answer_page(self.server.raw, self.path, visitor, self.headers.get("Host", ""))
             self.respond(status, headers)
             return
         last = self.headers.get("Last-Event-ID")

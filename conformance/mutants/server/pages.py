@@ -17,14 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mcp_core.jsonrpc.messages import JsonObject
-    from mutants.server.fault import Fault, InboundRequest
+    from mutants.server.fault import InboundRequest
+    from mutants.server.server import RawServer
 
 __all__ = ["PAGE_CALLS", "PAGE_TOOLS", "answer_page", "digest", "is_page"]
 
-_PENDING: Final[dict[str, tuple[str, str]]] = {}
-"""By id of an elicitation, its user and the third party."""
-_ACCOUNTS: Final[dict[str, tuple[str, str]]] = {}
-"""By user, the third party and the access token for it."""
 _SECONDS: Final = 5.0
 
 
@@ -38,11 +35,11 @@ def is_page(path: str) -> bool:
     return path.partition("?")[0] in ("/connect", "/callback")
 
 
-def answer_page(fault: Fault, target: str, visitor: str, host: str) -> tuple[int, dict[str, str]]:
+def answer_page(server: RawServer, target: str, visitor: str, host: str) -> tuple[int, dict[str, str]]:
     """Respond to a visit.
 
     Args:
-        fault: The fault of the server.
+        server: The server.
         target: The path and the query.
         visitor: The user who is logged in, or the empty string.
         host: The host of the server.
@@ -53,11 +50,12 @@ def answer_page(fault: Fault, target: str, visitor: str, host: str) -> tuple[int
     path, _, text = target.partition("?")
     query = {name: values[0] for name, values in parse_qs(text).items()}
     id = query.get("state" if path == "/callback" else "visit", "")
-    if id not in _PENDING:
+    state = server.state
+    if id not in state.pending_accounts:
         return 404, {}
-    owner, third_party = _PENDING[id]
+    owner, third_party = state.pending_accounts[id]
     named = digest(visitor) if path == "/callback" else query.get("user", "")
-    if not fault.may_visit(visitor, owner, named=named == digest(visitor)):
+    if not server.fault.may_visit(visitor, owner, named=named == digest(visitor)):
         return 403, {}
     if path == "/connect":
         fields = urlencode({"redirect_uri": f"http://{host}/callback", "state": id})
@@ -66,8 +64,8 @@ def answer_page(fault: Fault, target: str, visitor: str, host: str) -> tuple[int
     granted = _fetch(f"{third_party}/token", {}, body)
     if granted is None:
         return 502, {}
-    _ACCOUNTS[owner] = (third_party, str(granted.get("access_token")))
-    del _PENDING[id]
+    state.accounts[owner] = (third_party, str(granted.get("access_token")))
+    del state.pending_accounts[id]
     return 200, {}
 
 
@@ -92,8 +90,8 @@ def _connect(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
         return _said("there are no pages", failed=True)
     id = secrets.token_hex(16)
     if "requestState" not in inbound.params:
-        _ACCOUNTS.pop(user, None)
-        _PENDING[id] = (user, str(arguments.get("third_party")))
+        inbound.server.state.accounts.pop(user, None)
+        inbound.server.state.pending_accounts[id] = (user, str(arguments.get("third_party")))
     url = f"http://{host}/connect?{urlencode({'visit': id, 'user': digest(user)})}"
     params: JsonObject = {"mode": "url", "message": "Connect your account.", "url": url}
     if not inbound.modern:
@@ -102,10 +100,10 @@ def _connect(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
 
 
 def _account(inbound: InboundRequest, _: JsonObject) -> JsonObject:
-    user = inbound.session.user
-    if user not in _ACCOUNTS:
+    user, accounts = inbound.session.user, inbound.server.state.accounts
+    if user not in accounts:
         return _said("no account is connected", failed=True)
-    third_party, token = _ACCOUNTS[user]
+    third_party, token = accounts[user]
     headers = inbound.server.fault.upstream_headers("account", user, {"Authorization": f"Bearer {token}"})
     found = _fetch(f"{third_party}/account", headers)
     if found is None:

@@ -10,6 +10,7 @@ from mutants.server.fault import Fault, InboundRequest
 from mutants.server.private_features import private, with_private
 from mutants.server.protocol import LEGACY, LEVELS, META, MODERN, REVISIONS, RpcError
 from mutants.server.skills import SKILLS_EXTENSION, SKILLS_METHODS, serve_skills
+from mutants.server.state import ServerState
 from mutants.server.subscriptions import SubscriptionRegistry, subscribe
 from mutants.server.tasks import TASK_TOOLS, Tasks
 
@@ -45,6 +46,7 @@ class RawServer:
         self.fault: Final = fault or Fault()
         self.listeners: Final = SubscriptionRegistry(self.fault)
         self.tasks: Final = Tasks()
+        self.state: Final = ServerState()
 
     def changed(self, inbound: InboundRequest, kind: str) -> None:
         """Notify about a changed list."""

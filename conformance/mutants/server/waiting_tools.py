@@ -48,26 +48,23 @@ WAITING_TOOLS: Final[list[JsonObject]] = [
     ),
 ]
 
-_OUTCOMES: Final[dict[str, str]] = {}
-_RELEASED: Final[dict[str, threading.Event]] = {}
-
 
 def _done(text: str) -> JsonObject:
     return {"content": [{"type": "text", "text": text}]}
 
 
 def _wait(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
-    key = str(arguments.get("key"))
-    released = _RELEASED[key] = threading.Event()
-    _OUTCOMES[key] = "running"
+    key, state = str(arguments.get("key")), inbound.server.state
+    released = state.released[key] = threading.Event()
+    state.outcomes[key] = "running"
     inbound.progress(1, 2)
     while not released.wait(0.02):
         if inbound.server.fault.hangs_up(gone=_gone(inbound), modern=inbound.modern):
             if not inbound.server.fault.keeps("silent"):
                 inbound.progress(2, 2)
-            _OUTCOMES[key] = "cancelled"
+            state.outcomes[key] = "cancelled"
             return _done("cancelled")
-    _OUTCOMES[key] = "finished"
+    state.outcomes[key] = "finished"
     return _done("released")
 
 
@@ -77,15 +74,15 @@ def _gone(inbound: InboundRequest) -> bool:
     return id in hung_up and hung_up[id]()
 
 
-def _release(_: InboundRequest, arguments: JsonObject) -> JsonObject:
-    released = _RELEASED.get(str(arguments.get("key")))
+def _release(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
+    released = inbound.server.state.released.get(str(arguments.get("key")))
     if released is not None:
         released.set()
     return _done("done")
 
 
-def _outcome(_: InboundRequest, arguments: JsonObject) -> JsonObject:
-    return _done(_OUTCOMES.get(str(arguments.get("key")), "unknown"))
+def _outcome(inbound: InboundRequest, arguments: JsonObject) -> JsonObject:
+    return _done(inbound.server.state.outcomes.get(str(arguments.get("key")), "unknown"))
 
 
 def _headers(_: InboundRequest, arguments: JsonObject) -> JsonObject:
