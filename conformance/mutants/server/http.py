@@ -391,7 +391,6 @@ class _Handler(Answering):
         if session is None:
             self.respond(404, {})
             return
-        self.respond(202, {})
         self.fault.posted(session, message)
 
         def send(value: JsonValue) -> None:
@@ -405,7 +404,13 @@ class _Handler(Answering):
                 for late in self.fault.following(message) if isinstance(message, dict) else ():
                     send(late)
 
-        threading.Thread(target=work, daemon=True).start()
+        if _kind(message) == "request":
+            self.respond(202, {})
+            threading.Thread(target=work, daemon=True).start()
+        else:
+            # What follows on another connection comes after it.
+            work()
+            self.respond(202, {})
 
 
 def _kind(message: JsonValue) -> str:
