@@ -359,7 +359,7 @@ class _ComplainsOfThePast(Fault):
         return answer
 
 
-fault("complains-of-past", "cancellation.of-the-past", transports=_PIPES)(_ComplainsOfThePast)
+fault("complains-of-past", "cancellation.of-the-past", "jsonrpc.response-ids", transports=_PIPES)(_ComplainsOfThePast)
 fault("complains-of-past-over-http", "cancellation.of-the-past-over-http", revisions=LEGACY, transports=_HTTP)(
     type("_OverHttp", (_ComplainsOfThePast,), {})
 )

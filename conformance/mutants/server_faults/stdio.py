@@ -258,12 +258,20 @@ class _NoFalsyId(Fault):
 
 @fault("cancels-once", "stdio.cancelled-silent", revisions=MODERN, transports=_PIPES)
 class _CancelsOnce(Fault):
+    """A server that stops one request only, if several are cancelled without a response in between."""
+
     def __init__(self) -> None:
-        self._only: str | None = None
+        self._stopped: Final[dict[str | None, bool]] = {}
+        self._has_stopped_one = False
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
+        self._has_stopped_one = False
+        return response
 
     def cancels(self, id: JsonValue) -> bool:
-        self._only = self._only or _key(id)
-        return self._only == _key(id)
+        stops = self._stopped.setdefault(_key(id), not self._has_stopped_one)
+        self._has_stopped_one = True
+        return stops
 
 
 def _cancelling(name: str, change: Callable[[str | int], str | int], *checks: str) -> None:
