@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_conformance.model.verdict import Outcome
 from mutants.generated.proxy import Mutation
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class Recording:
 
     scenarios: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
     """By scenario of a client, the keys that it has."""
+
+    @property
+    def failed(self) -> list[str]:
+        """The checks that failed, each of which is wrong: the peer is correct."""
+        return [check for check, outcome in self.outcomes.items() if outcome == Outcome.FAILED.value]
 
     def messages(self, key: str) -> list[JsonObject]:
         """Return the recorded messages of a key."""

@@ -105,9 +105,11 @@ class HttpTarget(UrlTarget):
     def __init__(
         self, server: BaseServer, conversation: Conversation, settings: Settings, transport: Transport
     ) -> None:
-        super().__init__(f"{_URL}/mcp", settings, sse_url=f"{_URL}/sse")
-        # The runner connects to the endpoint to see whether the server is still there.
+        stream = f"{_URL}/sse" if transport is Transport.HTTP_SSE else None
+        super().__init__(f"{_URL}/mcp", settings, sse_url=stream)
+        # The runner connects to the endpoint to see whether the server is still there, and some checks do.
         vars(self)["endpoint"] = _FaultyEndpoint(f"{_URL}/mcp", server, conversation)
+        vars(self)["sse"] = None if stream is None else _FaultyEndpoint(stream, server, conversation)
         self._server: Final = server
         self._conversation: Final = conversation
         self._own_settings: Final = settings
