@@ -44,14 +44,23 @@ _INCLUDES: Final = {"mcp:root": {"mcp", _ADMIN}}
 
 
 class _AccessDenied(Exception):
-    """A rejection: status, scheme, error and scope."""
+    """A rejection: status, scheme, error, scope, and whether the token has expired."""
 
-    def __init__(self, status: int, error: str | None = None, scheme: str = "Bearer", scope: str = "mcp") -> None:
+    def __init__(
+        self,
+        status: int,
+        error: str | None = None,
+        scheme: str = "Bearer",
+        scope: str = "mcp",
+        *,
+        expired: bool = False,
+    ) -> None:
         super().__init__(error)
         self.status = status
         self.error = error
         self.scheme = scheme
         self.scope = scope
+        self.expired = expired
 
 
 class ProtectedServer(ThreadingHTTPServer):
@@ -117,6 +126,11 @@ def _is_readable(token: str) -> bool:
         return False
 
 
+def _algorithm(token: str) -> JsonValue:
+    """Return the algorithm that a token declares."""
+    return _unverified(f".{token.partition('.')[0]}").get("alg")
+
+
 def _verified(server: ProtectedServer, token: str) -> JsonObject:
     """Return the claims of a token whose signature is valid. Raise `JoseError` or `ValueError`."""
     keys, algorithms = server.keys, ["RS256"]
@@ -139,6 +153,9 @@ def _claims(server: ProtectedServer, token: str, method: str, session: str) -> J
     opens = method in ("initialize", "server/discover")
     try:
         unsigned = (wrong("takes-unsigned") and token.endswith(".")) or (wrong("session-unsigned") and in_session)
+        # A library may look the name up without regard to its case, after the comparison with "none".
+        none = str(_algorithm(token)).lower() == "none" and _algorithm(token) != "none"
+        unsigned = unsigned or (wrong("alg-none-in-one-case") and none)
         validates = not (wrong("validates-opening-only") and not opens)
         unverified = wrong("takes-any-key") or (wrong("takes-any-key-if-bound") and "cnf" in _unverified(token))
         found = _unverified(token) if unverified or unsigned or not validates else _verified(server, token)
@@ -180,7 +197,7 @@ def _claims(server: ProtectedServer, token: str, method: str, session: str) -> J
     )
     if foreign or old or early or strange:
         error = "token_expired" if old and wrong("expired-error") else "invalid_token"
-        raise _AccessDenied(401, None if old and wrong("expiry-without-error") else error)
+        raise _AccessDenied(401, None if old and wrong("expiry-without-error") else error, expired=old)
     if kept and (bound or not wrong("keeps-validated-bound")):
         server.validated[kept] = found
     return found
@@ -302,6 +319,7 @@ class _Handler(BaseHTTPRequestHandler):
         messages = message if isinstance(message, list) else [message]
         path = urlsplit(self.path).path
         path = unquote(path) if wrong("encoded-paths-are-free") else path
+        path = path.rstrip("/") if wrong("slashed-paths-are-free") else path
         if path != urlsplit(self.server.resource).path:
             self._send(404, None)
             return
@@ -357,6 +375,9 @@ class _Handler(BaseHTTPRequestHandler):
             or (wrong("subscriptions-are-free") and method == "subscriptions/listen")
             or (wrong("encoded-paths-are-free") and "%" in self.path)
             or (wrong("queries-are-free") and "?" in self.path)
+            or (wrong("slashed-paths-are-free") and self.path.endswith("/"))
+            or (wrong("pings-are-free") and method == "ping" and not token)
+            or (wrong("takes-opaque") and bool(token) and "." not in token)
             or (wrong("connection-is-enough") and self.admitted and not token)
             or (wrong("connection-takes-any-token") and self.admitted and bool(token))
         )
@@ -432,6 +453,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise _AccessDenied(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
 
     def _refuse(self, refused: _AccessDenied, message: JsonObject) -> None:
+        if wrong("expired-to-login-page") and refused.expired:
+            self._send(307, None, {"Location": f"{self.server.issuer}/login"})
+            return
         parts = [f'error="{refused.error}"'] if refused.error and not wrong("error-untold") else []
         if not (wrong("scope-untold") and refused.status == 403) and not (
             wrong("challenge-without-scope") and refused.status == 401

@@ -222,6 +222,7 @@ ISSUER_FAULTS: Final = (
     _of("any-jag-audience", "ema.as-audience"),
     _of("jag-audiences-unchecked", "ema.as-audience"),
     _of("jag-audience-optional", "ema.as-audience"),
+    _of("jag-audience-among-others", "ema.as-audience"),
     _of("jag-audience-token-endpoint", "ema.as-audience"),
     _of("client-unauthenticated", "ema.as-client"),
     _of("any-client-assertion", "ema.as-client"),

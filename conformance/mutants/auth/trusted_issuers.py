@@ -19,6 +19,7 @@ from mcp_conformance.oauth_testbed.http_messages import json_object
 from mcp_conformance.oauth_testbed.trusted_party import PLAIN, PartyOptions
 from mcp_conformance.wire.http_client import Endpoint
 from mcp_conformance.wire.transcript import Transcript
+from mutants.client.fetch import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,6 +142,7 @@ class RawTrust:
             "any-jag-audience": claims.get("aud") == self._issuer
             or (fault == "jag-audience-optional" and "aud" not in claims)
             or (fault == "jag-audience-token-endpoint" and claims.get("aud") == f"{self._issuer}/token")
+            or (fault == "jag-audience-among-others" and self._issuer in texts(claims.get("aud")))
             or (fault == "jag-audiences-unchecked" and bool(claims.get("aud")) and isinstance(claims["aud"], list)),
             "any-jag-client": claims.get("client_id") == fields.get("client_id") == _CLIENT
             or (fault == "jag-client-optional" and not claims.get("client_id")),

@@ -309,13 +309,15 @@ async def employee_jwt(server: ServerUnderTest) -> None:
 
 @check("ema.as-audience", proves=("ema.as-validates-aud",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def employee_audience(server: ServerUnderTest) -> None:
-    """An ID-JAG for another authorization server, for an endpoint, or for none, gets no token."""
+    """An ID-JAG for another authorization server, also beside this one, for an endpoint, or for none, gets no token."""
     await _require_employee(server)
     own = issuer_of(server)
     # The token endpoint is the audience of other JWTs (RFC 7523, section 3); the one of an ID-JAG is the issuer.
     near = (f"{own}/other", f"{own}.elsewhere.example", await _endpoint(server))
     elsewhere = "https://elsewhere.example"
-    audiences: tuple[JsonValue, ...] = (elsewhere, *near, [elsewhere], "", [], None)
+    # A list of audiences has exactly one element (draft-ietf-oauth-identity-assertion-authz-grant, processing rules).
+    lists: tuple[JsonValue, ...] = ([elsewhere], [own, elsewhere], [])
+    audiences: tuple[JsonValue, ...] = (elsewhere, *near, *lists, "", None)
     for audience in audiences:
         require_refusal(await _employee(server, {"aud": audience}), f"an ID-JAG for the audience {brief(audience)}")
     require_refusal(await _employee(server, {"aud": OMITTED}), "an ID-JAG without an audience")

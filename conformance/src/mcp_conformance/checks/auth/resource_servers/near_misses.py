@@ -62,6 +62,8 @@ _REFUSED: Final = (401, 403)
 _HOUR: Final = 3600
 _OK: Final = 300
 """The first status that is no success."""
+_NO_ALGORITHM: Final = ("none", "None", "NONE", None)
+"""The values of `alg` of unsigned tokens: the right one, other cases of it, and no name at all."""
 _TIMES: Final = 12
 """The number of calls at the same time: each falls between the two steps of another request by chance only."""
 
@@ -130,11 +132,14 @@ def _unsigned(token: str) -> Iterator[str]:
     """Yield a token without a valid signature: declared as unsigned, without one, with another one, and with other claims."""
     head, claims, signature = token.split(".")
     decoded: JsonObject = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-    none, other = (
+    # Names of algorithms are case-sensitive (RFC 7515, section 4.1.1), and not every server compares them so.
+    unsigned_heads: tuple[JsonObject, ...] = tuple({"alg": each, "typ": "at+jwt"} for each in _NO_ALGORITHM)
+    *nones, other = (
         base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode()
-        for each in ({"alg": "none", "typ": "at+jwt"}, {**decoded, "sub": "eve"})
+        for each in (*unsigned_heads, {**decoded, "sub": "eve"})
     )
-    yield f"{none}.{claims}."
+    for none in nones:
+        yield f"{none}.{claims}."
     yield f"{head}.{claims}."
     yield f"{head}.{claims}.{signature[::-1]}"
     yield f"{head}.{other}.{signature}"
