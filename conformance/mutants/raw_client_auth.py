@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Final
 
 from mutants.client.fetch import fetch
@@ -55,6 +56,16 @@ class _Session(SessionHttp):
 
     def send(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPResponse:
         """Send a request, with a token as soon as the client has one."""
+        if wrong("refreshes-at-once") and body is not None and b"notifications/initialized" in body:
+            stream = {name: value for name, value in headers.items() if name != "Content-Type"}
+            beside = threading.Thread(target=self.send, args=("GET", stream))
+            beside.start()
+            response = self._send(method, headers, body)
+            beside.join()
+            return response
+        return self._send(method, headers, body)
+
+    def _send(self, method: str, headers: dict[str, str], body: bytes | None) -> http.client.HTTPResponse:
         while True:
             self.query = self._login.query
             named = {**headers, **self._login.headers(method)}

@@ -8,6 +8,8 @@ import json
 import re
 import secrets
 import sys
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -28,13 +30,16 @@ _OPENID: Final = "/.well-known/openid-configuration"
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _TYPES: Final = "urn:ietf:params:oauth:token-type:"
-_PAIR: Final = re.compile(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,]+))')
-_PAIR_WITHOUT_ESCAPES: Final = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s,]+))')
-_QUOTED_PAIR: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"()')
+_PAIR: Final = re.compile(r'(\w+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,]+))')
+_PAIR_WITHOUT_BLANKS: Final = re.compile(r'(\w+)=(?:"((?:[^"\\]|\\.)*)"|([^\s,]+))')
+_PAIR_WITHOUT_ESCAPES: Final = re.compile(r'(\w+)[ \t]*=[ \t]*(?:"([^"]*)"|([^\s,]+))')
+_QUOTED_PAIR: Final = re.compile(r'(\w+)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"()')
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CHALLENGE: Final = r"(?:^|, )(Bearer|DPoP)( |$)"
 _FEW: Final = 3
 _SECOND: Final = 2
+_MEETING: Final = 2.0
+"""Seconds for which one of two requests at once waits for the other."""
 
 
 def _searched(challenge: str) -> dict[str, str]:
@@ -77,6 +82,7 @@ class Login:
         self._verifier = secrets.token_urlsafe(48)
         self._count = 0
         self._few = 0
+        self._meeting: Final = threading.Barrier(_SECOND)
         self._nonces = 0
         self._first_scopes: set[str] | None = None
         self._answered = False
@@ -120,9 +126,12 @@ class Login:
         self._challenge.clear()
         flags = re.RegexFlag(0) if wrong("challenge-in-one-case") else re.IGNORECASE
         mine = re.search(_CHALLENGE, _QUOTED.sub(lambda m: "x" * len(m[0]), challenge), flags)
+        if mine is None and challenge and wrong("other-schemes-refused"):
+            return False
         if mine is not None and not (wrong("first-challenge-only") and mine.start()):
             pairs = _PAIR_WITHOUT_ESCAPES if wrong("quoted-pair-ends") else _PAIR
             pairs = _QUOTED_PAIR if wrong("quoted-values-only") else pairs
+            pairs = _PAIR_WITHOUT_BLANKS if wrong("blanks-end-names") else pairs
             lower = str if wrong("parameters-in-one-case") else str.lower
             self._challenge.update({lower(m[1]): m[2] or m[3] or "" for m in pairs.finditer(challenge[mine.end() :])})
             if wrong("challenge-by-search"):
@@ -183,6 +192,10 @@ class Login:
             return False
         if self.keys.wanted and wrong("refresh-key-new"):
             self.keys = Keys()
+        if wrong("refreshes-at-once") and not self._renewed_at:
+            # Two requests at once both find the refresh token unused.
+            with suppress(threading.BrokenBarrierError):
+                self._meeting.wait(_MEETING)
         self._renewed_at = self._count
         more = {"refresh_token": self._refresh}
         if wrong("refresh-wider"):
@@ -386,7 +399,8 @@ class Login:
         endpoint = str(self._metadata["authorization_endpoint"])
         if wrong("endpoint-query-lost"):
             endpoint = endpoint.partition("?")[0]
-        url = f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(fields)}"
+        joint = "&" if "?" in endpoint and not wrong("endpoint-query-doubled") else "?"
+        url = f"{endpoint}{joint}{urlencode(fields)}"
         back = dict(parse_qsl(urlsplit(fetch("GET", url)[1].get("location", "")).query, keep_blank_values=True))
         if back.get("error") == "invalid_scope" and wrong("error-acted-on") and "scope" in fields:
             del fields["scope"]
@@ -412,6 +426,9 @@ class Login:
 
     def _choose_scopes(self, status: int) -> None:
         supported = set(texts(self._resource.get("scopes_supported")))
+        offered = set(texts(self._metadata.get("scopes_supported")))
+        if (wrong("scopes-of-issuer") and offered) or (wrong("scopes-of-issuer-last") and not supported):
+            supported = offered
         challenge_scopes = set(self._challenge.get("scope", "").split())
         if status == 401 and self._token and wrong("first-scopes-kept"):
             return
@@ -531,7 +548,9 @@ class Login:
 
     def _prove(self, client: JsonObject, form: dict[str, str], headers: dict[str, str]) -> None:
         id, secret, key = str(client["client_id"]), client.get("client_secret"), self._context.get("private_key_pem")
-        in_body = client.get("token_endpoint_auth_method") == "client_secret_post"
+        in_body = client.get("token_endpoint_auth_method") == "client_secret_post" and not wrong(
+            "assigned-method-ignored"
+        )
         given = secret == self._context.get("client_secret")
         if isinstance(key, str) and not wrong("no-assertion"):
             if not (self._assertion and wrong("assertion-reused")):

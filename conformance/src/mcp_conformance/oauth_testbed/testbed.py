@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OAuthTestbed"]
 
-_NAMED_URL: Final = re.compile(r'(?:^|[\s,])resource_metadata="?([^",\s]+)')
+_NAMED_URL: Final = re.compile(r'(?:^|[\s,])resource_metadata[ \t]*=[ \t]*"?([^",\s]+)')
 _PRIVATE: Final = re.compile(
     r"https?://(?:127\.|10\.|169\.254\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|0|\[|localhost)"
 )

@@ -47,6 +47,8 @@ _MOVED: Final[Changes] = {
 """Endpoints at other URLs than the default ones of 2025-03-26."""
 _UNKNOWN: Final[Changes] = {"example_parameter": {"of": [None, 1.5]}}
 """A member that no specification defines, and that clients ignore (RFC 6749, 7591, 8414, 9728)."""
+_OTHER_SCOPES: Final[Changes] = {"scopes_supported": ["openid", "profile", "notes:read"]}
+"""Scopes of an authorization server that also serves others. Its list may be incomplete (RFC 8414, section 2)."""
 _DEEP: Final = "/v1/mcp"
 _WRITE: Final = {"tools/call": ("notes:write",)}
 _EVERYTHING: Final = dict.fromkeys(("initialize", "server/discover", "tools/list", "tools/call"), ("notes:admin",))
@@ -195,14 +197,15 @@ _DISCOVERY: Final = (
     _of(
         "challenge-unquoted",
         "Only calls need a token. The challenge is in the first of two headers. Its scope is not quoted, and has a name in "
-        "upper case.",
+        "upper case. There are blanks around an equals sign.",
         _RESOURCES,
         Quirks(
             guarded=("tools/call",),
             resource_metadata_at="elsewhere",
             resource_metadata={"scopes_supported": ["profile"]},
             scopes=("read",),
-            challenge=('Bearer SCOPE=read, resource_metadata="{prm}"', 'Basic realm="notes"'),
+            # A recipient has to remove such blanks (RFC 9110, sections 5.6.3 and 11.2).
+            challenge=('Bearer SCOPE=read, resource_metadata = "{prm}"', 'Basic realm="notes"'),
         ),
     ),
     _of(
@@ -342,13 +345,15 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-from-scopes-supported",
-        "The challenge names no scope, the metadata name three. Codes and tokens have all permitted characters. Later the "
-        "metadata are those of another server, with another authorization server.",
+        "The challenge names no scope, the metadata name three, and those of the authorization server name others. Codes and "
+        "tokens have all permitted characters. Later the metadata are those of another server, with another authorization "
+        "server.",
         _LATE,
         OAuthSetup(
             quirks=Quirks(
                 challenge=('Bearer resource_metadata="{prm}"',),
                 resource_metadata={"scopes_supported": ["notes:read", "notes:write", "notes:admin"]},
+                server_metadata=_OTHER_SCOPES,
                 strange_texts=True,
                 other=Quirks(resource_metadata={"resource": "{evil}/mcp"}),
             ),
@@ -357,14 +362,16 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-omitted-when-undefined",
-        "No scope is named. The authorization response contains no issuer, and the metadata announce none by `false`. Later "
-        "the server names another authorization server, whose metadata name no issuer.",
+        "The server names no scope, and the only challenge is of another scheme. The authorization response contains no "
+        "issuer, and the metadata announce none by `false`. Later the server names another authorization server, whose "
+        "metadata name no issuer.",
         _LATE,
         OAuthSetup(
             quirks=Quirks(
+                challenge=("Negotiate",),
                 scopes=(),
                 resource_metadata={"scopes_supported": ABSENT},
-                server_metadata={_ADVERTISED: False},
+                server_metadata={_ADVERTISED: False, **_OTHER_SCOPES},
                 authorization={"iss": ABSENT},
                 other=Quirks(server_metadata={"issuer": ABSENT}),
             ),

@@ -406,6 +406,7 @@ add_rules(
             proves=("auth.iss-unadvertised-absent",),
             within=("auth/iss-not-advertised", "auth/scope-omitted-when-undefined"),
             gets_in=True,
+            tested=_authorized,
         ),
         Rule(
             id="auth.client-iss-exact",

@@ -151,8 +151,8 @@ add_rules(
         Rule(
             id="auth.client-challenge-parsed",
             title=(
-                "The client finds its challenge among others in each of several headers, and its unquoted values, in the "
-                "response to any request."
+                "The client finds its challenge among others in each of several headers, and its parameters, also unquoted ones "
+                "and those with blanks around the equals sign, in the response to any request."
             ),
             proves=("auth.client-parse-www-authenticate", "auth.client-parses-www-authenticate"),
             within=("auth/challenge-among-others", _UNQUOTED),
@@ -180,10 +180,11 @@ add_rules(
         Rule(
             id="auth.client-metadata-both-ways",
             title=(
-                "The client finds the protected resource metadata by the challenge, and without it by well-known URIs."
+                "The client finds the protected resource metadata by the challenge, and without it by well-known URIs, also if "
+                "there is a challenge of another scheme."
             ),
             proves=("auth.client-both-prm-mechanisms", "auth.client-prm-discovery-order"),
-            within=("auth/metadata-var1", "auth/metadata-var2", "auth/metadata-var3"),
+            within=("auth/metadata-var1", "auth/metadata-var2", "auth/metadata-var3", _MOVED),
             wrong=_finds_server,
         ),
         Rule(
