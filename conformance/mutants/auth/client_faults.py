@@ -278,6 +278,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("pkce-unverified-openid", "auth.client-pkce-refused-openid"),
     _of("response-type-token", "auth.client-oauth21", revision=_JUNE),
     _of("code-twice", "auth.client-oauth21"),
+    _of("code-after-refusal", "auth.client-oauth21"),
     _of("code-still-encoded", "auth.client-oauth21", revision=_LATE),
     _of("assigned-secret-ignored", "auth.client-oauth21"),
     _of("endpoint-query-lost", "auth.client-oauth21", revision=_JUNE),

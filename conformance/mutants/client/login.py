@@ -505,6 +505,8 @@ class Login:
                 status, back, body = fetch("POST", back["location"], headers, urlencode(form).encode())
             if status == 200 and grant == "authorization_code" and wrong("code-twice") and not bound:
                 fetch("POST", url, headers, urlencode(form).encode())
+            if status == 401 and grant == "authorization_code" and wrong("code-after-refusal"):
+                status, back, body = fetch("POST", url, headers, urlencode(form).encode())
             if "dpop-nonce" in back and not wrong("no-token-nonce"):
                 self.keys.nonces["{0.scheme}://{0.netloc}".format(urlsplit(url))] = back["dpop-nonce"]
             if status == 200 or not (b"use_dpop_nonce" in body or late):

@@ -153,7 +153,7 @@ class Quirks:
     registration: Changes = _NOTHING
     """Changes of the registration response. The changed document is registered."""
     forgets: int = 0
-    """How often the token endpoint does not know the client, as after a restart without a store."""
+    """How often the token endpoint does not know the client of a code, as after a restart without a store."""
 
     strays: tuple[Mapping[str, str], ...] = ()
     """Parameters of forged authorization responses that precede the right one.

@@ -123,6 +123,7 @@ class TokenEndpoint:
     _refreshes: dict[str, _Refresh] = attrs.field(factory=dict, init=False, repr=False)
     _families: int = attrs.field(default=0, init=False)
     _forgotten: int = attrs.field(default=0, init=False)
+    _refused: set[tuple[bytes, str | None]] = attrs.field(factory=set, init=False, repr=False)
 
     def answer(self, request: Request, now: float) -> Response:
         """Respond to a token request."""
@@ -149,11 +150,13 @@ class TokenEndpoint:
         kind = form.get("grant_type")
         self.recorder.expect(kind is not None, "auth.oauth21-security", "a token request has no grant_type")
         client, proved = self.clients.authenticate(request, now=now, needed=kind != _JWT_BEARER)
-        if client is not None and self._forgotten < self.quirks.forgets:
+        redeems = kind == "authorization_code"
+        if client is not None and redeems and self._forgotten < self.quirks.forgets:
             self._forgotten += 1
             self.clients.forget(client.client_id)
             proved = False
         if not proved:
+            self._check_repetition(request, form)
             # The authentication for other grants, and that of a client that was given a secret, have checks of their own.
             code = self.codes.get(form.get("code", ""))
             owner = None if code is None else self.clients.find(code.client_id)
@@ -188,6 +191,16 @@ class TokenEndpoint:
         token.thumbprint, token.kind = thumbprint, "Bearer" if thumbprint is None else "DPoP"
         kinds = ("authorization_code", *(() if self.quirks.refresh == "issued once" else ("refresh_token",)))
         return self._answer(token, now, refreshable=kind in kinds and self.quirks.refresh != "never")
+
+    def _check_repetition(self, request: Request, form: dict[str, str]) -> None:
+        """Record a code that is sent again although its client was refused, unless the client authenticates in another way."""
+        if form.get("code") not in self.codes:
+            return
+        sent = (request.body, request.header("authorization"))
+        self.recorder.expect(
+            sent not in self._refused, "auth.oauth21-security", "a code is sent again after the client was refused"
+        )
+        self._refused.add(sent)
 
     def _bound(self, request: Request, now: float) -> str | None:
         """Return the thumbprint of the key to which the token will be bound."""

@@ -308,9 +308,10 @@ _REGISTRATION: Final = (
     ),
     _of(
         "authorization-server-migration",
-        "After the first request with a token the server names another authorization server on the same host.",
+        "After the first request with a token the server names another authorization server on the same host, which has "
+        "forgotten the client when it gets the first code from it.",
         _NOW,
-        OAuthSetup(quirks=Quirks(one_host=True), begin=_migrating),
+        OAuthSetup(quirks=Quirks(one_host=True, other=Quirks(forgets=1)), begin=_migrating),
     ),
 )
 
