@@ -190,6 +190,7 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-scope-least",
         "auth.client-step-up",
         "auth.client-step-up-union",
+        "client-credentials.client-scope",
     ),
     _of("undefined-token", "auth.client-own-tokens", revision=_JUNE),
     _of("old-token-too", "auth.client-bearer"),
