@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.http_requests import (
@@ -13,6 +14,7 @@ from mcp_conformance.checks.probes.http_requests import (
     read_stream,
     session,
 )
+from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.probes.standalone_stream import causing_call, notified_events
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -33,6 +35,8 @@ _UPDATED: Final = "notifications/resources/updated"
 _UNKNOWN: Final = "conformance-unknown"
 _FENCES: Final = 20
 """The requests during which a resumed stream shows its events: one by GET may stay open."""
+_TO_RESUME: Final = 3
+"""The requests until the server has read an earlier request to resume a stream."""
 
 
 async def _streams(
@@ -176,6 +180,84 @@ async def after_the_event(server: ServerUnderTest) -> None:
 def _messages_in(event: Event) -> list[JsonObject]:
     """Return the message of an event, if it has one."""
     return RecordedStream(headers=(), events=(event,), ended=True).messages
+
+
+@check("resume.again", proves=("sse.response-eventually",), needs=_NEEDS)
+async def again(server: ServerUnderTest) -> None:
+    """A stream that is resumed, lost and resumed again during its call contains the response, as after one resumption."""
+    async with session(server) as peer:
+        # Its events must have ids.
+        await _streams(server, peer, "again")
+
+        async def lost(times: int) -> str | None:
+            return None if await _has_response(server, peer, times) else "no response"
+
+        # A server may need a moment to notice that a client has left.
+        if await each_time(partial(lost, 1)) is not None:
+            raise NotApplicable("a resumed stream does not go on")
+        if (observed := await each_time(partial(lost, 2))) is not None:
+            raise Deviation("the response in a stream that is resumed for the second time", observed)
+
+
+async def _has_response(server: ServerUnderTest, peer: HttpConnection, times: int) -> bool:
+    """Return whether the stream of a call contains the response after it is lost and resumed a number of times.
+
+    Raises:
+        NotApplicable: The response to the call is not a stream with ids.
+        NotTestable: The server lacks the tools.
+    """
+    key = f"again-{server.revision}-{peer.next_id()}"
+    name, arguments = server.tool("conformance_wait", {"key": key})
+    release, of_key = server.tool("conformance_release", {"key": key})
+    request = peer.message("tools/call", {"name": name, "arguments": arguments, "_meta": {"progressToken": key}})
+    headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
+    found: list[JsonObject] = []
+
+    async def read() -> None:
+        with suppress(Deviation, IncompleteResponse):
+            async with peer.open_exchange("GET", headers) as exchange:
+                while exchange.status == 200 and (event := await exchange.next_event()) is not None:
+                    found.extend(_messages_in(event))
+
+    try:
+        headers.append(("Last-Event-ID", await _lost(peer, request)))
+        for left in reversed(range(times)):
+            async with open_nursery() as nursery:
+                nursery.start_soon(read)
+                for _ in range(_TO_RESUME):
+                    await peer.fence()
+                if not left:
+                    await peer.request("tools/call", {"name": release, "arguments": of_key})
+                    for _ in range(_FENCES):
+                        if any(_belongs(each, request, "") for each in found):
+                            break
+                        await peer.fence()
+                nursery.cancel_scope.cancel()
+    finally:
+        # It has no effect on a call that has ended.
+        await peer.request("tools/call", {"name": release, "arguments": of_key})
+    return any(_belongs(each, request, "") for each in found)
+
+
+async def _lost(peer: HttpConnection, request: JsonObject) -> str:
+    """Close the stream of a call after its first message, and return the last event id.
+
+    Raises:
+        NotApplicable: There is no stream with ids.
+    """
+    last: str | None = None
+    async with (
+        peer.within("a message in the stream of a call"),
+        peer.open_exchange("POST", peer.headers(request), encoded(request)) as exchange,
+    ):
+        while exchange.media_type == "text/event-stream" and (event := await exchange.next_event()) is not None:
+            last = event.id or last
+            if event.data:
+                peer.transcript.message(event.data, sent=False)
+                break
+    if last is None:
+        raise NotApplicable("the events have no ids")
+    return last
 
 
 @check("resume.foreign-session", proves=("resume.no-cross-stream",), needs=_NEEDS)

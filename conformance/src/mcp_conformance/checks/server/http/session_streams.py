@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
 from mcp_conformance.checks.probes.http_requests import (
@@ -23,6 +24,7 @@ from mcp_conformance.checks.probes.interactive_calls import REPLIES
 from mcp_conformance.checks.probes.message_pairs import event_data, key_of, objects
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.probes.standalone_stream import notified_events
+from mcp_conformance.checks.probes.waiting_call import waiting_call
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
@@ -101,11 +103,23 @@ async def unbroken(server: ServerUnderTest) -> None:
 
 @check("sse.end", proves=("sse.end-after-response", "http.sse-final-response-ends-stream"), needs=_NEEDS)
 async def end(server: ServerUnderTest) -> None:
-    """The stream for a request ends after the response."""
+    """The stream for a request ends after the response, be it a result or an error."""
     peer = http_peer(server)
+    # A server may respond with JSON to one of them.
+    with suppress(NotApplicable):
+        await _require_end(peer, peer.message("conformance/does-not-exist"), deviant="an unknown method")
     # Its token lets `sse.data` see streams that are also split at the line separators of Unicode.
-    request = progress_call(server, peer, f"end {SEPARATORS}")
-    stream = await read_stream(peer, request)
+    await _require_end(peer, progress_call(server, peer, f"end {SEPARATORS}"))
+
+
+async def _require_end(peer: HttpConnection, request: JsonObject, *, deviant: str = "") -> None:
+    """Require that the stream for a request ends after the response.
+
+    Raises:
+        Deviation: It goes on.
+        NotApplicable: The response is not a stream.
+    """
+    stream = await read_stream(peer, request, deviant=deviant)
     messages = stream.messages
     at = next((number for number, each in enumerate(messages) if _is_response(each, request)), None)
     if at is None:
@@ -114,7 +128,8 @@ async def end(server: ServerUnderTest) -> None:
     if at + 1 < len(messages):
         raise Deviation("the end of the stream after the response", brief(messages[at + 1]))
     if not stream.ended:
-        raise Deviation("the end of the stream after the response", "it stays open, or was cut off")
+        what = f"the end of the stream after the response to {request['method']}"
+        raise Deviation(what, "it stays open, or was cut off")
 
 
 @check(
@@ -154,23 +169,38 @@ async def large_event(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def related(server: ServerUnderTest) -> None:
-    """With two concurrent requests the stream of each contains only its own notifications."""
-    peer = http_peer(server)
+    """With two concurrent requests the stream of each contains only its own notifications, also if the id of one is 0."""
+    async with session(server) as peer:
+        await _require_related(server, peer)
+
+
+async def _require_related(server: ServerUnderTest, peer: HttpConnection) -> None:
+    """Require that the streams of two concurrent requests of a new session contain only their own notifications.
+
+    Raises:
+        Deviation: One lacks its notifications, or contains others.
+    """
     tokens = ("related-one", "related-two")
     streams: dict[str, RecordedStream] = {}
 
     async def call(token: str) -> None:
-        streams[token] = await read_stream(peer, calls[token])
+        with suppress(NotApplicable):
+            streams[token] = await read_stream(peer, calls[token])
 
     calls = {token: progress_call(server, peer, token) for token in tokens}
+    # The suite begins with the id 1, so that the session has no other request with this one.
+    calls[tokens[0]]["id"] = 0
     try:
         async with trio.open_nursery() as nursery:
             for token in tokens:
                 nursery.start_soon(call, token)
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
-    for token, stream in streams.items():
-        found = [_token(each) for each in stream.messages if each.get("method") == "notifications/progress"]
+    if not streams:
+        raise NotApplicable("the server responds without a stream")
+    for token in tokens:
+        messages = streams[token].messages if token in streams else []
+        found = [_token(each) for each in messages if each.get("method") == "notifications/progress"]
         if not found:
             raise Deviation(f"the progress of {token} in the stream of its request", "no progress")
         if any(each != token for each in found):
@@ -394,6 +424,19 @@ async def disconnect(server: ServerUnderTest) -> None:
     again = probe(peer)
     answer = await peer.look(headers=peer.headers(again), body=encoded(again))
     require(answer, {200}, "a request after the disconnect of another one")
+
+
+@check("sse.get-dropped", proves=("sse.disconnect-not-cancel",), needs=_NEEDS)
+async def get_dropped(server: ServerUnderTest) -> None:
+    """A call during which the client closes its stream by GET gets its response."""
+    async with session(server) as peer, AsyncExitStack() as stack:
+        headers = [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
+        exchange = await stack.enter_async_context(peer.open_exchange("GET", headers))
+        if exchange.status != 200 or exchange.media_type != "text/event-stream":
+            raise NotApplicable(f"GET returns HTTP {exchange.status}")
+        async with waiting_call(attrs.evolve(server, connected=peer)):
+            await stack.aclose()
+            await peer.fence()
 
 
 @check("sse.get-closed", proves=("sse.get-close-any-time",))

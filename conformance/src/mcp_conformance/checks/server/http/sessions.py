@@ -20,18 +20,27 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
     without,
 )
+from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.waiting_call import outcome_of
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.http_connection import messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.wire.http_client import HttpResponse
+    from mcp_core.jsonrpc.messages import JsonObject
 
+_FENCES: Final = 20
+"""The requests until a released call has ended."""
+_TO_END: Final = 3
+"""The requests until the server has read that a client ends its session."""
 _SESSIONS: Final = 4
 _DIFFERENT: Final = 8
 """Minimum number of characters in which two session ids differ. Ids of 128 random bits differ in four times as many."""
@@ -102,9 +111,17 @@ async def missing(server: ServerUnderTest) -> None:
         require(answer, {400, 405}, f"a {method}{' with Last-Event-ID' if lines[1:] else ''} without a session id")
 
 
-@check("session.ended", proves=("session.terminated-404",))
+@check(
+    "session.ended",
+    proves=("session.terminated-404", "jsonrpc.response-result-or-error"),
+    revisions=("2025-03-26", "2025-06-18", "2025-11-25"),
+    transports=(Transport.HTTP,),
+)
 async def ended(server: ServerUnderTest) -> None:
-    """A POST, a GET and a DELETE with the id of a terminated session are answered with 404, even if it has an open stream."""
+    """A POST, a GET and a DELETE with the id of a terminated session are answered with 404, even if it has an open stream.
+
+    A body that is a JSON-RPC message contains an error.
+    """
     async with session(server) as peer, session(server) as other:
         if peer.session_id is None:
             raise NotApplicable("the server has no sessions")
@@ -119,6 +136,8 @@ async def ended(server: ServerUnderTest) -> None:
                 headers = peer.headers(message)
                 answer = await peer.look(headers=headers, body=encoded(message), deviant="a terminated session")
                 require(answer, {404}, f"{name} in a terminated session{when}")
+                if any(each.get("jsonrpc") == "2.0" and "error" not in each for each in messages_of(answer)):
+                    raise Deviation(f"a body that is an error, or no message, for {name}", shown(answer))
             for method, lines in (*(("GET", lines) for lines in served), ("DELETE", [])):
                 answer = await peer.look(method, headers=[*stream, *lines], deviant="a terminated session")
                 require(
@@ -144,6 +163,57 @@ async def ended(server: ServerUnderTest) -> None:
             other.session_id = None
         async with session(server):
             await refused(" after the begin of another one")
+        peer.session_id = None
+
+
+@check("session.ended-during-a-call", proves=("session.terminated-404",), needs=("capability:tools",))
+async def ended_during_a_call(server: ServerUnderTest) -> None:
+    """A session that is terminated during a call remains terminated when the call ends."""
+    async with session(server) as peer:
+        if peer.session_id is None:
+            raise NotApplicable("the server has no sessions")
+        key = f"ended-{server.revision}-{peer.session_id}"
+        name, arguments = server.tool("conformance_wait", {"key": key})
+        release, of_key = server.tool("conformance_release", {"key": key})
+        call: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": key}}
+
+        async def run() -> None:
+            # The server may end it without a response.
+            with suppress(Deviation):
+                await peer.request("tools/call", call)
+            peer.wake()
+
+        async def end() -> None:
+            deleted.append(await _delete(peer))
+
+        deleted: list[HttpResponse] = []
+        async with open_nursery() as nursery:
+            nursery.start_soon(run)
+            try:
+                await peer.until(
+                    lambda: any(member(each, "params", "progressToken") == key for each in peer.inbox), name
+                )
+            except Deviation as deviation:
+                raise NotTestable(f"the control condition failed: {name} reports no progress") from deviation
+            # A server may respond when the call has ended.
+            async with open_nursery() as ending:
+                ending.start_soon(end)
+                for _ in range(_TO_END):
+                    await server.peer.fence()
+                (await server.peer.request("tools/call", {"name": release, "arguments": of_key})).result()
+            for _ in range(_FENCES):
+                if await outcome_of(server, key) != "running":
+                    break
+            await server.peer.fence()
+            nursery.cancel_scope.cancel()
+        if deleted[0].status == 405:
+            raise NotApplicable("clients cannot end sessions")
+        if not 200 <= deleted[0].status < 300:
+            raise NotTestable(f"the session could not be terminated: {shown(deleted[0])}")
+        request = probe(peer)
+        headers = peer.headers(request)
+        answer = await peer.look(headers=headers, body=encoded(request), deviant="a terminated session")
+        require(answer, {404}, f"{request['method']} in a session that was terminated during a call, after its end")
         peer.session_id = None
 
 
