@@ -21,6 +21,7 @@ from mcp_conformance.checks.probes.http_requests import (
 )
 from mcp_conformance.checks.probes.near_misses import value_near_misses
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.drivers.server.http_connection import messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
@@ -263,7 +264,9 @@ async def param_mismatch(server: ServerUnderTest) -> None:
         await _require_mismatches(server, "42", ("42.0", "042", "+42"))
         await _require_mismatches(server, "true", ("True", "1"))
     with suppress(NotTestable):
-        await _require_mismatches(server, 42, ("43", "-42", "42.5", "42abc", "42 43", "true", ""), kind="integer")
+        await _require_mismatches(
+            server, 42, ("43", "-42", "42.5", "42.0000000001", "42abc", "42 43", "true", ""), kind="integer"
+        )
         await _require_mismatches(server, 0, ("1", "", "false", "zero"), kind="integer")
     with suppress(NotTestable):
         await _require_mismatch_of_each(server, missing=False)
@@ -296,6 +299,34 @@ async def _require_mismatch_of_each(server: ServerUnderTest, *, missing: bool) -
         what = f"{given} for the {kind} of several parameters"
         request = {**request, "id": peer.next_id()}
         require(await _look(peer, param, request, header, what), {400}, what, code=_MISMATCH)
+
+
+@check(
+    "header.param-beyond",
+    proves=(
+        "header.param-missing-but-in-body-rejected",
+        "header.param-mismatch-rejected",
+        "header.xmcp-integer-safe-range",
+    ),
+    needs=_NEEDS,
+)
+async def param_beyond(server: ServerUnderTest) -> None:
+    """A call with an integer that doubles cannot represent, and without its Mcp-Param header or with another one, is not served."""
+    peer = http_peer(server)
+    param = _param(server, "integer")
+    await control(peer, param.call(peer, 42))
+    for value in (_SAFE + 1, -_SAFE - 1):
+        for header in (None, "42"):
+            what = f"the integer {value} {'without its header' if header is None else f'with the header {header}'}"
+            request = param.call(peer, value)
+            headers = without(peer.headers(request), param.header)
+            lines = headers if header is None else with_header(headers, param.header, header)
+            answer = await peer.send(encoded(request), headers=lines, deviant=what)
+            # The server may reject the value itself.
+            for each in messages_of(answer):
+                result = each.get("result")
+                if isinstance(result, dict) and result.get("isError") is not True:
+                    raise Deviation(f"an error for {what}", shown(answer))
 
 
 @check("header.param-boolean", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
