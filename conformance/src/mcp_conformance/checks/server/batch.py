@@ -241,6 +241,27 @@ async def refused(server: ServerUnderTest) -> None:
 
 
 @check(
+    "batch.error-id",
+    proves=("jsonrpc.error-response-id", "jsonrpc.error-id-echo"),
+    revisions=(*_LATER, *_WITHOUT),
+    transports=(Transport.HTTP,),
+    subject=CheckScope.RECOVERING,
+)
+async def error_id(server: ServerUnderTest) -> None:
+    """An error in the response to an array has the id of a request in it, null, or none."""
+    peer = server.peer
+    if not isinstance(peer, HttpConnection):
+        raise TypeError("the check is about HTTP")
+    method = "ping" if server.revision.era is Era.LEGACY else "server/discover"
+    batch: list[JsonValue] = [peer.message(method, id=id) for id in ("in a batch", 7)]
+    answer = await peer.send(encoded(batch), headers=peer.headers(batch[0]), deviant="a batch")
+    known: tuple[JsonValue, ...] = ("in a batch", 7, None)
+    for each in messages_of(answer):
+        if "error" in each and each.get("id") not in known:
+            raise Deviation("the id of a request in the array, null, or no id, in the error", brief(each))
+
+
+@check(
     "stdio.no-batch",
     proves=("stdio.no-batch", "stdio.individual-messages"),
     subject=CheckScope.EVIDENCE,

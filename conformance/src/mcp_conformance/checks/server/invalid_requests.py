@@ -11,7 +11,7 @@ from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.checks.server.lists import LISTS, List
-from mcp_conformance.drivers.server.http_connection import HttpConnection
+from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -36,6 +36,7 @@ _STRUCTURED: Final = "conformance_structured"
 
 _ODD: Final = 77_001
 """Id of a request that only a lenient parser finds."""
+_SPELLED: Final = "in another case"
 _NO_JSON: Final[tuple[tuple[str, str, bytes, int | None], ...]] = (
     ("bad-utf8", "bytes that are not UTF-8", b'{"jsonrpc":"2.0","id":%d,"method":"\xff\xfe"}' % _ODD, _ODD),
     (
@@ -102,6 +103,29 @@ for _name, _what, _data, _tolerable in _ALMOST:
         proves=("jsonrpc.invalid-request-error",),
         subject=CheckScope.RECOVERING,
     )
+
+
+@check(
+    "jsonrpc.member-names",
+    proves=("jsonrpc.invalid-request-code", "jsonrpc.invalid-request-error"),
+    subject=CheckScope.RECOVERING,
+)
+async def member_names(server: ServerUnderTest) -> None:
+    """A request whose members are named in another case is not served: the names of JSON differ by case."""
+    peer = server.peer
+    await peer.fence()
+    request = peer.message("ping" if server.revision.era is Era.LEGACY else "server/discover", id=_SPELLED)
+    spelled: JsonObject = {name if name == "jsonrpc" else name.capitalize(): each for name, each in request.items()}
+    what = "a request whose members are named in another case"
+    if isinstance(peer, HttpConnection):
+        answers = messages_of(await peer.send(encoded(spelled), headers=peer.headers(request), deviant=what))
+    else:
+        await peer.post(spelled, deviant=what)
+        await peer.fence()
+        answers = peer.strays
+    for each in answers:
+        if "result" in each and each.get("id") == _SPELLED:
+            raise Deviation(f"no result for {what}", brief(each))
 
 
 @check("jsonrpc.other-version", proves=("jsonrpc.invalid-request-code",), transports=(Transport.HTTP,))
