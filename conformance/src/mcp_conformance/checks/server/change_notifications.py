@@ -9,7 +9,7 @@ from mcp_conformance.checks.probes.near_misses import is_within, similar_uris
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.drivers.server.http_connection import HttpConnection
 from mcp_conformance.model.check import CheckScope, Transport
-from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
@@ -51,6 +51,27 @@ def _register() -> None:
 
 
 _register()
+
+
+@check(
+    "capability.list-changed-undeclared",
+    proves=("capability.only-negotiated", "capability.only-negotiated-should"),
+    needs=("capability:tools",),
+)
+async def list_changed_undeclared(server: ServerUnderTest) -> None:
+    """A list that changes, and for which the server does not declare listChanged, has no list_changed notification."""
+    peer = server.peer
+    silent = [kind for kind in _LISTS if server.inventory.has(kind) and not server.inventory.has(f"{kind}.listChanged")]
+    if not silent:
+        raise NotApplicable("the server declares listChanged for each of its lists")
+    for kind in silent:
+        (await server.call(_LISTS[kind])).result()
+        await peer.fence()
+        for each in peer.inbox:
+            if each.get("method") == f"notifications/{kind}/list_changed":
+                raise Deviation(
+                    f"no such notification from a server that does not declare {kind}.listChanged", brief(each)
+                )
 
 
 def _count(peer: SuiteConnection, method: str) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MOST: Final = 100
 _METHOD: Final = "completion/complete"
 _NEEDS: Final = ("capability:completions",)
+_TEMPLATE: Final = "test://template/{id}/data"
 _NO_STRINGS: Final[tuple[JsonValue, ...]] = (["t"], {"t": "t"}, 5, 0, True, None)
 _NO_OBJECTS: Final[tuple[JsonValue, ...]] = (None, [], ["arg1", "t"], "arg1", 5)
 _TYPED: Final = ("(", "[a-", "*", "\\", "%", "é🦊", "{0}", "t" * 1000)
@@ -110,6 +111,24 @@ async def context(server: ServerUnderTest) -> None:
     for given in others:
         answer = await server.peer.request(_METHOD, {**params, "context": given})
         answer.member("completion", dict)
+
+
+@check("completion.of-template", proves=("completion.result-shape", "schema.complete-result"), needs=_NEEDS)
+async def of_template(server: ServerUnderTest) -> None:
+    """A reference to a resource template needs no member besides its type and uri."""
+    ref: JsonObject = {"type": "ref/resource", "uri": server.require("templates", _TEMPLATE)}
+    params: JsonObject = {"ref": ref, "argument": {"name": "id", "value": ""}}
+    answer = await server.peer.request(_METHOD, params)
+    if not answer.is_error:
+        answer.member("completion", dict)
+        return
+    for row in server.inventory.lists["templates"]:
+        if row.get("uriTemplate") == ref["uri"]:
+            named: JsonObject = {**params, "ref": {**ref, "name": row.get("name")}}
+            other = await server.peer.request(_METHOD, named, deviant="a reference to a template with its name")
+            if not other.is_error:
+                raise Deviation("a completion for a template without its name, as with it", str(answer))
+    raise NotApplicable("the server has no completion for the template")
 
 
 @check(
