@@ -318,7 +318,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "cancellation.while-it-waits",
         "stdio.cancelled-silent",
     ),
-    "session.same-ids": ("http-sse.requests-apart",),
+    "session.same-ids": ("http-sse.progress-apart", "http-sse.requests-apart"),
     "cancellation.malformed": ("jsonrpc.notification-not-answered",),
     # Their pings may meet a call that waits for its client.
     **dict.fromkeys(("capability.unknown", "ping.before-initialized", "version.alternative"), ("ping.during-a-call",)),
