@@ -19,6 +19,8 @@ from mutants.server.server import RawServer
 from mutants.server.streams import AccessInfo, HttpSession, ListenStream, Stream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = ["http_server", "serve_http"]
@@ -260,6 +262,9 @@ class _Handler(Answering):
         open_here = threading.Event()
 
         def event(value: JsonValue) -> None:
+            if session.revision is not None and self.fault.strays(message, value):
+                session.announce(value)
+                return
             if not open_here.is_set():
                 open_here.set()
                 session.keep(stream)
@@ -277,19 +282,18 @@ class _Handler(Answering):
         closing = isinstance(message, dict) and _tool(message) == "test_reconnection" and session.revision in LEGACY
         if closing and isinstance(message, dict):
             open_here.set()
-            session.keep(stream)
-            self.start_stream()
-            self._frame(stream, None, retry=100)
-            response, _ = self.server.raw.receive(message, session, event)
-            stream.add(response)
-            stream.done.set()
-            self.end_stream()
+            self._close_early(message, stream, event)
             return
+        had_stream = bool(session.listen_streams)
         response, status = self.server.raw.receive(message, session, event)
+        if not self.fault.keeps("ended-by-late-response") and session.id in self.server.ended:
+            self.server.sessions[session.id] = self.server.ended.pop(session.id)
         if session.revision is not None and not self.fault.keeps("no-orphan-on-get") and self.gone():
             session.announce(response)
         if open_here.is_set():
-            if not self.fault.keeps("response-at-once"):
+            if not self.fault.keeps("calls-after-get") and had_stream and not _has_stream(session):
+                stream.lost = True
+            elif not self.fault.keeps("response-at-once"):
                 stream.add(response)
             elif self.fault.keeps("response-in-stream"):
                 event(response)
@@ -302,8 +306,27 @@ class _Handler(Answering):
         elif response is None:
             self.respond(self.fault.accepted_status(message), {}, self.fault.accepted())
         else:
-            error = response.get("error") if isinstance(response, dict) else None
-            code = error.get("code") if isinstance(error, dict) else None
+            self._answer_alone(stream, response, status)
+
+    def _close_early(self, message: JsonObject, stream: Stream, event: Callable[[JsonValue], None]) -> None:
+        """End the stream of a request before its response, which a resumed stream contains."""
+        stream.session.keep(stream)
+        self.start_stream()
+        self._frame(stream, None, retry=100)
+        response, _ = self.server.raw.receive(message, stream.session, event)
+        stream.add(response)
+        stream.done.set()
+        self.end_stream()
+
+    def _answer_alone(self, stream: Stream, response: JsonValue, status: int) -> None:
+        """Send a response without messages before it."""
+        error = response.get("error") if isinstance(response, dict) else None
+        code = error.get("code") if isinstance(error, dict) else None
+        if code == -32601 and stream.session.revision is not None and not self.fault.keeps("end-of-error-stream"):
+            self.start_stream()
+            self._frame(stream, response)
+            self.gone(wait=None)
+        else:
             self.json(self.fault.error_status(code, status), response)
 
     def _frame(self, stream: Stream, value: JsonValue, *, retry: int | None = None) -> None:
@@ -318,6 +341,9 @@ class _Handler(Answering):
     def _open_standalone(self, session: HttpSession) -> None:
         if not self.fault.keeps("several-streams") and _has_stream(session):
             self.refuse("conflict", 409, -32600, "the session has a stream")
+            return
+        if not self.fault.keeps("next-stream") and session.had_standalone_stream:
+            self.refuse("conflict", 400, -32600, "the session had a stream")
             return
         stream = Stream(session, self.fault, standalone=True)
         session.keep(stream)

@@ -275,6 +275,10 @@ class HttpFault:
         """Return the events after an event, or `None` if the session has no such event."""
         return next((found for stream in session.streams if (found := stream.after(last)) is not None), None)
 
+    def strays(self, message: JsonValue, value: JsonValue) -> bool:  # noqa: ARG002
+        """Return whether a message is sent on the streams by GET, which belongs to the request `message`."""
+        return False
+
     def on_stream(self, stream: Stream, value: JsonValue) -> Sequence[JsonValue]:  # noqa: ARG002
         """Return the messages that are sent on the stream of a request in place of one."""
         return [value]

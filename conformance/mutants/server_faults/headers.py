@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mutants.server.fault import Checks, InboundRequest
 
 _HTTP: Final = ("http",)
+_TOLERANCE: Final = 1e-9
+_BEYOND: Final = 2**53
 _OF_URLS: Final = str.maketrans("-_", "+/")
 """Changes the alphabet of Base64 for URLs into that of Base64."""
 _MISMATCHES: Final = (
@@ -435,6 +437,29 @@ class _VersionUnheeded(Fault):
 class _NumberAsText(Fault):
     def same_number(self, text: str, value: int) -> bool:
         return text == str(value)
+
+
+@fault("numbers-almost-equal", "header.param-mismatch", revisions=MODERN, transports=_HTTP)
+class _AlmostEqual(Fault):
+    """A server that compares numbers with a tolerance."""
+
+    def same_number(self, text: str, value: int) -> bool:
+        try:
+            return abs(float(text) - value) < _TOLERANCE
+        except ValueError:
+            return False
+
+
+@fault("numbers-beyond-not-compared", "header.param-beyond", revisions=MODERN, transports=_HTTP)
+class _BeyondNotCompared(Fault):
+    """A server that has no header for an integer outside of the range in which doubles are exact, and demands none."""
+
+    def flaw(self, kept: JsonObject, message: JsonObject, flaw: str | None) -> str | None:  # noqa: ARG002
+        params = message.get("params")
+        arguments = params.get("arguments") if isinstance(params, dict) else None
+        count = arguments.get("count") if isinstance(arguments, dict) else None
+        beyond = isinstance(count, int) and abs(count) >= _BEYOND
+        return None if beyond and flaw is not None and "Mcp-Param-Count" in flaw else flaw
 
 
 def _is_number(value: JsonValue) -> bool:

@@ -248,6 +248,14 @@ class _RequestedVersionKept(Fault):
         return result
 
 
+@fault("ended-without-an-error", "session.ended", revisions=_STREAMS, transports=_HTTP)
+class _EndedWithoutError(Fault):
+    """A server that responds to requests in a terminated session without an error, and without a result."""
+
+    def refusal_body(self, why: str, error: JsonObject) -> JsonObject:
+        return {"jsonrpc": "2.0", "id": 1} if why == "ended" else error
+
+
 # --- statuses ---------------------------------------------------------------------------------------------------------
 
 
@@ -332,6 +340,7 @@ breaking("ended-until-next-end", "session.ended", "ended-by-next-end", revisions
 breaking("ended-until-next-session", "session.ended", "ended-by-next-session", revisions=_STREAMS)
 for _kind in ("response", "resumption"):
     breaking(f"{_kind}-without-session", "session.missing", f"session of {_kind}", revisions=_STREAMS)
+breaking("ended-until-the-end-of-a-call", "session.ended-during-a-call", "ended-by-late-response", revisions=_STREAMS)
 breaking("ends-all", "session.kept-apart", "ends-one", revisions=_STREAMS)
 breaking("no-end-of-stream", "sse.end", "end-of-stream")
 breaking("progress-on-get", "sse.get-no-response", "get-unrelated", revisions=_STREAMS)
@@ -342,7 +351,10 @@ breaking(
     "credentials-of-resumption",
     revisions=LEGACY[2:],
 )
+breaking("calls-end-with-get", "sse.get-dropped", "calls-after-get", revisions=_STREAMS)
+breaking("errors-keep-their-stream", "sse.end", "end-of-error-stream", revisions=_STREAMS)
 breaking("second-stream-409", "sse.second-stream", "several-streams", revisions=_STREAMS)
+breaking("next-stream-400", "sse.second-stream", "next-stream", revisions=_STREAMS)
 breaking(
     "request-on-two-streams",
     # A client takes the second one for another request with the same id.

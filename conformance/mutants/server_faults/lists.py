@@ -905,3 +905,16 @@ for _name, _read in (
 def _some(result: JsonObject) -> bool:
     completion = result.get("completion")
     return isinstance(completion, dict) and bool(completion.get("values"))
+
+
+@fault("template-reference-with-name", "completion.of-template")
+class _NamedTemplate(Fault):
+    """A server that finds the template of a completion by its name, which a reference does not contain."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        ref = params.get("ref") if isinstance(params, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(ref, dict):
+            return message
+        nameless = ref.get("type") == "ref/resource" and "name" not in ref
+        return {**message, "params": {**params, "ref": {**ref, "uri": "none"}}} if nameless else message

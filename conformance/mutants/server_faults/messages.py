@@ -14,6 +14,7 @@ from mutants.server.protocol import LEGACY, META, MODERN, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from io import BufferedIOBase
     from typing import BinaryIO
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -721,6 +722,34 @@ class _AlternativeLost(Fault):
 
 
 _agreeing("modern-version-negotiated", lambda version: version in MODERN)
+
+
+@fault("modern-version-without-initialize", "version.alternative", revisions=LEGACY)
+class _NoInitialize(Fault):
+    """A server of both eras that has no `initialize` for a modern version, as if the request belonged to that era."""
+
+    def agreed(self, requested: str, agreed: str) -> str:
+        if requested in MODERN:
+            raise RpcError(-32601, "initialize is not a method of this version")
+        return agreed
+
+
+_MEMBERS: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+
+
+@fault("members-in-any-case", "jsonrpc.member-names")
+class _MembersInAnyCase(Fault):
+    def posted_body(self, source: BufferedIOBase, length: int) -> bytes:
+        body = source.read(length)
+        try:
+            return json.dumps(self.reads(json.loads(body))).encode()
+        except (ValueError, RecursionError):
+            return body
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if not isinstance(message, dict):
+            return message
+        return {name.lower() if name.lower() in _MEMBERS else name: each for name, each in message.items()}
 
 
 def _version_of(message: JsonObject) -> str:

@@ -491,6 +491,15 @@ class _ChangesUndeclared(Fault):
         return result
 
 
+@fault("tool-changes-undeclared", "capability.list-changed-undeclared", "capability.list-changed-declared",
+       revisions=LEGACY)  # fmt: skip
+class _ToolChangesUndeclared(Fault):
+    """A server that notifies of changed tools although it denies that."""
+
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return {**declared, "tools": {"listChanged": False}}
+
+
 @fault("subscriptions-undeclared", "capability.undeclared-not-served", revisions=LEGACY)
 class _SubscriptionsUndeclared(Fault):
     """A server that serves subscriptions to resources, and declares none."""

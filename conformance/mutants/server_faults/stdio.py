@@ -92,6 +92,20 @@ class _BatchesKept(Fault):
         return ([{"jsonrpc": "2.0", "id": id, "result": {}} for id in ids] if ids else answer), status
 
 
+@fault(
+    "batch-error-with-another-id",
+    "batch.error-id",
+    "jsonrpc.response-ids",
+    revisions=LEGACY[2:],
+    transports=("http",),
+)
+class _BatchErrorId(Fault):
+    """A server that makes up the id of the error for an array."""
+
+    def batch(self, batch: list[JsonValue], answer: JsonValue, status: int) -> tuple[JsonValue, int]:  # noqa: ARG002
+        return ({**answer, "id": "made-up"} if isinstance(answer, dict) else answer), status
+
+
 @fault("tokens-twice", "progress.own-token-once", revisions=_BATCHES, transports=_PIPES)
 class _TokensTwice(Fault):
     """A server that uses one progress token for two client requests; both are in one batch."""

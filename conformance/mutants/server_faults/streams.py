@@ -321,6 +321,30 @@ class _ReplaysAllForUnknown(Fault):
         return [frame for stream in session.streams for _, frame in stream.frames] if found is None else found
 
 
+@fault("resumes-once", "resume.again", revisions=_STREAMS, transports=_HTTP)
+class _ResumesOnce(Fault):
+    """A server that sends nothing new on a stream that is resumed for the second time."""
+
+    def __init__(self) -> None:
+        self._resumed: Final[list[Stream]] = []
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        for stream in session.streams:
+            if stream in self._resumed and not stream.done.is_set() and last in dict(stream.frames):
+                return []
+            if last in dict(stream.frames):
+                self._resumed.append(stream)
+        return super().resumed(every, session, last)
+
+
+@fault("notifications-of-zero-on-get", "sse.related", revisions=_STREAMS, transports=_HTTP)
+class _ZeroOnGet(Fault):
+    """A server that takes the id 0 for none, and the notifications of that request for those of no request."""
+
+    def strays(self, message: JsonValue, value: JsonValue) -> bool:  # noqa: ARG002
+        return isinstance(message, dict) and message.get("id") in (0, "")
+
+
 breaking("ids-of-get-restart", "resume.unique", "own-ids-of-get", revisions=_STREAMS)
 
 
@@ -499,6 +523,17 @@ def _to_first(name: str, check: str, method: str) -> None:
 
 _to_first("progress-to-first", "http-sse.progress-apart", "notifications/progress")
 _to_first("logs-to-first", "http-sse.logs-apart", "notifications/message")
+
+
+@fault("notifications-to-last", "http-sse.progress-apart", "http-sse.logs-apart", revisions=_OLD, transports=_SSE)
+class _NotificationsToLast(Fault):
+    """A server that sends the notifications of a call on the stream that was opened last."""
+
+    def sse_targets(
+        self, every: Sequence[HttpSession], session: HttpSession, value: JsonValue
+    ) -> Sequence[HttpSession]:
+        methods = ("notifications/progress", "notifications/message")
+        return every[-1:] if isinstance(value, dict) and value.get("method") in methods else [session]
 
 
 @fault("silent-after-disconnect", "http-sse.disconnect", revisions=_OLD, transports=_SSE)
