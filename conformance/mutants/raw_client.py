@@ -135,6 +135,8 @@ def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
     if result.get("resultType") == "task" and wrong("task-unfit-polled"):
         wire.call("tasks/get", {"taskId": result["taskId"]})
     while result.get("resultType") == "input_required":
+        if method != "tools/call" and wrong("input-for-calls-only"):
+            return result
         again = answers().again(params, result)
         if again is None:
             return {}
@@ -176,6 +178,8 @@ def _pages(wire: Wire, method: str, member: str) -> list[JsonObject]:
     longest = empty = 0
     params: JsonObject = {"cursor": "page-2"} if wrong("begins-with-cursor") and in_scenario("tools_call") else {}
     if wrong("null-cursor"):
+        params = {"cursor": None}
+    if method == "resources/templates/list" and wrong("null-cursor-of-templates"):
         params = {"cursor": None}
     if wrong("begins-with-empty-cursor"):
         params = {"cursor": ""}

@@ -197,16 +197,23 @@ class Answers:
         later = self._scenario == "conformance_elicitation_complete" and wrong("odd-action-later")
         if later or (self._is_plain_scenario and wrong("odd-action")):
             return {"result": {"action": "ok", "content": {}}}
-        content = _filled_in(
-            params.get("requestedSchema"), defaults=not wrong("no-defaults"), truthy=wrong("no-false-defaults")
-        )
+        return {"result": {"action": "accept", "content": self._content(params.get("requestedSchema"))}}
+
+    def _content(self, schema: JsonValue) -> JsonObject:
+        """Return the content of a form that the user submits."""
+        wrong = self._wrong
+        content = _filled_in(schema, defaults=not wrong("no-defaults"), truthy=wrong("no-false-defaults"))
+        if wrong("required-booleans-false"):
+            content |= dict.fromkeys(_required_booleans(schema), False)
+        if wrong("titles-as-values"):
+            content = _titled(content, schema)
         if self._is_plain_scenario and wrong("content-of-objects"):
             content["more"] = {"deep": True}
         if wrong("age-as-text") and content.get("age") == 42:
             content["age"] = "42"
         if wrong("drops-falsy-values"):
             content = {name: value for name, value in content.items() if value}
-        return {"result": {"action": "accept", "content": content}}
+        return content
 
     def _refused(self, given: JsonObject, schema: JsonValue) -> JsonObject:
         """Return the response to a form for which the user submits invalid values."""
@@ -373,6 +380,27 @@ def _filled_in(schema: JsonValue, *, defaults: bool, truthy: bool) -> JsonObject
             has_default = bool(field.get("default")) if truthy else "default" in field
             found[name] = field["default"] if has_default and defaults else _value(field)
     return found
+
+
+def _required_booleans(schema: JsonValue) -> list[str]:
+    """Return the names of the required fields of a form that are boolean."""
+    form = schema if isinstance(schema, dict) else {}
+    required, properties = form.get("required"), form.get("properties")
+    fields = properties if isinstance(properties, dict) else {}
+    names = [str(name) for name in required] if isinstance(required, list) else []
+    return [name for name in names if isinstance(field := fields.get(name), dict) and field.get("type") == "boolean"]
+
+
+def _titled(content: JsonObject, schema: JsonValue) -> JsonObject:
+    """Return content in which each titled choice has its title in place of its value."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    titled = dict(content)
+    for name, field in properties.items() if isinstance(properties, dict) else ():
+        options = field.get("oneOf") if isinstance(field, dict) else None
+        for option in options if isinstance(options, list) else []:
+            if isinstance(option, dict) and option.get("const") == content.get(name):
+                titled[name] = option["title"]
+    return titled
 
 
 def _value(field: JsonObject) -> JsonValue:

@@ -46,6 +46,8 @@ _NAMES: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
+_FIELDS: Final = ("data", "event", "id")
+"""The fields of an event that each client knows."""
 _LONG: Final = 65536
 """Characters of a line that some readers cannot exceed."""
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
@@ -192,6 +194,8 @@ def events_of(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
             name, colon, value = text.partition(":")
             if not colon and wrong("fields-need-colon"):
                 raise ClientError("invalid field of an event")
+            if name not in _FIELDS and wrong("known-fields-only"):
+                raise ClientError("unknown field of an event")
             if len(value) > _LONG and wrong("short-events-only"):
                 raise ClientError("the event is too long")
             if name == "data" and value[:1] != " " and wrong("needs-data-space"):
@@ -252,6 +256,8 @@ class SessionHttp(_Http):
         self._session: str | None = None
         self._agreed: str | None = None
         self._losses = 0
+        self._last_event = ""
+        """The id of the last event, for faults that use it in other requests."""
 
     def open(self) -> JsonObject:
         """Open the session."""
@@ -310,6 +316,8 @@ class SessionHttp(_Http):
         ours = self._session_headers()
         if "method" not in message and in_scenario("server-asks") and wrong("answers-without-session"):
             ours.pop("Mcp-Session-Id", None)
+        if self._last_event and wrong("event-id-on-posts"):
+            ours["Last-Event-ID"] = self._last_event
         return {**super().headers(message), **ours}
 
     def _session_headers(self) -> dict[str, str]:
@@ -323,19 +331,16 @@ class SessionHttp(_Http):
 
     def call(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request and return the result."""
+        if method == "tools/call" and in_scenario("all-in-streams") and wrong("resumes-in-place-of-calls"):
+            return result_of(self._answer(self._resume(self._last_event, 0)))
         request = self.messages.request(method, params)
         response = self.post(request)
         if response.status == 404 and self._session is not None and not wrong("session-lost"):
-            self._losses += 1
             if wrong("needs-json-404") and not _json(response.read()):
                 raise ClientError(f"{method}: the body is not JSON")
-            if self._losses > 1 and wrong("reinitializes-once"):
+            if self._losses > 0 and wrong("reinitializes-once"):
                 raise ClientError(f"{method}: status 404")
-            old = self._session
-            self._session = old if wrong("old-session-id") else None
-            if not wrong("keeps-first-version"):
-                self._agreed = None
-            self.open()
+            self._open_again()
             if wrong("cancels-in-new-session"):
                 self.cancel_last_of_session(request)
             if "cursor" in params and not wrong("cursor-of-lost-session"):
@@ -344,7 +349,23 @@ class SessionHttp(_Http):
             response = self.post(request)
         if response.status >= 400 and wrong("session-lost"):
             raise ClientError(f"{method}: status {response.status}")
-        return result_of(self._answer(response))
+        try:
+            return result_of(self._answer(response))
+        except SessionLost:
+            if not wrong("takes-404-for-no-stream"):
+                self._open_again()
+            return {"error": {"code": 0, "message": "the session is lost"}}
+
+    def _open_again(self) -> None:
+        """Open another session in place of a lost one."""
+        self._losses += 1
+        old = self._session
+        self._session = old if wrong("old-session-id") else None
+        if not wrong("keeps-first-version"):
+            self._agreed = None
+        self.open()
+        if self._session is None and wrong("keeps-lost-id"):
+            self._session = old
 
     def _answer(self, response: http.client.HTTPResponse) -> JsonObject:
         if not _is_stream(response):
@@ -356,6 +377,7 @@ class SessionHttp(_Http):
             last = "" if wrong("forgets-last-id") else last
             for event in _whole_events(response):
                 last = (last if wrong("resumes-from-first") else "") or event.get("id", last)
+                self._last_event = last
                 bare = not event.get("data") and wrong("retry-needs-data")
                 if "retry" in event and not bare and not (retry and wrong("keeps-first-retry")):
                     retry = int(event["retry"]) / 1000
@@ -389,7 +411,10 @@ class SessionHttp(_Http):
         ours = self._session_headers()
         if wrong("resumes-without-version"):
             del ours["MCP-Protocol-Version"]
-        response = self.send("GET", {"Accept": accept, "Last-Event-ID": again, **ours})
+        resumed = {} if wrong("event-id-on-posts") else {"Last-Event-ID": again}
+        response = self.send("GET", {"Accept": accept, **resumed, **ours})
+        if response.status == 404:
+            raise SessionLost("the stream is lost with its session")
         if response.status != 200:
             raise ClientError(f"GET: status {response.status}")
         return response
@@ -411,6 +436,9 @@ class SessionHttp(_Http):
         for each in progress_before(message):
             self.post(each).read()
         answer = reply(message)
+        if answer is not None and message["method"] == "elicitation/create" and wrong("notifies-of-answers"):
+            told: JsonObject = {"elicitationId": answer["id"], "result": answer.get("result")}
+            answer = {"jsonrpc": "2.0", "method": "elicitation/response", "params": told}
         if answer is not None:
             self.post(answer).read()
         for each in late_notifications():
@@ -438,6 +466,8 @@ class ModernHttp(_Http):
         self.token: str | None = None
         """The access token; `None` for none."""
         self._schemas: Final[dict[str, JsonValue]] = {}
+        self._first_values: Final[dict[str, str]] = {}
+        """The first value of each parameter header, for a fault that repeats it."""
         self._fresh: Final[dict[str, JsonObject]] = {}
         """The newest list that may be cached, by method, for the fault of a cache that ignores cursors."""
 
@@ -551,6 +581,8 @@ class ModernHttp(_Http):
                 if header is None and wrong("repeats-all") and isinstance(value, str):
                     header = name
                 text = mutated(value)
+                if isinstance(header, str) and text is not None and wrong("first-argument-stays"):
+                    text = self._first_values.setdefault(header, text)
                 if isinstance(header, str) and text is not None:
                     # http.client cannot send a raw line break; the header that a server would read is sent instead.
                     headers[f"Mcp-Param-{header}"], *more = text.splitlines() or [""]

@@ -223,6 +223,8 @@ class MessageFactory:
 
     def meta(self) -> JsonObject:
         """Return the request metadata of a modern request."""
+        if wrong("token-replaces-meta") and self._said > 2:
+            return {"progressToken": self._id}
         meta: JsonObject = {
             f"{_PREFIX}protocolVersion": self._declared,
             f"{_PREFIX}clientCapabilities": answers().declared(),
@@ -331,6 +333,8 @@ def late_notifications() -> list[JsonObject]:
 
 def reply(request: JsonObject) -> JsonObject | None:
     """Return the response to a message of the server, or `None` for a notification."""
+    if isinstance(request.get("id"), str) and in_scenario("server-asks") and wrong("ids-are-numbers"):
+        return None
     if isinstance(request["method"], str):
         answer = _reply({**request, "id": _id_of_answer(request["id"])} if request.get("id") is not None else request)
         if wrong("falsy-id-is-none") and not request.get("id"):

@@ -64,6 +64,7 @@ class _Lines(ABC):
         behind: list[JsonObject] = []
         while True:
             message = self.receive()
+            _take_cancellation(message, request)
             if "method" in message and not (message.get("id") == request["id"] and mistakes):
                 self.notified.append(message)
                 if wrong("no-early-pong") and request["method"] == "initialize":
@@ -126,8 +127,10 @@ class _Lines(ABC):
             named.append({"reason": 7})
         if wrong("cancels-others"):
             named.append({"requestId": 4711})
-        if wrong("never-cancels"):
+        if wrong("never-cancels") or wrong("calls-again-after-timeout"):
             named.clear()
+        if wrong("calls-again-after-timeout"):
+            self.send(self.messages.request(method, params))
         for each in named:
             self.send({**self.messages.notification("notifications/cancelled"), "params": each})
         if wrong("dies-of-late-response") or wrong("dies-of-late-error"):
@@ -150,6 +153,8 @@ class _Lines(ABC):
             self.send(self.messages.request("tools/list", {}))
         request = self.messages.initialize()
         result = result_of(self._response(request))
+        if "error" in result and wrong("goes-on-after-rejection"):
+            self.call("tools/list", {})
         agreed = result.get("protocolVersion")
         newer = str(agreed) > SPOKEN[-1] and wrong("any-newer-version")
         if agreed not in SPOKEN and not wrong("any-version") and not newer:
@@ -172,6 +177,14 @@ class _Lines(ABC):
     def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Return all tools."""
         return tools
+
+
+def _take_cancellation(message: JsonObject, request: JsonObject) -> None:
+    """Raise `ClientError` if the client takes a cancellation by the server for that of its own request with the same id."""
+    params = message.get("params")
+    id = params.get("requestId") if isinstance(params, dict) else None
+    if message.get("method") == "notifications/cancelled" and id == request["id"] and wrong("cancels-own-request"):
+        raise ClientError("the request was cancelled")
 
 
 def _refuses_anonymously(message: JsonObject) -> bool:
@@ -264,6 +277,17 @@ class Pipes(_Lines):
 
     def open(self) -> JsonObject:
         """Open the connection."""
+        try:
+            return self._open()
+        except UnsupportedRevision as refused:
+            if refused.modern or not wrong("probe-id-again"):
+                raise
+            # The same process, and the id of the probe.
+            self.messages.forget()
+            self.messages.version = self.messages.agreed = SPOKEN[-1]
+            return self.initialize()
+
+    def _open(self) -> JsonObject:
         if self._process.stderr is not None and select.select([self._process.stderr], [], [], _GRACE)[0]:
             raise ClientError("the server complains")
         if self.messages.version != MODERN:
@@ -291,6 +315,16 @@ class Pipes(_Lines):
             self.messages.take_version(result.get("supportedVersions"))
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
+
+    def initialize(self) -> JsonObject:
+        """Open a legacy connection."""
+        try:
+            return super().initialize()
+        except ClientError:
+            if in_scenario("initialize-rejected") and wrong("frames-by-length"):
+                again = dumped(self.messages.initialize())
+                self._write(b"Content-Length: %d\r\n\r\n" % len(again) + again)
+            raise
 
     def _probe_or_leave(self, probe: JsonObject) -> None:
         """Raise `UnsupportedRevision` when the probe has no response in time."""

@@ -85,7 +85,7 @@ def _call_core(wire: Wire, tool: JsonObject, capabilities: JsonObject) -> None:
     if name == _WAITS:
         _cancel(wire, id)
         return
-    _poll_core(wire, id, name)
+    _poll_core(wire, id, name, created)
 
 
 def _cancel(wire: Wire, id: str) -> None:
@@ -97,7 +97,7 @@ def _cancel(wire: Wire, id: str) -> None:
         raise ClientError("the task has expired")
 
 
-def _poll_core(wire: Wire, id: str, name: str) -> None:
+def _poll_core(wire: Wire, id: str, name: str, created: JsonValue) -> None:
     """Poll a task until it ends or has input requests, and fetch its result."""
     for _ in range(_POLLS):
         params: JsonObject = {"taskId": id}
@@ -106,8 +106,10 @@ def _poll_core(wire: Wire, id: str, name: str) -> None:
         if wrong("task-related-request"):
             params["_meta"] = {"io.modelcontextprotocol/related-task": {"taskId": id}}
         shown = wire.call("tasks/get", params)
+        if shown.get("createdAt") != _member(created, "createdAt") and wrong("task-compares-times-as-text"):
+            return
         status = shown.get("status")
-        if status in _ENDED or status == "input_required":
+        if status in _ENDED or (status == "input_required" and not wrong("task-polls-through-input")):
             if status != "input_required" or not wrong("task-ignores-input"):
                 wire.call("tasks/result", {"taskId": id})
             return
@@ -148,6 +150,8 @@ def _call(wire: Wire, name: str) -> None:
     answered: set[str] = set()
     for _ in range(_POLLS):
         shown = wire.call("tasks/get", {"taskId": id})
+        if shown.get("createdAt") != created.get("createdAt") and wrong("task-compares-times-as-text"):
+            break
         status = shown.get("status")
         if status == "input_required" and not wrong("task-ignores-inputs"):
             _answer(wire, id, shown.get("inputRequests"), answered)

@@ -35,6 +35,9 @@ CANCEL_FAULTS: Final = (
     # It is cancelled twice, and responds twice.
     of("answers-cancelled", _LATE, "stdio", "cancellation.client-no-response", "jsonrpc.client-response-once"),
     of("ignores-cancel-of-zero", _LATE, "stdio", "cancellation.client-no-response"),
+    of("cancels-own-request", _LATE, "stdio", "cancellation.client-bears-same-id"),
+    of("cancels-own-request", _FIRST, "http", "cancellation.client-bears-same-id"),
+    of("calls-again-after-timeout", _LATE, "stdio", "cancellation.client-notifies"),
     of("answers-odd-progress", _JUNE, "stdio", "jsonrpc.client-notification-not-answered"),
     of("answers-odd-cancellation", _JUNE, "stdio", "jsonrpc.client-notification-not-answered"),
     of("dies-of-odd-cancellation", _JUNE, "stdio", "cancellation.client-invalid-ignored"),

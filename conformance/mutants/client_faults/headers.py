@@ -39,6 +39,16 @@ HEADER_FAULTS: Final = (
         "header.client-name-prompts-get",
     ),
     of("prompt-sentinels-plain", _MODERN, "http", "header.client-name-encoded"),
+    of(
+        "first-argument-stays",
+        _MODERN,
+        "http",
+        "header.client-param-string",
+        "header.client-param-integer",
+        "header.client-param-boolean",
+        "header.client-param-injection",
+        "header.client-param-sentinel",
+    ),
     of("integers-as-floats", _MODERN, "http", "header.client-param-integer"),
     of(
         "latin-1-if-possible",

@@ -27,6 +27,7 @@ ERA_FAULTS: Final = (
     of("initialized-to-modern", _MODERN, "http", "compat.client-no-legacy-methods"),
     of("other-version-later", _MODERN, "stdio", "version.client-picks-supported"),
     of("gives-up-in-silence", _MODERN, "stdio", "stdio.client-probe-silence"),
+    of("probe-id-again", _MODERN, "stdio", "jsonrpc.client-request-id-in-flight"),
     of("probes-again", _MODERN, "stdio", "compat.client-falls-back"),
     of("one-code-only", _MODERN, "stdio", "stdio.client-fallback-codes"),
     of("errors-need-id", _MODERN, "http", "compat.client-modern-error-no-fallback"),

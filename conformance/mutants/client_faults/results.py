@@ -67,6 +67,7 @@ RESULT_FAULTS: Final = (
     of("halves-line-ends", _MODERN, "http", "http.client-parses-streams"),
     of("keeps-byte-order-mark", _LATE, "http", "http.client-byte-order-mark"),
     of("keeps-byte-order-mark", _MODERN, "http", "http.client-byte-order-mark"),
+    of("known-fields-only", _MODERN, "http", "http.client-parses-streams"),
     of("fields-need-colon", _MODERN, "http", "http.client-parses-streams"),
     of("no-comments", _FIRST, "http", "http-sse.client-parses-stream"),
     of("no-cr", _FIRST, "http", "http-sse.client-parses-stream"),

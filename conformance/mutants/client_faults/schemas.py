@@ -33,6 +33,8 @@ SCHEMA_FAULTS: Final = (
     of("bad-baggage", _MODERN, "stdio", "meta.client-baggage"),
     of("forward-dns", _MODERN, "stdio", "meta.client-reverse-dns"),
     of("bad-website", _MODERN, "stdio", "schema.client-website"),
+    of("null-cursor-of-templates", "2024-11-05", "stdio", "schema.client-cursor"),
+    of("null-cursor-of-templates", _MODERN, "http", "schema.client-messages"),
     of("null-cursor", _LATE, "stdio", "schema.client-cursor"),
     of("null-cursor", _MODERN, "http", "schema.client-messages"),
 )

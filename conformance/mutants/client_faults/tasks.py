@@ -25,6 +25,8 @@ _CALLING: Final = (
     of("task-related-request", _LATE, "stdio", "tasks.client-unrelated"),
     of("task-cursor-trimmed", _LATE, "stdio", "tasks.client-cursors"),
     of("task-token-again", _LATE, "stdio", "progress.client-task-token"),
+    of("task-polls-through-input", _LATE, "stdio", "tasks.client-input"),
+    of("task-compares-times-as-text", _LATE, "stdio", "tasks.client-polls"),
     of("task-ignores-input", _LATE, "stdio", "tasks.client-input"),
     of("task-answer-unrelated", _LATE, "stdio", "tasks.client-related-answer"),
     of("task-accepts-json", _LATE, "http", "tasks.client-http", "http.client-accept"),
@@ -37,6 +39,7 @@ _CALLING: Final = (
 )
 
 _EXTENSION: Final = (
+    of("task-compares-times-as-text", _MODERN, "stdio", "tasks.client-polls"),
     of("task-hides-extension", _MODERN, "stdio", "tasks.client-declares"),
     of("task-no-name", _MODERN, "http", "tasks.client-mcp-name"),
     of("task-old-methods", _MODERN, "stdio", "tasks.client-reserved"),

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["BATCHED", "BATCHED_RESPONSES", "CANCELLED", "CANCELLED_IDS", "CANCEL_SCENARIOS", "EMPTY", "WAITING"]
+__all__ = [
+    "BATCHED",
+    "BATCHED_RESPONSES",
+    "CANCELLED",
+    "CANCELLED_IDS",
+    "CANCELLED_NAMESAKE",
+    "CANCEL_SCENARIOS",
+    "EMPTY",
+    "NAMESAKE",
+    "WAITING",
+]
 
 WAITING: Final = "test_waits"
 """The tool that never ends."""
@@ -26,6 +36,10 @@ CANCELLED: Final = "test_gives_up"
 """The tool that sends client requests and cancels them."""
 CANCELLED_IDS: Final[tuple[str | int, ...]] = ("to be given up", 0)
 """The ids of these requests."""
+CANCELLED_NAMESAKE: Final = "test_gives_up_same_id"
+"""The tool that sends a client request with the id of its call, and cancels that request."""
+NAMESAKE: Final = "behind the request with the same id"
+"""The name of the ping between that request and its cancellation."""
 BATCHED: Final = "test_batches"
 """The tool that sends batches."""
 BATCHED_RESPONSES: Final = ("test_batched_response", "test_batched_later")
@@ -88,7 +102,22 @@ def _server_cancels(setup: ScenarioSetup) -> None:
         await request.send_client_request("ping", name="fence")
         return text_result("given up")
 
+    async def give_up_same_id(request: ScriptedRequest) -> JsonObject:
+        if not declares(request.session, client_request.needs):
+            return text_result(f"{client_request.needs} is not declared")
+        id = request.message["id"]
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": client_request.method}
+        if client_request.params is not None:
+            message["params"] = client_request.params
+        await request.sink.send(encoded(message))
+        await request.send_client_request("ping", name=NAMESAKE)
+        await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
+        return text_result("the result of the call")
+
     setup.server.offers.add_tool(CANCELLED, "Sends client requests and cancels them", give_up)
+    setup.server.offers.add_tool(
+        CANCELLED_NAMESAKE, "Cancels a client request with the id of the call", give_up_same_id
+    )
 
 
 def _batches(setup: ScenarioSetup) -> None:

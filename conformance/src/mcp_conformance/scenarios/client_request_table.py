@@ -167,8 +167,8 @@ DEFAULTS: Final = ClientRequest(
                     "default": ["2"],
                 },
             },
-            # Those that count as false in many languages are left out most easily.
-            "required": ["newsletter", "discount", "ratio"],
+            # Those that count as false in many languages are left out most easily, and a required boolean becomes false.
+            "required": ["newsletter", "discount", "ratio", "verified"],
         }
     ),
 )

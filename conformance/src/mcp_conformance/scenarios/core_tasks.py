@@ -35,7 +35,12 @@ _PAUSE: Final = 0.1
 _STATUS: Final = "notifications/tasks/status"
 
 CORE_SCRIPTS: Final = (
-    TaskScript(name="task_required", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
+    TaskScript(
+        name="task_required",
+        steps=("working", "working", "working", "completed"),
+        intervals=(60, 60, 180),
+        respells=True,
+    ),
     TaskScript(name="task_optional", support="optional"),
     TaskScript(name="task_forbidden", support="forbidden"),
     PLAIN,

@@ -38,7 +38,12 @@ _PAUSE: Final = 0.1
 """Seconds between two notifications."""
 
 EXTENSION_SCRIPTS: Final = (
-    TaskScript(name="task_soon", steps=("working", "working", "working", "completed"), intervals=(60, 60, 180)),
+    TaskScript(
+        name="task_soon",
+        steps=("working", "working", "working", "completed"),
+        intervals=(60, 60, 180),
+        respells=True,
+    ),
     PLAIN,
     TaskScript(
         name="task_asks",

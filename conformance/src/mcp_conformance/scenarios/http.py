@@ -8,7 +8,7 @@ import trio
 
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.http_host import PostSink
-from mcp_conformance.drivers.client.scripted_request import encoded, notification
+from mcp_conformance.drivers.client.scripted_request import NoReply, encoded, notification
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, MODERN, R2025_03_26, between
@@ -19,10 +19,25 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["HTTP_SCENARIOS", "QUERY", "RECONNECTS", "WITHOUT_SESSION", "WITHOUT_STREAM"]
+__all__ = [
+    "HTTP_SCENARIOS",
+    "LOSES",
+    "LOST_TO_STATELESS",
+    "LOST_WITH_STREAM",
+    "QUERY",
+    "RECONNECTS",
+    "WITHOUT_SESSION",
+    "WITHOUT_STREAM",
+]
 
 QUERY: Final = "?tenant=x&tenant=y%2Fz"
 """An unusual but valid query of the URL of an endpoint."""
+LOSES: Final = "test_loses_session"
+"""The tool whose stream ends before its result, together with the session."""
+LOST_TO_STATELESS: Final = "session-lost-to-stateless"
+"""The scenario of a session that is lost at a server which no longer has session ids."""
+LOST_WITH_STREAM: Final = "session-lost-with-stream"
+"""The scenario of a session that is lost when a stream ends."""
 RECONNECTS: Final = "test_reconnection"
 """The tool whose stream ends before its result."""
 WITHOUT_SESSION: Final = "without-session"
@@ -78,6 +93,40 @@ def _session_lost(setup: ScenarioSetup) -> None:
         return False
 
     setup.http.before = forget
+
+
+def _lost_to_stateless(setup: ScenarioSetup) -> None:
+    """Forget the session at the first `tools/list`, and assign no further session id."""
+
+    async def forget(exchange: HttpExchange) -> bool:
+        sessions = setup.server.sessions
+        if "lost" in setup.notes or not sessions or exchange.message.get("method") != "tools/list":
+            return False
+        setup.http.lose(sessions[-1])
+        setup.http.sessions = False
+        setup.notes["lost"] = {"session": sessions[-1].id, "at": exchange.number}
+        exchange.known = sessions[-1]
+        await exchange.respond(404)
+        return True
+
+    setup.http.before = forget
+
+
+def _lost_with_stream(setup: ScenarioSetup) -> None:
+    """End the stream of a call before its result, and forget the session, so that the stream cannot be resumed."""
+
+    async def lose(request: ScriptedRequest) -> JsonObject:
+        sink = request.sink
+        if not isinstance(sink, PostSink) or "lost" in setup.notes:
+            return text_result("not lost")
+        await sink.open()
+        # Before the end of the stream: on a slow machine the client may have read it before this task continues.
+        setup.notes["lost"] = {"session": request.session.id, "at": sink.exchange.number}
+        setup.http.lose(request.session)
+        await sink.stream.pause(_PAUSES[-1])
+        raise NoReply("the session is lost")
+
+    setup.server.offers.add_tool(LOSES, "Loses the session before its result", lose)
 
 
 def _upgraded(setup: ScenarioSetup) -> None:
@@ -165,6 +214,20 @@ HTTP_SCENARIOS: Final = (
         title="A server that forgets the session before the first `tools/list`, and the next one before the first call.",
         prepare=_session_lost,
         revisions=_STATEFUL,
+        transports=_HTTP,
+    ),
+    Scenario(
+        name=LOST_TO_STATELESS,
+        title="A server that forgets the session at the first `tools/list`, and assigns no further session id.",
+        prepare=_lost_to_stateless,
+        revisions=_STATEFUL,
+        transports=_HTTP,
+    ),
+    Scenario(
+        name=LOST_WITH_STREAM,
+        title="A tool whose stream ends before its result, and a server that forgets the session at that moment.",
+        prepare=_lost_with_stream,
+        revisions=frozenset(each for each in LEGACY if each.priming_event),
         transports=_HTTP,
     ),
     Scenario(

@@ -13,16 +13,20 @@ from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2024_11_05, R2025
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
+    from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
     from mcp_conformance.drivers.client.stdio_host import Launch
     from mcp_conformance.scenarios.scenario import ScenarioSetup
+    from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["CODES", "ERA_SCENARIOS", "REFUSED_WITH_400", "WITHOUT_ID"]
+__all__ = ["CODES", "ERA_SCENARIOS", "REFUSED_WITH_400", "REJECTED", "WITHOUT_ID"]
 
 CODES: Final = (-32601, -32602, -32000)
 """The codes by which legacy servers reject the probe, beside the one in the scenario `meets-legacy`."""
 
 REFUSED_WITH_400: Final = "meets-two-endpoints-400"
 """The scenario of a server with the endpoints of 2024-11-05 that responds to POST with 400 in place of 405."""
+REJECTED: Final = "initialize-rejected"
+"""The scenario of a server that rejects `initialize`."""
 WITHOUT_ID: Final = "meets-legacy-without-id"
 """The scenario of a legacy server that rejects the probe in an error without an id."""
 
@@ -48,6 +52,15 @@ def _silent(setup: ScenarioSetup) -> None:
         return _is_probe(launch)
 
     setup.stdio.on_line = ignore
+
+
+def _rejects_initialize(setup: ScenarioSetup) -> None:
+    """Reject `initialize`."""
+
+    async def reject(_: ScriptedRequest) -> JsonObject:
+        raise ErrorReply(-32603, "the server cannot start")
+
+    setup.server.handlers["initialize"] = reject
 
 
 def _refusing(code: int) -> Scenario:
@@ -104,6 +117,12 @@ def _two_endpoints(setup: ScenarioSetup, refusal: int | None = None) -> None:
 
 
 ERA_SCENARIOS: Final = (
+    Scenario(
+        name=REJECTED,
+        title="A server that rejects `initialize` with an error.",
+        prepare=_rejects_initialize,
+        revisions=frozenset(LEGACY),
+    ),
     Scenario(
         name="meets-any-legacy",
         title="A server of all legacy revisions; the client may use any revision.",

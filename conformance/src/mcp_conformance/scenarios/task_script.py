@@ -27,7 +27,7 @@ __all__ = [
     "ENDED",
     "INTERVAL",
     "PLAIN",
-    "STAMP",
+    "STAMPS",
     "ScriptedTask",
     "TaskScript",
     "at_end",
@@ -42,8 +42,8 @@ ENDED: Final = ("completed", "failed", "cancelled")
 """The final statuses."""
 INTERVAL: Final = 60
 """Milliseconds that a client must leave between two polls."""
-STAMP: Final = "2026-01-01T00:00:00Z"
-"""The creation time of all tasks."""
+STAMPS: Final = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000+00:00")
+"""The creation time of all tasks: two equivalent timestamps."""
 _TTL: Final = 60_000
 _TASKS: Final = "tasks"
 
@@ -70,6 +70,8 @@ class TaskScript:
     """Whether the client is also notified of the status."""
     forgotten: bool = False
     """Whether the task expires after its last step."""
+    respells: bool = False
+    """Whether the timestamps are in another, equivalent form after the first poll."""
     id: str = ""
     """The task id; empty: a random one."""
 
@@ -137,11 +139,12 @@ class ScriptedTask:
 
     def shown(self, status: str, *, modern: bool) -> JsonObject:
         """Return the task in its wire form."""
+        stamp = STAMPS[self.script.respells and self.looks > 0]
         entry: JsonObject = {
             "taskId": self.id,
             "status": status,
-            "createdAt": STAMP,
-            "lastUpdatedAt": STAMP,
+            "createdAt": stamp,
+            "lastUpdatedAt": stamp,
             "ttlMs" if modern else "ttl": self.script.ttl,
         }
         if self.interval is not None:

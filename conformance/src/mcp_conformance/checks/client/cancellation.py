@@ -16,7 +16,16 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.cancellation import BATCHED, BATCHED_RESPONSES, CANCELLED, CANCELLED_IDS, EMPTY, WAITING
+from mcp_conformance.scenarios.cancellation import (
+    BATCHED,
+    BATCHED_RESPONSES,
+    CANCELLED,
+    CANCELLED_IDS,
+    CANCELLED_NAMESAKE,
+    EMPTY,
+    NAMESAKE,
+    WAITING,
+)
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import LEGACY, MODERN
 from mcp_core.types.meta import PROGRESS_TOKEN
@@ -348,6 +357,23 @@ async def late_cancellation(client: ClientUnderTest) -> None:
         raise NotTestable("the control request failed: the client did not respond to a ping before the cancellation")
     if responses.get("late") is None:
         raise Deviation("a response to the ping after the cancellation", evidence.ending)
+
+
+@check(
+    "cancellation.client-bears-same-id",
+    proves=("cancellation.same-direction",),
+    revisions=_LEGACY,
+    needs=(f"scenario:{_SERVER}",),
+)
+async def same_id(client: ClientUnderTest) -> None:
+    """A cancellation by the server concerns its own request, not a request of the client with the same id."""
+    evidence = _server_cancellation(client)
+    calls = [each for each in evidence.taken("tools/call") if _params(each).get("name") == CANCELLED_NAMESAKE]
+    pinged = [each.response for each in evidence.server.client_requests if each.name == NAMESAKE]
+    if not calls or not pinged or pinged[-1] is None:
+        raise NotTestable(f"the client did not call {CANCELLED_NAMESAKE}, or did not respond to a ping in it")
+    if evidence.status != 0 and evidence.requests[-1]["id"] == calls[-1]["id"]:
+        raise Deviation("the client to receive the result of its own request", evidence.ending)
 
 
 @check(

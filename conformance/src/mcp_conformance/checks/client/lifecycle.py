@@ -11,7 +11,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.evidence import STREAMS
-from mcp_conformance.scenarios.negotiation import ERA_SCENARIOS
+from mcp_conformance.scenarios.negotiation import ERA_SCENARIOS, REJECTED
 from mcp_conformance.scenarios.table import REFUSED_UNREAD
 from mcp_core.methods import methods
 from mcp_core.revisions import LEGACY, MODERN
@@ -76,7 +76,9 @@ async def initialized(client: ClientUnderTest) -> None:
     for evidence in client.all():
         for messages in evidence.conversations:
             found = [str(each["method"]) for each in messages if each.get("method", "ping") != "ping"]
-            if found[:1] == ["initialize"] and len(found) > 1 and "notifications/initialized" not in found:
+            # A rejected request may be sent again.
+            begins = found[:1] == ["initialize"] and set(found) != {"initialize"}
+            if begins and "notifications/initialized" not in found:
                 raise Deviation("notifications/initialized", f"{', '.join(found[:3])} in {evidence.scenario.name}")
 
 
@@ -106,6 +108,26 @@ def _not_before_result(evidence: Evidence) -> None:
 
 def _messages(evidence: Evidence) -> list[JsonObject]:
     return [each for each in evidence.messages if isinstance(each, dict)]
+
+
+@check(
+    "lifecycle.client-bears-rejection",
+    proves=("lifecycle.initialize-first",),
+    revisions=_LEGACY,
+    needs=(f"scenario:{REJECTED}", "scenario:tools_call"),
+)
+async def bears_rejection(client: ClientUnderTest) -> None:
+    """A client whose `initialize` is rejected sends no request of the operation phase."""
+    client.control()
+    evidence = client.run(REJECTED)
+    if not evidence.sent("initialize"):
+        raise NotTestable(f"the client did not send initialize: {evidence.ending}")
+    for message in evidence.requests:
+        meta = _params(message).get("_meta")
+        # A client of both eras may still try the modern one.
+        is_modern = isinstance(meta, dict) and PROTOCOL_VERSION in meta
+        if message["method"] not in ("initialize", "ping") and not is_modern:
+            raise Deviation("no further request after the error of initialize", brief(message))
 
 
 @check("lifecycle.client-no-early-requests", proves=("lifecycle.client-no-early-requests",), revisions=_LEGACY)

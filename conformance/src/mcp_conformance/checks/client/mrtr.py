@@ -106,6 +106,7 @@ async def answers(client: ClientUnderTest) -> None:
         if not isinstance(given, dict) or set(given) != {"c"}:
             raise Deviation(f"inputResponses with c for {again['method']}", brief(given))
     results = _results(client.run(_ROUND_TRIPS))
+    _retried_each_method(client, results)
     for tool in ("ask_in_rounds", EMPTY_STATE, STATE_ONCE):
         for before, again in pairwise(_further_calls(client, tool)):
             required = _required(results, before)
@@ -113,6 +114,15 @@ async def answers(client: ClientUnderTest) -> None:
             if not isinstance(given, dict) or set(given) != required:
                 expected = ", ".join(sorted(required)) or "no key"
                 raise Deviation(f"inputResponses with {expected} in each retry of {tool}", brief(given))
+
+
+def _retried_each_method(client: ClientUnderTest, results: Mapping[int, JsonObject]) -> None:
+    """Check that a client retries a prompt and a resource that require input, as it retries calls."""
+    retried = {first["method"] for first, _ in _other_retries(client)}
+    for method in OTHER_STATES:
+        for message in client.run(_ROUND_TRIPS).sent(method):
+            if method not in retried and _required(results, message):
+                raise Deviation(f"{method} again, with inputResponses", client.run(_ROUND_TRIPS).ending)
 
 
 def _required(results: Mapping[int, JsonObject], request: JsonObject) -> set[str]:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
-from mcp_conformance.scenarios.http import RECONNECTS, WITHOUT_SESSION, WITHOUT_STREAM
+from mcp_conformance.scenarios.http import (
+    LOSES,
+    LOST_TO_STATELESS,
+    LOST_WITH_STREAM,
+    RECONNECTS,
+    WITHOUT_SESSION,
+    WITHOUT_STREAM,
+)
 from mcp_conformance.scenarios.robustness import STANDALONE_ENDS, STANDALONE_RETRY
 from mcp_conformance.scenarios.table import ENDPOINT_FORMS
 
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
 
 _EARLY: Final = 0.95
 """The tolerated part of a waiting time, as clocks are coarse. A shorter time means that the client did not wait."""
+_OK: Final = 200
 _ATTEMPTS: Final = 2
 """How often a client must resume a stream. It may limit its attempts."""
 
@@ -44,9 +52,11 @@ async def sends_session_id(client: ClientUnderTest) -> None:
             if exchange.beside:
                 continue
             sent = exchange.all("mcp-session-id")
-            if exchange.message.get("method") != "initialize" and given is not None and sent != [given]:
+            opens = exchange.message.get("method") == "initialize"
+            if not opens and given is not None and sent != [given]:
                 raise Deviation(f"Mcp-Session-Id {given}", f"{exchange} with {', '.join(sent) or 'no Mcp-Session-Id'}")
-            given = exchange.answered or given
+            # A new session may have no id; another check covers the id of the lost one.
+            given = exchange.answered if opens and exchange.status == _OK else exchange.answered or given
 
 
 @check(
@@ -85,6 +95,49 @@ def _crosses(exchange: HttpExchange, loss: JsonObject, number: int) -> bool:
     """
     is_call = number > 0 and exchange.message.get("method") == "tools/call"
     return is_call and exchange.header("mcp-session-id") == loss["session"]
+
+
+@check(
+    "session.client-drops-id",
+    proves=("session.client-reinitialize", "session.client-sends-id"),
+    needs=(f"scenario:{LOST_TO_STATELESS}", "scenario:tools_call"),
+)
+async def drops_session_id(client: ClientUnderTest) -> None:
+    """A client whose new session has no id does not send the id of the lost one."""
+    client.control()
+    evidence = client.run(LOST_TO_STATELESS)
+    lost = evidence.notes.get("lost")
+    if not isinstance(lost, dict):
+        raise NotTestable("the client did not list the tools, and lost no session")
+    after = [each for each in evidence.exchanges if each.number > _number(lost["at"]) and each.method == "POST"]
+    methods = [each.message.get("method") for each in after]
+    if "notifications/initialized" not in methods:
+        raise NotTestable(f"the client opened no new session: {evidence.ending}")
+    # Earlier requests may have been sent before the client knew of the new session.
+    for exchange in after[methods.index("notifications/initialized") :]:
+        if exchange.header("mcp-session-id") == lost["session"]:
+            raise Deviation("no Mcp-Session-Id in a session without an id", f"{exchange} with {lost['session']}")
+
+
+@check(
+    "session.client-reinitializes-stream",
+    proves=("session.client-reinitialize",),
+    needs=(f"scenario:{LOST_WITH_STREAM}", "scenario:session-lost"),
+)
+async def reinitializes_after_stream(client: ClientUnderTest) -> None:
+    """A client opens a new session also if the status 404 is the response to a GET that resumes a stream."""
+    evidence = client.run(LOST_WITH_STREAM)
+    lost = evidence.notes.get("lost")
+    if not isinstance(lost, dict):
+        raise NotTestable(f"the client did not call the tool {LOSES}")
+    after = [each for each in evidence.exchanges if each.number > _number(lost["at"])]
+    gets = [each for each in after if each.method == "GET" and each.header("mcp-session-id") == lost["session"]]
+    if not gets:
+        raise NotTestable("the client did not resume the stream in its session")
+    later = [each for each in after if each.number > gets[0].number and each.method == "POST"]
+    posts = [each for each in later if not _crosses(each, lost, 1)]
+    if not posts or posts[0].message.get("method") != "initialize":
+        raise Deviation("initialize after status 404 for GET", str(posts[0]) if posts else evidence.ending)
 
 
 @check(
