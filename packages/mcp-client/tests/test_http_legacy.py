@@ -851,6 +851,29 @@ async def test_session_lost_detected_by_standalone_stream_404(
         assert [request.headers["mcp-session-id"] for request in server.of("GET")] == ["s1", "s1", "s2"]
 
 
+@pytest.mark.spec("session.client-reinitialize")
+async def test_session_lost_detected_by_resumption(autojump_clock: trio.testing.MockClock) -> None:
+    losing_server = SessionLosingServer()
+
+    async def answer(request: ReceivedRequest, reply: Reply) -> None:
+        if request.rpc == "tools/call" and losing_server.alive:
+            losing_server.alive = False
+            await reply.stream()
+            await reply.event(id="p1")
+            await reply.cut()
+        else:
+            await losing_server.answer(request, reply)
+
+    async with serving(answer) as server, open_http(server.url) as client:
+        with pytest.raises(ConnectionEnded, match="may have processed") as caught:
+            await client.call_tool("slow")
+        assert not isinstance(caught.value, SessionExpired)
+        await client.ping()
+        assert len(server.of("tools/call")) == 1
+        assert len(server.of("initialize")) == 2
+        assert [request.headers["mcp-session-id"] for request in server.of("ping")] == ["s2"]
+
+
 async def test_on_session_lost_failure_logged(caplog: pytest.LogCaptureFixture) -> None:
     losing_server = SessionLosingServer()
 

@@ -3,7 +3,8 @@
 The client recovers from these losses:
 
 - The stream of a response breaks: the client fetches the rest by GET with the id of the last event. It waits as long as
-  the server demands before each attempt, and repeats the attempts within the deadlines of the request.
+  the server demands before each attempt, and repeats the attempts within the deadlines of the request. The status 404
+  means that the session is lost: the client opens a new one, and the request fails.
 - The standalone stream breaks: the client opens it again, after the delay that the server demands.
 - A response to a request of the server is not delivered: the client sends it again.
 - The server loses the session, and responds to a request of the session with 404: one task opens a new session for all
@@ -138,10 +139,11 @@ class Sessions:
             if "cursor" in (request.params or ()):
                 # "Don't persist cursors across sessions": the caller lists again from the start.
                 raise
-            exchange = self._exchange(request, self._session)
+            session = self._session
+            exchange = self._exchange(request, session)
             rest = await self._wire.exchange(exchange, self._channel.deliver, call=call, extra=call.headers)
         if rest is not None:
-            await self._fetch(exchange, rest, call)
+            await self._fetch(exchange, rest, call, session)
 
     @property
     def session(self) -> Session:
@@ -194,7 +196,9 @@ class Sessions:
             last_event_id=last_event_id,
         )
 
-    async def _fetch(self, exchange: ClientExchange, rest: Resume | None, call: PendingRequest) -> None:
+    async def _fetch(
+        self, exchange: ClientExchange, rest: Resume | None, call: PendingRequest, session: Session
+    ) -> None:
         """Fetch the rest of a stream that ended before its response."""
         pause = Pause()
         while rest is not None:
@@ -208,6 +212,8 @@ class Sessions:
             except (TransportError, RequestTimeout) as failure:
                 if _passing(failure) and pause.more():
                     continue
+                if isinstance(failure, SessionExpired):
+                    await self._try_replace(session)
                 raise _not_fetched(failure) from failure
             if rest is not None and rest.last_event_id != before.last_event_id:
                 pause = Pause()
@@ -234,12 +240,7 @@ class Sessions:
             finally:
                 begun.set()
         if expired:
-            try:
-                with self._channel.pausable_deadlines.move_on_after(self._channel.deadlines.connect):
-                    await self.replace(session)
-            except McpError as error:
-                if self._channel.ended is None:
-                    _log.warning("session lost, new session failed: server=%s error=%s", self._wire.shown, error)
+            await self._try_replace(session)
 
     async def _stand(self, session: Session, begun: trio.Event) -> None:
         """Read the standalone stream until the server stops offering it. Raises `SessionExpired`."""
@@ -337,6 +338,15 @@ class Sessions:
             except Exception:  # noqa: BLE001  the user's function: its failure must not end a connection that works
                 _log.exception("on_session_lost callback failed")
         await self.stand()
+
+    async def _try_replace(self, lost: Session) -> None:
+        """Open a new session in place of a lost one. A failure is logged; the next request tries again."""
+        try:
+            with self._channel.pausable_deadlines.move_on_after(self._channel.deadlines.connect):
+                await self.replace(lost)
+        except McpError as error:
+            if self._channel.ended is None:
+                _log.warning("session lost, new session failed: server=%s error=%s", self._wire.shown, error)
 
     async def restore(self) -> None:
         """Wait for the session that replaces a lost one, or open it.
