@@ -163,7 +163,7 @@ CANCEL_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_server_cancels",
-        title="A tool that requests forms or sampling and cancels the requests; the user must never respond.",
+        title="Tools that request forms or sampling and cancel the requests; the user must never respond.",
         prepare=_server_cancels,
         revisions=frozenset(LEGACY),
     ),

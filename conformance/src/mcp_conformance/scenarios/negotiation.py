@@ -55,12 +55,14 @@ def _silent(setup: ScenarioSetup) -> None:
 
 
 def _rejects_initialize(setup: ScenarioSetup) -> None:
-    """Reject `initialize`."""
+    """Reject `initialize`. The server assigns a session id only together with a result."""
 
     async def reject(_: ScriptedRequest) -> JsonObject:
         raise ErrorReply(-32603, "the server cannot start")
 
     setup.server.handlers["initialize"] = reject
+    if setup.transport is Transport.HTTP:
+        setup.http.sessions = False
 
 
 def _refusing(code: int) -> Scenario:

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 _EARLY: Final = 0.95
 """The tolerated part of a waiting time, as clocks are coarse. A shorter time means that the client did not wait."""
-_OK: Final = 200
 _ATTEMPTS: Final = 2
 """How often a client must resume a stream. It may limit its attempts."""
+_OK: Final = 200
+"""The HTTP status of a successful response."""
 
 
 @check(
@@ -56,7 +57,7 @@ async def sends_session_id(client: ClientUnderTest) -> None:
             if not opens and given is not None and sent != [given]:
                 raise Deviation(f"Mcp-Session-Id {given}", f"{exchange} with {', '.join(sent) or 'no Mcp-Session-Id'}")
             # A new session may have no id; another check covers the id of the lost one.
-            given = exchange.answered if opens and exchange.status == _OK else exchange.answered or given
+            given = (exchange.answered or None) if opens and exchange.status == _OK else exchange.answered or given
 
 
 @check(
@@ -136,8 +137,10 @@ async def reinitializes_after_stream(client: ClientUnderTest) -> None:
         raise NotTestable("the client did not resume the stream in its session")
     later = [each for each in after if each.number > gets[0].number and each.method == "POST"]
     posts = [each for each in later if not _crosses(each, lost, 1)]
-    if not posts or posts[0].message.get("method") != "initialize":
-        raise Deviation("initialize after status 404 for GET", str(posts[0]) if posts else evidence.ending)
+    if not posts:
+        raise NotTestable(f"the client sent nothing after status 404 for GET: {evidence.ending}")
+    if posts[0].message.get("method") != "initialize":
+        raise Deviation("initialize after status 404 for GET", str(posts[0]))
 
 
 @check(
