@@ -437,8 +437,8 @@ class SessionHttp(_Http):
             self.post(each).read()
         answer = reply(message)
         if answer is not None and message["method"] == "elicitation/create" and wrong("notifies-of-answers"):
-            told: JsonObject = {"elicitationId": answer["id"], "result": answer.get("result")}
-            answer = {"jsonrpc": "2.0", "method": "elicitation/response", "params": told}
+            outcome: JsonObject = {"elicitationId": answer["id"], "result": answer.get("result")}
+            answer = {"jsonrpc": "2.0", "method": "elicitation/response", "params": outcome}
         if answer is not None:
             self.post(answer).read()
         for each in late_notifications():

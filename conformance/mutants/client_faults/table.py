@@ -190,7 +190,7 @@ CLIENT_FAULTS: Final = (
     _of("posts-elsewhere", "2024-11-05", "http", "http-sse.client-posts"),
     _of("pretty", _JUNE, "stdio", "stdio.client-lines"),
     _of("chatty", _LATE, "stdio", "stdio.client-lines"),
-    _of("frames-by-length", _JUNE, "stdio", "stdio.client-lines"),
+    _of("frames-by-length", _JUNE, "stdio", "stdio.client-lines", "stdio.client-line-feed"),
     _of("goes-on-after-rejection", _LATE, "stdio", "lifecycle.client-bears-rejection"),
     _of("unfinished-line", _LATE, "stdio", "stdio.client-lines"),
     _of("terminates-at-once", _LATE, "stdio", "stdio.client-closes-input"),
