@@ -176,7 +176,8 @@ class MessageFactory:
         if method == "tools/call" and wrong("array-params"):
             message["params"] = [params]
         if self.version == MODERN:
-            meta = self.meta()
+            replaced = method == "tools/call" and in_scenario("tools_call") and wrong("token-replaces-meta")
+            meta: JsonObject = {"progressToken": self._id} if replaced else self.meta()
             if "cursor" in params and wrong("pages-without-capabilities"):
                 del meta[f"{_PREFIX}clientCapabilities"]
             if method in ("prompts/get", "resources/read") and wrong("declares-for-tools"):
@@ -223,8 +224,6 @@ class MessageFactory:
 
     def meta(self) -> JsonObject:
         """Return the request metadata of a modern request."""
-        if wrong("token-replaces-meta") and self._said > 2:
-            return {"progressToken": self._id}
         meta: JsonObject = {
             f"{_PREFIX}protocolVersion": self._declared,
             f"{_PREFIX}clientCapabilities": answers().declared(),
