@@ -200,7 +200,11 @@ def _stages(fault: GeneratedFault, recording: Recording) -> list[frozenset[str]]
     stages = [judges | {_TOUR}] if _TOUR in known else []
     # What all connections send to be opened is seen by each check; those of the same area judge it.
     own = frozenset(each for each in known if find(each, Role.SERVER).area == fault.area)
-    return [*stages, judges | senders | own]
+    stages.append(judges | senders | own)
+    if not fault.operator.invisible:
+        # Of checks that share what a server sent, the recording knows only the first one.
+        stages.append(judges | frozenset(each for each in known if _is_related(each, fault)))
+    return stages
 
 
 async def _run(fault: GeneratedFault, counter: _Counter, chosen: Collection[str], *, stops: bool) -> Run:
