@@ -82,6 +82,8 @@ _BY_OPERATOR: Final[tuple[tuple[str, frozenset[str]], ...]] = (
     ("answers-ignored", frozenset({"mrtr", "elicitation", "sampling", "roots"})),
     ("state-ignored", frozenset({"mrtr"})),
     ("task-", frozenset({"tasks", "progress"})),
+    # Over HTTP the status is that of an error, and each of several requests gets its own response.
+    *((kind, frozenset({"http"})) for kind in ("response-as-result", "response-both", "request-id-")),
     # The request has no response that the peer can read.
     ("response-in-array", frozenset({"http", "stdio", "elicitation", "roots", "sampling"})),
     # A server does not take the responses of a client that it rejects by their headers.

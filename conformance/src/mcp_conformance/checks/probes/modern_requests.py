@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.subscription_stream import LISTEN, open_subscription
-from mcp_conformance.model.verdict import Deviation
+from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import Era
 from mcp_core.types.meta import PROTOCOL_VERSION
@@ -54,20 +54,31 @@ async def rejections(
         deviant: The rule that the changed request breaks.
 
     Raises:
+        NotTestable: No unchanged request succeeds.
         Deviation: The server opens a subscription for a changed `subscriptions/listen`.
     """
     peer = server.peer
     found = [
         await peer.exchange(change(peer.message(method, params)), deviant=deviant)
         for method, params in answered_requests(server)
-        if not (await peer.request(method, params)).is_error
+        if await _succeeds(peer, method, params)
     ]
+    if not found:
+        raise NotTestable("the control requests failed: no request of any method succeeds")
     if wanted := _filter(server):
         answer = await _listen(server, wanted, change, deviant)
         # Another check covers a server that does not serve the method at all.
         if answer.error().get("code") != -32601:
             found.append(answer)
     return found
+
+
+async def _succeeds(peer: SuiteConnection, method: str, params: JsonObject) -> bool:
+    """Return whether a request has a result. Other checks cover a method that has none."""
+    try:
+        return not (await peer.request(method, params)).is_error
+    except Deviation:
+        return False
 
 
 async def _listen(
