@@ -319,6 +319,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "stdio.cancelled-silent",
     ),
     "session.same-ids": ("http-sse.progress-apart", "http-sse.requests-apart"),
+    "capability.list-changed-undeclared": ("capability.list-changed-declared",),
     "cancellation.malformed": ("jsonrpc.notification-not-answered",),
     # Their pings may meet a call that waits for its client.
     **dict.fromkeys(("capability.unknown", "ping.before-initialized", "version.alternative"), ("ping.during-a-call",)),
@@ -542,6 +543,8 @@ _REQUEST: Final = ("jsonrpc.client-params-object",)
 CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Messages.
     "stdio.client-lines": ("jsonrpc.client-utf8",),
+    # Sessions.
+    "session.client-reinitializes-stream": ("session.client-reinitializes",),
     # What these judge may be on another line, or behind one that is no message.
     **dict.fromkeys(
         (
