@@ -427,7 +427,11 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Tasks.
     "tasks.transitions": ("tasks.status",),
     "tasks.completed": ("tasks.stable",),
-    "error.reserved-codes-meaning": ("mrtr.only-what-is-declared", "tasks.methods-undeclared"),
+    "error.reserved-codes-meaning": (
+        "mrtr.only-what-is-declared",
+        "tasks.listen-undeclared",
+        "tasks.methods-undeclared",
+    ),
     "tasks.get-at-once": ("tasks.status",),
     "tasks.get-elsewhere": ("tasks.get-at-once",),
     "tasks.http-rules": ("http.origin-foreign", "http.version-unknown", "session.ended"),
