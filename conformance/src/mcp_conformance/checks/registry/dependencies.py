@@ -432,6 +432,8 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "tasks.listen-undeclared",
         "tasks.methods-undeclared",
     ),
+    # Both call a tool that can run as a task, for a client without the extension.
+    "tasks.param-ignored": ("tasks.fallback",),
     "tasks.get-at-once": ("tasks.status",),
     "tasks.get-elsewhere": ("tasks.get-at-once",),
     "tasks.http-rules": ("http.origin-foreign", "http.version-unknown", "session.ended"),
