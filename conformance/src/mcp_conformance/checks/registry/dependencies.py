@@ -276,7 +276,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "schema.resource": ("resources.uri-syntax",),
     "schema.tool": ("tools.input-schema",),
     "schema.valid-schemas": ("tools.input-schema",),
-    "tasks.not-augmentable": ("schema.list-tools-result",),
+    "tasks.not-augmentable": ("schema.list-tools-result", "tasks.declared"),
     # Tools, resources, prompts, completion.
     "resources.text": ("caching.resources-read", "schema.resource-contents"),
     "resources.uri-syntax": ("resources.template-contents",),
