@@ -173,7 +173,14 @@ class _CancelEnded(Fault):
         raise error
 
 
-@fault("task-list-revived", "tasks.removed", revisions=MODERN)
+@fault("task-list-revived", "tasks.removed", revisions=MODERN, transports=("http",))
+@fault(
+    "task-list-revived-over-stdio",
+    "tasks.removed",
+    "jsonrpc.unknown-method",
+    revisions=MODERN,
+    transports=("stdio",),
+)
 class _ListRevived(Fault):
     def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
         if _is(inbound, "tasks/list"):

@@ -172,6 +172,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "schema.empty-result": ("ping.empty-result",),
     "compat.modern-beside-legacy": ("compat.legacy-session",),
     "http.method-not-found": ("jsonrpc.unknown-method",),
+    "tasks.removed": ("jsonrpc.unknown-method",),
     "http.removed-methods": ("http.method-not-found",),
     "http.legacy-initialize": ("compat.initialize-refused",),
     "mrtr.no-requests": ("jsonrpc.server-no-requests",),
