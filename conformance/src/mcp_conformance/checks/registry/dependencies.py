@@ -309,7 +309,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "http.listen-apart",
     ),
     "schema.progress": ("progress.shape",),
-    "progress.increasing": ("progress.shape", "progress.token", "sse.get-no-response"),
+    "progress.increasing": ("progress.on-own-stream", "progress.shape", "progress.token", "sse.get-no-response"),
     "progress.none-after-answers": ("progress.not-after-answer", "progress.on-own-stream"),
     "schema.cancelled": ("cancellation.of-own-requests",),
     "stdio.cancelled-silent": ("cancellation.stops",),
