@@ -32,6 +32,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Kind
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -170,12 +171,16 @@ async def large_event(server: ServerUnderTest) -> None:
 )
 async def related(server: ServerUnderTest) -> None:
     """With two concurrent requests the stream of each contains only its own notifications, also if the id of one is 0."""
+    if server.revision.era is Era.MODERN:
+        # There an id can be used again, and what this connection received is evidence for other checks.
+        await _require_related(server, http_peer(server))
+        return
     async with session(server) as peer:
         await _require_related(server, peer)
 
 
 async def _require_related(server: ServerUnderTest, peer: HttpConnection) -> None:
-    """Require that the streams of two concurrent requests of a new session contain only their own notifications.
+    """Require that the streams of two concurrent requests contain only their own notifications.
 
     Raises:
         Deviation: One lacks its notifications, or contains others.
@@ -188,7 +193,7 @@ async def _require_related(server: ServerUnderTest, peer: HttpConnection) -> Non
             streams[token] = await read_stream(peer, calls[token])
 
     calls = {token: progress_call(server, peer, token) for token in tokens}
-    # The suite begins with the id 1, so that the session has no other request with this one.
+    # The suite begins with the id 1: no request of a new session has this one.
     calls[tokens[0]]["id"] = 0
     try:
         async with trio.open_nursery() as nursery:
