@@ -118,7 +118,8 @@ async def response_ids(server: ServerUnderTest) -> None:
         used: set[str] = set()
         # Over HTTP a response may be sent again when its stream is resumed, but not in the exchange of its request.
         open_requests: Counter[tuple[int | None, str]] = Counter()
-        # The response to an invalid message may have no id, and it may be late, except in its own HTTP response.
+        # The response to an invalid message may have no id. Over HTTP it comes in the exchange of the message, over
+        # other transports at any time.
         invalid: set[int | None] = set()
         valid: set[int] = set()
         # Invalid bytes, and pieces of lines, may contain the id of a message whose response is right.
@@ -138,13 +139,13 @@ async def response_ids(server: ServerUnderTest) -> None:
                         valid.add(exchange)
                 elif not entry.sent and "method" not in each:
                     of_invalid = (
-                        bool(invalid)
+                        exchange in invalid
                         and exchange not in valid
                         and (each.get("id") is None or (_is_id(each["id"]) and id.encode() in bytes_sent))
                     )
                     if id not in used and not of_invalid:
                         raise Deviation("the id of a request", brief(each))
-                    if place in open_requests and not (of_invalid and exchange in invalid):
+                    if place in open_requests and not of_invalid:
                         open_requests[place] -= 1
                         if open_requests[place] < 0:
                             raise Deviation("one response to each request", brief(each))

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of, without
 from mcp_conformance.checks.registry.server import check
-from mcp_conformance.model.check import CheckScope
+from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation
 from mcp_conformance.protocol.message_schema import flaw_of_params, flaw_of_result
 from mcp_conformance.protocol.response import brief
@@ -204,10 +204,13 @@ look(
 async def error_id(server: ServerUnderTest) -> None:
     """An error has the id of a request, except for input that could not be read."""
     for transcript in server.evidence:
-        unreadable = False
+        # Over HTTP the response to a message comes in the exchange of the message, over other transports at any time.
+        unreadable: set[int | None] = set()
         for entry in transcript:
-            unreadable |= entry.sent and bool(entry.deviant)
-            if entry.sent or entry.kind is not Kind.MESSAGE or unreadable:
+            exchange = entry.exchange if server.transport is Transport.HTTP else None
+            if entry.sent and entry.deviant:
+                unreadable.add(exchange)
+            if entry.sent or entry.kind is not Kind.MESSAGE or exchange in unreadable:
                 continue
             for each in entry.value if isinstance(entry.value, list) else [entry.value]:
                 id = member(each, "id")
