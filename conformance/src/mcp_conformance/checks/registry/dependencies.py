@@ -34,6 +34,8 @@ SERVER_BASICS: Final = (
 _CACHED: Final = ("caching.ttl", "caching.scope")
 _ENTRY: Final = ("schema.icon", "schema.annotations")
 _ORIGIN: Final = ("http.origin-foreign",)
+# The response for another client may have the id of a request of this one.
+_RESPONSES: Final = ("http-sse.answers-apart",)
 _SUBSCRIPTION: Final = (
     "subscription.served",
     "subscription.acknowledged-first",
@@ -169,7 +171,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         f"jsonrpc.no-json-{each}": ("jsonrpc.parse-error",) for each in ("bad-utf8", "nan", "two-values", "deep", "cut")
     },
     **{f"jsonrpc.no-request-{each}": ("jsonrpc.no-request-object",) for each in ("string", "number")},
-    "schema.empty-result": ("ping.empty-result",),
+    "schema.empty-result": ("ping.empty-result", *_RESPONSES),
     "compat.modern-beside-legacy": ("compat.legacy-session",),
     "http.method-not-found": ("jsonrpc.unknown-method",),
     "tasks.removed": ("jsonrpc.unknown-method",),
@@ -237,11 +239,11 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     },
     "tools.order": ("tools.same-everywhere",),
     "resources.listed-can-be-read": ("resources.uri-syntax", "resources.same-everywhere"),
-    "schema.list-tools-result": ("caching.tools-list", *_CACHED),
-    "schema.list-prompts-result": ("caching.prompts-list", *_CACHED),
-    "schema.list-resources-result": ("caching.resources-list", *_CACHED),
-    "schema.list-templates-result": ("caching.resources-templates-list", *_CACHED),
-    "schema.read-resource-result": ("caching.resources-read", "resources.text"),
+    "schema.list-tools-result": ("caching.tools-list", *_CACHED, *_RESPONSES),
+    "schema.list-prompts-result": ("caching.prompts-list", *_CACHED, *_RESPONSES),
+    "schema.list-resources-result": ("caching.resources-list", *_CACHED, *_RESPONSES),
+    "schema.list-templates-result": ("caching.resources-templates-list", *_CACHED, *_RESPONSES),
+    "schema.read-resource-result": ("caching.resources-read", "resources.text", *_RESPONSES),
     "tools.list-schema": (
         "schema.list-tools-result",
         "schema.tool",
@@ -282,8 +284,8 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "resources.text": ("caching.resources-read", "schema.resource-contents"),
     "resources.uri-syntax": ("resources.template-contents",),
     "schema.base64": ("resources.binary", "prompts.image"),
-    "schema.get-prompt-result": ("prompts.get", "jsonrpc.response-shape"),
-    "schema.complete-result": ("completion.result",),
+    "schema.get-prompt-result": ("prompts.get", "jsonrpc.response-shape", *_RESPONSES),
+    "schema.complete-result": ("completion.result", *_RESPONSES),
     "tools.invalid-arguments-result": ("tools.structured-also-text", "tools.validates"),
     "schema.validates-2020-12": ("tools.validates",),
     "tools.structured-also-text": ("tools.structured",),
@@ -310,7 +312,13 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "schema.progress": ("progress.shape",),
     "progress.increasing": ("progress.on-own-stream", "progress.shape", "progress.token", "sse.get-no-response"),
-    "progress.none-after-answers": ("progress.not-after-answer", "progress.on-own-stream"),
+    "progress.none-after-answers": (
+        "http-sse.progress-apart",
+        "progress.not-after-answer",
+        "progress.on-own-stream",
+    ),
+    # A resumed stream may repeat what it must not: progress of a cancelled call, and requests.
+    **dict.fromkeys(("cancellation.stops", "jsonrpc.request-id-unique"), ("resume.after-the-event",)),
     "schema.cancelled": ("cancellation.of-own-requests",),
     "stdio.cancelled-silent": ("cancellation.stops",),
     "cancellation.silent-to-the-end": (
@@ -441,7 +449,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tasks.other-user-extension": ("tasks.status",),
     "tasks.cancel-ended": ("tasks.cancelled",),
     "tasks.legacy-declaration": ("tasks.methods-undeclared",),
-    "schema.call-tool-result": ("tasks.completed", "jsonrpc.result-type"),
+    "schema.call-tool-result": ("tasks.completed", "jsonrpc.result-type", *_RESPONSES),
     "schema.related-task": ("tasks.related",),
     "tasks.advertised": ("jsonrpc.result-type-not-unadvertised",),
     "tasks.fallback": ("jsonrpc.result-type-not-unadvertised",),
