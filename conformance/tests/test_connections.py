@@ -10,6 +10,7 @@ import pytest
 import trio
 from program_path import PROGRAM_PATH
 
+from mcp_conformance.checks.probes.waiting_call import calls_in_progress
 from mcp_conformance.drivers.server.connection_pool import ConnectionPool, kind_of
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import SuiteConnection
@@ -285,3 +286,25 @@ async def test_fence_error_in_modern_era_is_deviation(request: pytest.FixtureReq
         await peer.send_line(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
         with pytest.raises(Deviation, match="a result of server/discover"):
             await peer.fence()
+
+
+async def test_call_that_fails_before_its_progress_is_not_testable(autojump_clock: trio.testing.MockClock) -> None:
+    peer = _Peer()
+
+    async def call() -> None:
+        async with peer.within("a response"):
+            await trio.sleep_forever()
+
+    # The call and the wait for its progress have the same deadline, and run in a random order.
+    for _ in range(20):
+        with pytest.raises(NotTestable, match="tool reports no progress"):
+            async with calls_in_progress(peer, {"token": call}, "tool"):
+                raise AssertionError
+
+
+async def test_failure_after_the_progress_of_a_call_remains_one() -> None:
+    peer = _Peer()
+    await peer.take({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "token"}})
+    with pytest.raises(Deviation, match="an answer"):
+        async with calls_in_progress(peer, {"token": trio.sleep_forever}, "tool"):
+            raise Deviation("an answer", "none")

@@ -12,7 +12,7 @@ from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
 from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
-from mcp_conformance.checks.probes.waiting_call import waiting_call
+from mcp_conformance.checks.probes.waiting_call import calls_in_progress, waiting_call
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -175,12 +175,7 @@ async def _slow_call(server: ServerUnderTest, reports: int = 1) -> AsyncIterator
         with suppress(Deviation):  # a cancelled call has no response
             await peer.exchange(message)
 
-    async with open_nursery() as nursery:
-        nursery.start_soon(call)
-        try:
-            await peer.until(lambda: _progress(peer, token) > 0, f"progress of {_SLOW}")
-        except Deviation as deviation:
-            raise NotTestable(f"the control condition failed: {_SLOW} reports no progress") from deviation
+    async with calls_in_progress(peer, {token: call}, _SLOW) as nursery:
         with trio.move_on_after(_MORE):  # a server may report less often
             await peer.until(lambda: _progress(peer, token) >= reports, f"more progress of {_SLOW}")
         yield message

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
-from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.unknown_methods import (
     UNKNOWN_METHOD,
     UNKNOWN_NOTIFICATION,
     methods_of_other_revisions,
     unknown_methods,
 )
+from mcp_conformance.checks.probes.waiting_call import calls_in_progress
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -22,7 +23,6 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.wire.nursery import open_nursery
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import Era
 from mcp_core.types.meta import PROTOCOL_VERSION
@@ -245,16 +245,8 @@ async def _answer_similar_ids(server: ServerUnderTest) -> None:
         answers.append((key_of(id), key_of(answer.message.get("id"))))
         peer.wake()
 
-    def runs(key: str) -> bool:
-        return any(member(each, "params", "progressToken") == key for each in peer.inbox)
-
-    async with open_nursery() as nursery:
-        for id, key in zip(ids, keys, strict=True):
-            nursery.start_soon(call, id, key)
-        try:
-            await peer.until(lambda: all(map(runs, keys)), "progress of conformance_wait")
-        except Deviation as deviation:
-            raise NotTestable("the control condition failed: conformance_wait reports no progress") from deviation
+    calls = {key: partial(call, id, key) for id, key in zip(ids, keys, strict=True)}
+    async with calls_in_progress(peer, calls, "conformance_wait"):
         for id, key in zip(ids, keys, strict=True):
             answers.clear()
             name, arguments = server.tool("conformance_release", {"key": key})

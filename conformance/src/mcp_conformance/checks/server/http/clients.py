@@ -24,6 +24,7 @@ from mcp_conformance.checks.probes.http_requests import (
 )
 from mcp_conformance.checks.probes.interactive_calls import REPLIES
 from mcp_conformance.checks.probes.message_pairs import key_of
+from mcp_conformance.checks.probes.waiting_call import calls_in_progress
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import HttpConnection, messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -156,12 +157,7 @@ async def _call_apart(server: ServerUnderTest, peer: SuiteConnection) -> None:
     async def run() -> None:
         (await peer.exchange(call)).result()
 
-    async with server.open() as other, open_nursery() as nursery:
-        nursery.start_soon(run)
-        try:
-            await peer.until(lambda: any(_token(each) == key for each in peer.inbox), f"progress of {name}")
-        except Deviation as deviation:
-            raise NotTestable(f"the control condition failed: {name} reports no progress") from deviation
+    async with server.open() as other, calls_in_progress(peer, {key: run}, name):
         try:
             (await other.exchange({**probe(other), "id": _SAME})).result()
             if other.transport is Transport.HTTP_SSE or (isinstance(other, HttpConnection) and other.session_id):
@@ -170,11 +166,6 @@ async def _call_apart(server: ServerUnderTest, peer: SuiteConnection) -> None:
                 await other.fence()
         finally:
             await other.request("tools/call", {"name": release, "arguments": {"key": key}})
-
-
-def _token(message: JsonObject) -> object:
-    params = message.get("params")
-    return params.get("progressToken") if isinstance(params, dict) else None
 
 
 @check(

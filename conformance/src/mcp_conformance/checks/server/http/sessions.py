@@ -20,8 +20,7 @@ from mcp_conformance.checks.probes.http_requests import (
     with_header,
     without,
 )
-from mcp_conformance.checks.probes.recorded_values import member
-from mcp_conformance.checks.probes.waiting_call import outcome_of
+from mcp_conformance.checks.probes.waiting_call import calls_in_progress, outcome_of
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.http_connection import messages_of
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -187,14 +186,7 @@ async def ended_during_a_call(server: ServerUnderTest) -> None:
             deleted.append(await _delete(peer))
 
         deleted: list[HttpResponse] = []
-        async with open_nursery() as nursery:
-            nursery.start_soon(run)
-            try:
-                await peer.until(
-                    lambda: any(member(each, "params", "progressToken") == key for each in peer.inbox), name
-                )
-            except Deviation as deviation:
-                raise NotTestable(f"the control condition failed: {name} reports no progress") from deviation
+        async with calls_in_progress(peer, {key: run}, name) as nursery:
             # A server may respond when the call has ended.
             async with open_nursery() as ending:
                 ending.start_soon(end)
