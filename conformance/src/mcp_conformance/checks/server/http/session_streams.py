@@ -195,12 +195,9 @@ async def _require_related(server: ServerUnderTest, peer: HttpConnection) -> Non
     calls = {token: progress_call(server, peer, token) for token in tokens}
     # The suite begins with the id 1: no request of a new session has this one.
     calls[tokens[0]]["id"] = 0
-    try:
-        async with trio.open_nursery() as nursery:
-            for token in tokens:
-                nursery.start_soon(call, token)
-    except ExceptionGroup as group:
-        raise group.exceptions[0] from None
+    async with open_nursery() as nursery:
+        for token in tokens:
+            nursery.start_soon(call, token)
     if not streams:
         raise NotApplicable("the server responds without a stream")
     for token in tokens:
@@ -316,16 +313,13 @@ async def _standalone_streams(peer: HttpConnection, count: int) -> AsyncIterator
                         await peer.take(each)
 
     with trio.CancelScope() as scope:
-        try:
-            async with trio.open_nursery() as nursery:
-                for number in range(count):
-                    await nursery.start(read, number)
-                yield received
-                # The end of the session ends the streams, so that all earlier messages are read.
-                await peer.end()
-                scope.deadline = trio.current_time() + peer.settings.timeout
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
+        async with open_nursery() as nursery:
+            for number in range(count):
+                await nursery.start(read, number)
+            yield received
+            # The end of the session ends the streams, so that all earlier messages are read.
+            await peer.end()
+            scope.deadline = trio.current_time() + peer.settings.timeout
 
 
 @check("sse.get-no-response", proves=("sse.get-no-response", "sse.get-unrelated"), needs=_NEEDS)
