@@ -181,7 +181,7 @@ CLIENT_FAULTS: Final = (
     _of("retry-needs-data", _LATE, "http", "sse.client-respects-retry"),
     _of("keeps-first-retry", _LATE, "http", "sse.client-respects-retry"),
     _of("waits-once", _LATE, "http", "sse.client-respects-retry"),
-    _of("other-event-id", _LATE, "http", "resume.client-last-event-id"),
+    _of("other-event-id", _JUNE, "http", "resume.client-last-event-id"),
     # Without the id, the client waits in vain in another scenario, too.
     _of("event-id-on-posts", _LATE, "http", "sse.client-polls", "http.client-bears-broken-stream"),
     _of("endpoint-as-path", "2024-11-05", "http", "http-sse.client-posts", "jsonrpc.client-bears-unknown"),

@@ -224,6 +224,9 @@ def _breaks(setup: ScenarioSetup) -> None:
             if request.revision.resumable and not request.revision.priming_event:
                 # Only a client with the id of an event can resume the stream.
                 await request.notify("notifications/message", {"level": "info", "data": "begun"})
+            events = sink.stream.events
+            setup.notes["last_id"] = sink.stream.id(len(events) - 1) if events else None
+            setup.notes["after"] = sink.exchange.number
             await sink.exchange.cut()
         return text_result("not broken")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
-from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.scenarios.http import (
     LOSES,
     LOST_TO_STATELESS,
@@ -237,11 +237,19 @@ async def polls(client: ClientUnderTest) -> None:
 @check(
     "resume.client-last-event-id",
     proves=("resume.client-last-event-id", "resume.always-get"),
-    needs=("scenario:sse-retry",),
+    needs=("scenario:sse-retry", "scenario:conformance_broken_stream"),
 )
 async def last_event_id(client: ClientUnderTest) -> None:
     """A stream is resumed with the id of the last event that was received."""
-    for pause, get in _resumptions(client):
+    broken = client.run("conformance_broken_stream")
+    gets = [each for each in broken.exchanges if each.header("last-event-id")]
+    after = _number(broken.notes.get("after"))
+    resumed = [(broken.notes, each) for each in gets if each.method == "GET" and after and each.number > after][:1]
+    if client.revision.priming_event:
+        resumed += _resumptions(client)
+    elif not resumed:
+        raise NotApplicable("the client does not resume a stream whose connection breaks")
+    for pause, get in resumed:
         if get.header("last-event-id") != pause["last_id"]:
             raise Deviation(f"GET with Last-Event-ID {pause['last_id']} first", str(get.header("last-event-id")))
 
