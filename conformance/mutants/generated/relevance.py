@@ -41,7 +41,8 @@ _BY_AREA: Final[Mapping[str, frozenset[str]]] = {
     "lifecycle": _MESSAGES
     | {"lifecycle", "version", "capability", "meta", "session", "compat", "discover", *_DECLARED},
     "discover": _MESSAGES | {"discover", "version", "capability", "compat", *_OF_RESULTS, *_DECLARED},
-    "ping": _MESSAGES | {"ping"},
+    # The batch that a client gets holds pings.
+    "ping": _MESSAGES | {"batch", "ping"},
     "completion": _MESSAGES | {"completion", *_OF_RESULTS},
     "logging": _MESSAGES | {"logging", "capability", "meta"},
     "progress": _MESSAGES | {"progress", "meta"},
