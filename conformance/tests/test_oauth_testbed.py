@@ -576,6 +576,19 @@ def test_resource_trailing_slash_accepted_fragment_is_violation(end: str, violat
     assert violated_requirements(testbed) == violated
 
 
+@pytest.mark.parametrize(
+    ("query", "violated"), [("?tenant=notes", []), ("", []), ("?tenant=other", ["auth.resource-identifies-server"])]
+)
+def test_resource_without_query_of_server_is_accepted(query: str, violated: list[str]) -> None:
+    testbed = OAuthTestbed(resource="https://mcp.example/mcp?tenant=notes")
+    client = RawOAuthClient(testbed)
+    resource = f"https://mcp.example/mcp{query}"
+    with_client_id(client).authorize(resource=resource)
+    client.token(resource=resource)
+    assert violated_requirements(testbed) == violated
+    assert client.call("ping", client.bearer()).status == 200
+
+
 # Sender-constrained tokens
 
 
@@ -596,6 +609,17 @@ def test_bound_token_with_proof_is_accepted() -> None:
     client = bound_client()
     assert client.call("tools/call", *dpop(client)).status == 200
     assert violated_requirements(client.testbed) == []
+
+
+@pytest.mark.parametrize(("query", "violated"), [("", []), ("?tenant=notes", ["dpop.client-proof-claims"])])
+def test_proof_for_url_with_query_is_rejected(query: str, violated: list[str]) -> None:
+    testbed = OAuthTestbed(Quirks(dpop="required"), resource="https://mcp.example/mcp?tenant=notes")
+    client = with_code(RawOAuthClient(testbed))
+    client.token(client.proof())
+    proof = client.proof("POST", f"https://mcp.example/mcp{query}", ath=s256(client.access))
+    answer = client.call("ping", ("Authorization", f"DPoP {client.access}"), proof)
+    assert answer.status == (401 if violated else 200)
+    assert violated_requirements(testbed) == violated
 
 
 @pytest.mark.parametrize(

@@ -327,6 +327,8 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("no-ath", "dpop.client-claims"),
     _of("ath-stale", "dpop.client-claims"),
     _of("htu-with-query", "dpop.client-claims"),
+    # The URL of the server has a query in one scenario.
+    _of("htu-as-requested", "dpop.client-claims"),
     _of("no-token-nonce", "dpop.client-token-nonce"),
     _of("no-call-nonce", "dpop.client-nonce"),
     _of("nonce-once", "dpop.client-nonce"),

@@ -53,6 +53,7 @@ class Keys:
     def proof(self, method: str, url: str, token: str | None = None) -> str:
         """Return a proof for a request."""
         parts = urlsplit(url)
+        url = url if wrong("htu-as-requested") else url.partition("?")[0]
         claims: JsonObject = {
             "jti": self._jti if wrong("same-jti") else secrets.token_urlsafe(16),
             "htm": method,

@@ -116,9 +116,11 @@ class Login:
 
     @property
     def query(self) -> str:
-        """The query of the server's URL, for a token in the query."""
+        """The query of the server's URL, and of a token in the query."""
         name = "access_token" if wrong("token-in-query") else "api_key" if wrong("token-in-other-field") else ""
-        return f"?{name}={self._token}" if self._token and name else ""
+        shown = f"{name}={self._token}" if self._token and name else ""
+        whole = "&".join(part for part in (urlsplit(self._url).query, shown) if part)
+        return f"?{whole}" if whole else ""
 
     def answer(self, status: int, headers: dict[str, str]) -> bool:
         """Obtain a token as a 401 or 403 requires, and return whether to send the request again."""

@@ -44,7 +44,7 @@ async def open_testbed(
 
     Args:
         quirks: The deviations from the default behavior.
-        path: The path of the MCP server.
+        path: The path of the MCP server, with a query if it has one.
         clients: Clients that are registered beforehand.
         documents: Client ID metadata documents, by URL.
         clock: Returns seconds since the epoch.

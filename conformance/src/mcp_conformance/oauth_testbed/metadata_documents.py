@@ -68,6 +68,11 @@ class TestbedUrls:
         return origin_of(self.resource)
 
     @property
+    def endpoint(self) -> str:
+        """The URL of the MCP server without its query."""
+        return self.resource.partition("?")[0]
+
+    @property
     def prm_candidates(self) -> tuple[str, ...]:
         """The well-known URLs of the resource metadata, in the order in which a client tries them."""
         path = urlsplit(self.resource).path.rstrip("/")
@@ -184,9 +189,12 @@ _WEB = frozenset({Part.AUTHORIZATION})
 
 
 def usable_resources(quirks: Quirks, places: TestbedUrls) -> frozenset[str]:
-    """Return the resources that a client may request: the server's URL and the name in its metadata, without a slash."""
+    """Return the resources that a client may request: the server's URL and the name in its metadata, without a slash.
+
+    The URL may lack its query, which a resource should not have (RFC 8707, section 2).
+    """
     named = resource_metadata(quirks, places).get("resource")
-    all_names = {places.resource} | ({named} if isinstance(named, str) else set())
+    all_names = {places.resource, places.endpoint} | ({named} if isinstance(named, str) else set())
     return frozenset(all_names | {name.removesuffix("/") for name in all_names})
 
 

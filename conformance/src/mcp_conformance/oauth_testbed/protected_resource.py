@@ -110,7 +110,7 @@ class ProtectedResource:
         """Return the part that a request concerns; `None` for an unknown URL."""
         if request.url in (*self.places.prm_candidates, self.places.prm):
             return Part.RESOURCE_METADATA
-        return Part.MCP if request.place == self.places.resource.partition("?")[0] else None
+        return Part.MCP if request.place == self.places.endpoint else None
 
     def answer(self, request: Request, part: Part, now: float) -> Response:
         """Respond to a request."""

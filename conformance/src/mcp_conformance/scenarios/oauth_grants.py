@@ -111,8 +111,8 @@ GRANTS: Final[Mapping[str, tuple[str, OAuthSetup]]] = {
         OAuthSetup(quirks=Quirks(dpop="required"), begin=expire_tokens),
     ),
     "dpop-nonce": (
-        "Access tokens are bound to keys, and proofs need a nonce of each server.",
-        OAuthSetup(quirks=Quirks(dpop="required", nonce_at=_KEYS, nonces="renewed")),
+        "Access tokens are bound to keys, and proofs need a nonce of each server. The URL of the MCP server has a query.",
+        OAuthSetup(quirks=Quirks(dpop="required", nonce_at=_KEYS, nonces="renewed"), path="/mcp?tenant=notes"),
     ),
 }
 """The description and the setup of each scenario, by name."""

@@ -47,7 +47,7 @@ class OAuthSetup:
     quirks: Quirks = attrs.field(factory=Quirks)
     """The deviations from the default behavior."""
     path: str = "/mcp"
-    """The path of the MCP server."""
+    """The path of the MCP server, with a query if it has one."""
     begin: Callable[[OAuthTestbed], JsonObject | None] = _nothing
     """A function that prepares the testbed before the client starts, and returns the data for the client, or `None`."""
 

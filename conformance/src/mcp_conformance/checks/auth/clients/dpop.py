@@ -32,7 +32,7 @@ def _required_nonces(found: OAuthRun, *, at_server: bool) -> list[tuple[int, str
     """Return the nonces of rejected proofs, with the index of the request."""
     nonces: list[tuple[int, str]] = []
     for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True)):
-        if answer is None or (request.place == found.testbed.places.resource) is not at_server:
+        if answer is None or (request.place == found.testbed.places.endpoint) is not at_server:
             continue
         nonce = answer.header("dpop-nonce")
         if nonce is not None and "use_dpop_nonce" in (answer.header("www-authenticate") or answer.body.decode()):
@@ -44,7 +44,7 @@ def _nonce_was_required(found: OAuthRun, *, at_server: bool) -> bool:
     """Return whether a proof was rejected for its nonce, or had one from an earlier response."""
     if _required_nonces(found, at_server=at_server):
         return True
-    place = found.testbed.places.resource
+    place = found.testbed.places.endpoint
     proofs = [
         read_jwt(each.header("dpop") or "") for each in found.testbed.requests if (each.place == place) is at_server
     ]

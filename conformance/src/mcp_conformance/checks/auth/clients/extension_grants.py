@@ -105,7 +105,7 @@ def _first_challenged(found: OAuthRun) -> dict[str, str] | None:
     """Return the first token request with client credentials, if a challenge precedes it."""
     challenged = False
     for request, answer in zip(found.testbed.requests, found.testbed.answers, strict=True):
-        if request.place == found.testbed.places.resource and answer is not None:
+        if request.place == found.testbed.places.endpoint and answer is not None:
             challenged = challenged or answer.status == _UNAUTHORIZED
         form = single(request.form)
         if request in found.tokens and form.get("grant_type") == "client_credentials":

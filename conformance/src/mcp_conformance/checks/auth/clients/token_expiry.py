@@ -30,7 +30,7 @@ def _calls(found: OAuthRun) -> list[tuple[int, str, int | None]]:
     return [
         (index, (request.header("authorization") or "").partition(" ")[2], None if answer is None else answer.status)
         for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True))
-        if request.place == found.testbed.places.resource and request.header("authorization")
+        if request.place == found.testbed.places.endpoint and request.header("authorization")
     ]
 
 

@@ -84,7 +84,7 @@ class OAuthRun:
     @property
     def calls(self) -> list[Request]:
         """The requests to the MCP server."""
-        url = self.testbed.places.resource
+        url = self.testbed.places.endpoint
         return [each for each in self.testbed.requests if each.place == url]
 
     @property
