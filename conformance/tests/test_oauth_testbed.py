@@ -589,6 +589,20 @@ def test_resource_without_query_of_server_is_accepted(query: str, violated: list
     assert client.call("ping", client.bearer()).status == 200
 
 
+@pytest.mark.parametrize(("moved", "violated"), [(True, []), (False, ["auth.client-prm-header-preferred"])])
+def test_metadata_requested_at_earlier_url_is_violation(moved: bool, violated: list[str]) -> None:
+    testbed = OAuthTestbed(Quirks(resource_metadata_moves=True))
+    client = with_token(RawOAuthClient(testbed))
+    testbed.server.tokens.revoke()
+    challenge = client.call("ping", client.bearer()).header("www-authenticate") or ""
+    named = re.search(r'resource_metadata="([^"]+)"', challenge)
+    assert named is not None
+    assert named[1] != testbed.places.prm
+    url = named[1] if moved else testbed.places.prm
+    assert document(client.send("GET", url))["resource"] == testbed.places.resource
+    assert violated_requirements(testbed) == violated
+
+
 # Sender-constrained tokens
 
 

@@ -70,6 +70,7 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-server-metadata",
         revision=_JUNE,
     ),
+    _of("named-once", "auth.client-metadata-named"),
     _of("document-nameless", "auth.client-document-members"),
     _of("document-nameless", "auth.client-document-members", revision=_LATE),
     _of("document-of-another-page", "auth.client-document-redirects"),

@@ -86,6 +86,7 @@ class Login:
         self._nonces = 0
         self._first_scopes: set[str] | None = None
         self._answered = False
+        self._named: str | None = None
         self.keys = Keys()
 
     # --- requests to the server --------------------------------------------------------------------------------------
@@ -218,6 +219,8 @@ class Login:
         path = unquote(urlsplit(self._url).path) if wrong("path-decoded") else urlsplit(self._url).path
         named = self._challenge.get("resource_metadata")
         candidates = [self._origin + _PRM + path, self._origin + _PRM]
+        if wrong("named-once"):
+            named = self._named = self._named or named
         if wrong("root-first"):
             candidates.reverse()
         if named and not wrong("challenge-ignored"):

@@ -31,6 +31,8 @@ _MOST_REFUSALS: Final = 2
 _STREAM: Final = (("Content-Type", "text/event-stream"),)
 _EVENT: Final = "held-1"
 """The id of the only event of the stream that ends early."""
+_MOVED: Final = "/meta/moved.json"
+"""The path of metadata that have moved."""
 _INFO: Final[JsonObject] = {"name": "protected", "version": "1"}
 _CACHE: Final[JsonObject] = {"ttlMs": 0, "cacheScope": "private"}
 _META: Final[JsonObject] = {"io.modelcontextprotocol/serverInfo": _INFO}
@@ -106,9 +108,15 @@ class ProtectedResource:
         """The current authorization server."""
         return next(server for server in self.servers if not server.retired)
 
+    @property
+    def _prm(self) -> str:
+        """The present URL of the metadata."""
+        moved = self.quirks.resource_metadata_moves and self.accepted
+        return f"{self.places.origin}{_MOVED}" if moved else self.places.prm
+
     def part(self, request: Request) -> Part | None:
         """Return the part that a request concerns; `None` for an unknown URL."""
-        if request.url in (*self.places.prm_candidates, self.places.prm):
+        if request.url in (*self.places.prm_candidates, self.places.prm, self._prm):
             return Part.RESOURCE_METADATA
         return Part.MCP if request.place == self.places.endpoint else None
 
@@ -142,7 +150,7 @@ class ProtectedResource:
     def _metadata(self, request: Request) -> Response:
         bare = request.header("authorization") is None
         self.recorder.expect(bare, "auth.client-only-own-as-tokens", "a request for metadata carries a token")
-        if self.quirks.resource_metadata_at == "nowhere" or request.url != self.places.prm:
+        if self.quirks.resource_metadata_at == "nowhere" or request.url not in (self.places.prm, self._prm):
             return Response(status=404)
         document = resource_metadata(self.quirks, self.places)
         if self.own.places.issuer != self.places.issuer:
@@ -234,7 +242,8 @@ class ProtectedResource:
             filled = line if named else line.replace(', scope="{scope}"', "")
             if self.quirks.dpop == "required":
                 filled = filled.replace("Bearer ", 'DPoP algs="ES256", ')
-            headers = (*headers, ("WWW-Authenticate", self.places.fill(filled).replace("{scope}", named)))
+            places = attrs.evolve(self.places, prm=self._prm)
+            headers = (*headers, ("WWW-Authenticate", places.fill(filled).replace("{scope}", named)))
         named_scopes = [
             found[1] or found[2] or "" for _, value in headers if (found := _SCOPE.search(value)) is not None
         ]

@@ -131,6 +131,8 @@ class Quirks:
 
     resource_metadata_at: Literal["path", "root", "elsewhere", "nowhere"] = "path"
     """The place of the resource metadata: at the well-known URL with or without the path, elsewhere, or nowhere."""
+    resource_metadata_moves: bool = False
+    """Whether challenges name another URL of it once the MCP server has accepted a token. The first one stays valid."""
     resource_metadata: Changes = _NOTHING
     """Changes of the resource metadata."""
     issuer: str = "{server}"

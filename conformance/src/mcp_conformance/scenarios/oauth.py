@@ -333,10 +333,12 @@ _SCOPES: Final = (
     _of(
         "scope-outside-supported",
         "The challenge names a scope that is not in the metadata, and the registration assigns a secret for the header. "
-        "Later the server names another authorization server, whose metadata do not announce PKCE.",
+        "Later the challenge names another URL of the metadata, which name another authorization server, whose metadata do "
+        "not announce PKCE.",
         _LATE,
         OAuthSetup(
             quirks=Quirks(
+                resource_metadata_moves=True,
                 resource_metadata={"scopes_supported": ["notes:write"]},
                 registration=_assigned("client_secret_basic"),
                 other=Quirks(server_metadata={_METHODS: ABSENT}),

@@ -160,10 +160,10 @@ add_rules(
         ),
         Rule(
             id="auth.client-metadata-named",
-            title="The client fetches the protected resource metadata from the URL in the challenge.",
+            title="The client fetches the protected resource metadata from the URL in the challenge, and later from another one.",
             proves=("auth.client-prm-header-preferred", "auth.client-prm-discovery-order"),
             notes=("auth.client-prm-header-preferred",),
-            within=(_DEFAULT, "auth/metadata-var3"),
+            within=(_DEFAULT, "auth/metadata-var3", "auth/scope-outside-supported"),
             tested=_looked,
         ),
         Rule(
