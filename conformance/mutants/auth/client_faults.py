@@ -96,6 +96,12 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-server-metadata-order-root",
     ),
     _of("openid-first", "auth.client-server-metadata-order-path", "auth.client-server-metadata-order-root"),
+    _of(
+        "forbidden-ends-discovery",
+        "auth.client-server-metadata-several",
+        "auth.client-server-metadata-order-root",
+        "auth.client-server-metadata-kinds",
+    ),
     _of("any-issuer", "auth.client-issuer-identical"),
     _of("nearly-same-issuer", "auth.client-issuer-identical"),
     _of("issuer-any-case", "auth.client-issuer-identical"),

@@ -288,6 +288,8 @@ class Login:
         shows = bool(self._token) and wrong("token-to-server-metadata")
         headers = {"Authorization": f"Bearer {self._token}"} if shows else {}
         for well in wells:
+            if wrong("forbidden-ends-discovery") and fetch("GET", well)[0] not in (200, 404):
+                raise ClientError("the metadata cannot be read")
             found = document(well, headers)
             if found is not None:
                 self._openid = _OPENID in well

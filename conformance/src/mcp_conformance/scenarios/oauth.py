@@ -65,6 +65,8 @@ _ERROR: Final[Changes] = {
     "error_uri": f"{{evil}}/{FOREIGN_ERROR}",
     "iss": "{evil}",
 }
+_NOT_SHOWN: Final = Reply(status=403, times=1)
+"""The response of some file servers, as of object stores, to a URL at which there is nothing."""
 _NO_URIS: Final = Reply(
     status=400, body=b'{"error": "invalid_redirect_uri", "error_description": "only our own applications"}'
 )
@@ -146,10 +148,16 @@ _DISCOVERY: Final = (
     _of(
         "metadata-var1",
         "The URL of the server has a path with an encoded slash. Its metadata are at the well-known path, without a hint in "
-        "the challenge; those of the authorization server are at the OpenID Connect path.",
+        "the challenge; those of the authorization server are at the OpenID Connect path, and the first request for them "
+        "gets 403.",
         _LATE,
         OAuthSetup(
-            quirks=Quirks(challenge=_UNNAMED, server_metadata_at=(Well.OPENID_APPENDED,)), path="/v1/team%2Fa/mcp"
+            quirks=Quirks(
+                challenge=_UNNAMED,
+                server_metadata_at=(Well.OPENID_APPENDED,),
+                replies={Part.SERVER_METADATA: _NOT_SHOWN},
+            ),
+            path="/v1/team%2Fa/mcp",
         ),
     ),
     _of(
