@@ -120,6 +120,7 @@ VIOLATIONS: list[tuple[str, Action]] = [
     ("auth.token-not-in-query", lambda h: with_token(h).call("ping", h.bearer(), query=f"?access_token={h.access}")),
     ("auth.bearer-every-request", lambda h: with_token(h).call("ping")),
     ("auth.bearer-header", lambda h: with_token(h).call("ping", ("Authorization", f"Token {h.access}"))),
+    ("auth.bearer-header", lambda h: with_token(h).call("ping", ("Authorization", h.access))),
     ("security.block-private-ranges", lambda h: h.send("GET", "http://169.254.169.254/latest")),
     ("security.sanitize-urls", lambda h: h.send("GET", "https://nowhere.example/")),
     ("security.sanitize-urls", lambda h: h.send("POST", h.testbed.places.evil)),

@@ -184,6 +184,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("media-type-exact", "auth.client-flow"),
     _of("unknown-members-refused", "auth.client-flow"),
     _of("token-scheme", "auth.client-bearer", revision=_LATE),
+    _of("token-bare", "auth.client-bearer", revision=_LATE),
     _of("token-scheme-once", "auth.client-bearer"),
     _of("token-scheme-once", "auth.client-bearer", revision=_OWN),
     _of("token-once", "auth.client-every-request"),

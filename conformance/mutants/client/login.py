@@ -107,6 +107,8 @@ class Login:
             other = wrong("token-scheme") or (wrong("token-scheme-once") and self._count == _SECOND)
             other = other or (wrong("machine-token-scheme") and in_scenario("auth/client-credentials-basic"))
             headers = {"Authorization": f"{'Token' if other else 'Bearer'} {self._token}"}
+            if wrong("token-bare"):
+                headers = {"Authorization": self._token}
             if wrong("old-token-too") and self._first_token != self._token:
                 headers["authorization"] = f"Bearer {self._first_token}"
             return headers

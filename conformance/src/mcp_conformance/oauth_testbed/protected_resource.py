@@ -172,6 +172,11 @@ class ProtectedResource:
             "dpop.client-scheme" if self.quirks.dpop == "required" else "auth.bearer-header",
             "a request has more than one Authorization header",
         )
+        issued = next((server.tokens.issued[given] for server in self.servers if given in server.tokens.issued), None)
+        if issued is not None:
+            requirement = "auth.bearer-header" if issued.kind == "Bearer" else "dpop.client-scheme"
+            self.recorder.note(requirement, "a token is sent without a scheme")
+            return self._challenge(401, self.quirks.challenge_invalid, self.quirks.scopes)
         scheme, _, text = given.partition(" ")
         # One or more spaces follow the scheme (RFC 6750, section 2.1).
         token = self._token(text.lstrip(" "))
