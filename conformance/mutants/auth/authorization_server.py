@@ -64,6 +64,7 @@ ISSUER_FAULTS: Final = (
     _of("openid-only", "auth.as-metadata-at-root", revision=_OWN),
     _of("nothing-published", "auth.as-metadata"),
     _of("nothing-there", "auth.as-default-endpoints", "auth.as-metadata-at-root", revision=_OWN),
+    _of("metadata-lost-by-an-error", "auth.as-metadata", revision=_LATE),
     _of("other-issuer", "auth.as-metadata", revision=_LATE),
     _of("no-token-endpoint", "auth.as-metadata"),
     _of("no-token-endpoint", "auth.as-metadata-at-root", revision=_OWN),
@@ -356,6 +357,8 @@ class _Raw:
         hidden = fault in ("nothing-published", "nothing-there") or (fault == "openid-only" and path == _OAUTH)
         if fault == "nothing-there":
             await incoming.respond(404)
+        elif path in (_OAUTH, _OPENID) and fault == "metadata-lost-by-an-error" and self._tokens.refused:
+            await incoming.respond(503)
         elif path in (_OAUTH, _OPENID) and not hidden:
             kind = () if fault == "metadata-untyped" else _JSON
             await incoming.respond(200, kind, json.dumps(self._metadata(path)).encode())

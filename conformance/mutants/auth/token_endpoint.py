@@ -83,6 +83,10 @@ class RawTokens:
         """The clients whose tokens must be bound to a key."""
         self.secrets: Final[dict[str, str]] = {}
         """The secrets of clients that have one."""
+        self.granted = False
+        """Whether a code or refresh token got tokens."""
+        self.refused = False
+        """Whether a request was refused."""
 
     def code(self, client: str, challenge: str) -> str:
         """Issue a code to a client."""
@@ -98,6 +102,7 @@ class RawTokens:
             key = self._key(incoming, fields)
             grant = self._granted(fields, key)
         except _TokenError as why:
+            self.refused = True
             await self._refuse(incoming, str(why), fields.get("grant_type"))
             return
         if self._fault == "code-at-once":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
 
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import within
@@ -28,6 +29,7 @@ NEED: Final = "authorization-server"
 """The need of these checks."""
 
 _HTTP: Final = (Transport.HTTP,)
+_FORM: Final = (("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"))
 _OPENID: Final = (Well.OPENID_INSERTED, Well.OPENID_APPENDED)
 REDIRECT: Final = "http://127.0.0.1:49152/callback"
 """The redirect URI of a client in a run without login."""
@@ -108,27 +110,54 @@ def _require_endpoints(document: JsonObject, what: str) -> None:
             raise Deviation(f"{name} in the {what}", brief(document.get(name)))
 
 
+async def _require_after_error(server: ServerUnderTest, well: Well, before: HttpResponse) -> None:
+    """Require that a document is still there after a token request that had to be rejected.
+
+    Args:
+        server: The authorization server.
+        well: The location of the document.
+        before: The response with the document.
+
+    Raises:
+        Deviation: The document is not there any more.
+    """
+    endpoint = str((json_object(before.body) or {})["token_endpoint"])
+    form = urlencode({"grant_type": "authorization_code", "code": "no-such-code", "redirect_uri": REDIRECT})
+    try:
+        await ask(server, "POST", endpoint, _FORM, form.encode())
+    except Deviation:
+        # Other checks cover an endpoint that does not respond.
+        return
+    url = well.url(issuer_of(server))
+    after = await ask(server, "GET", url, (("Accept", "application/json"),))
+    # A server may limit the number of requests.
+    if after.status != 429 and (after.status != 200 or json_object(after.body) is None):
+        raise Deviation(f"a document at {url} after a token request with an unknown code", f"HTTP {after.status}")
+
+
 @check(
     "auth.as-metadata-oauth", proves=("auth.as-rfc8414",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS
 )
 async def metadata_oauth(server: ServerUnderTest) -> None:
-    """The authorization server has RFC 8414 metadata, with the required members."""
+    """The authorization server has RFC 8414 metadata, with the required members, also after an error."""
     answer = (await _fetched(server)).get(Well.OAUTH)
     if answer is None:
         raise Deviation("a document", f"no document at {Well.OAUTH.url(issuer_of(server))}")
     _right(answer, issuer_of(server), "metadata")
+    await _require_after_error(server, Well.OAUTH, answer)
 
 
 @check(
     "auth.as-metadata", proves=("auth.as-metadata-one-of",), needs=(NEED,), transports=_HTTP, subject=CheckScope.PROCESS
 )
 async def metadata(server: ServerUnderTest) -> None:
-    """The authorization server has metadata of RFC 8414 or of OpenID Connect, with the required members."""
+    """The authorization server has metadata of RFC 8414 or of OpenID Connect, with the required members, also after an error."""
     found = await _fetched(server)
     if not found:
         raise Deviation("metadata at one of the well-known URIs", "no metadata")
     for well, answer in found.items():
         _right(answer, issuer_of(server), f"document at {well.url(issuer_of(server))}")
+    await _require_after_error(server, *next(iter(found.items())))
 
 
 @check(
