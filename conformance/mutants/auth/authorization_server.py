@@ -238,6 +238,7 @@ ISSUER_FAULTS: Final = (
     _of("document-over-http", "auth.as-document-url"),
     _of("document-of-any-status", "auth.as-document-url", revision=_LATE),
     _of("document-id-by-beginning", "auth.as-document-id"),
+    _of("document-id-verified-once", "auth.as-document-id"),
     _of("document-id-without-case", "auth.as-document-id"),
     _of("document-id-without-query", "auth.as-document-id"),
     _of("document-id-in-list", "auth.as-document-id"),

@@ -85,6 +85,8 @@ class RawTrust:
         self.bound: Final[set[str]] = set()
         """The clients whose documents demand tokens that are bound to a key."""
         self._fetched: Final[dict[str, JsonObject]] = {}
+        self._misnamed: Final[set[str]] = set()
+        """The URLs of documents with another client_id, for a fault that validates a document only once."""
 
     async def grant(self, fields: dict[str, str]) -> JsonObject:
         """Return the token response for a JWT.
@@ -198,7 +200,11 @@ class RawTrust:
             "document-id-without-case": isinstance(named, str) and client_id.lower() == named.lower(),
             "document-id-without-query": isinstance(named, str) and client_id == named.partition("?")[0],
             "document-id-in-list": isinstance(named, list) and client_id in named,
+            # The document is in a cache before it is validated.
+            "document-id-verified-once": client_id in self._misnamed,
         }
+        if named != client_id:
+            self._misnamed.add(client_id)
         if named != client_id and fault not in ("any-document-id", "any-document") and not near.get(fault or ""):
             raise NotTrusted("invalid_client")
         unnamed = not document.get("client_name") and not (fault == "null-name" and "client_name" in document)

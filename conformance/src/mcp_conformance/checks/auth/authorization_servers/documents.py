@@ -49,6 +49,8 @@ _IDS: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
 }
 """Documents whose `client_id` is not their URL."""
 
+_REPEATED: Final = next(iter(_IDS))
+"""The document with which a client tries twice: it may be kept before it is validated."""
 _UNLISTED: Final = "a document with another redirect URI"
 
 _STRUCTURES: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
@@ -98,13 +100,15 @@ def _published(server: ServerUnderTest, name: str) -> str:
 
 
 async def _gets_code(server: ServerUnderTest, name: str) -> bool:
-    """Log in with a document, once in a run, and return whether the client gets a code."""
+    """Log in with a document, once in a run or twice in succession, and return whether the client gets a code."""
     login = login_of(server)
     if login.lost is not None:
         raise NotTestable(login.lost)
     if name not in login.codes:
-        url, attempt = await authorization_request(server, _published(server, name))
-        login.codes[name] = "code" in (await authorization_response(server, url, attempt)).fields
+        client_id = _published(server, name)
+        for _ in range(2 if name == _REPEATED else 1):
+            url, attempt = await authorization_request(server, client_id)
+            login.codes[name] = "code" in (await authorization_response(server, url, attempt)).fields
     return login.codes[name]
 
 
@@ -182,7 +186,7 @@ async def document_url(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def document_id(server: ServerUnderTest) -> None:
-    """A client gets no code if the client_id in its document is not exactly the URL of the document."""
+    """A client gets no code if the client_id in its document is not exactly the URL of the document, also when it tries again."""
     await _require_documents(server)
     for name in _IDS:
         if await _gets_code(server, name):
