@@ -196,6 +196,7 @@ ISSUER_FAULTS: Final = (
     _of("refresh-unbound", "dpop.as-bound-refused"),
     _of("refresh-any-key", "dpop.as-bound-refused"),
     _of("no-jwt-bearer", "wif.as-grant"),
+    _of("jwt-bearer-after-codes", "wif.as-grant"),
     _of("jwt-bearer-untold", "wif.as-metadata"),
     _of("jwt-bearer-untold-in-openid", "wif.as-metadata"),
     _of("any-signature", "wif.as-jwt", "ema.as-jwt"),
@@ -399,7 +400,8 @@ class _Raw:
 
     async def _grant(self, incoming: ServerExchange, trust: RawTrust) -> None:
         try:
-            if self._fault == "no-jwt-bearer":
+            early = self._fault == "jwt-bearer-after-codes" and not self._tokens.granted
+            if self._fault == "no-jwt-bearer" or early:
                 raise NotTrusted("unsupported_grant_type")
             tokens = await trust.grant(dict(parse_qsl(incoming.body.decode())))
         except NotTrusted as why:

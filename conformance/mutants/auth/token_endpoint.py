@@ -105,6 +105,7 @@ class RawTokens:
             self.refused = True
             await self._refuse(incoming, str(why), fields.get("grant_type"))
             return
+        self.granted = True
         if self._fault == "code-at-once":
             # Two requests at once both find the code unused.
             with trio.move_on_after(_CUSHION):

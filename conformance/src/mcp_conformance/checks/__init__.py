@@ -46,8 +46,10 @@ import mcp_conformance.checks.client.tasks.client_task_results
 
 import mcp_conformance.checks.server.client_requests
 import mcp_conformance.checks.auth.resource_servers.tokens
-import mcp_conformance.checks.auth.authorization_servers.grants
+
+# Its first token request precedes all others: the grant of a workload must not depend on them.
 import mcp_conformance.checks.auth.authorization_servers.assertions
+import mcp_conformance.checks.auth.authorization_servers.grants
 import mcp_conformance.checks.auth.authorization_servers.documents
 import mcp_conformance.checks.auth.resource_servers.dpop
 import mcp_conformance.checks.auth.resource_servers.near_misses
