@@ -220,6 +220,8 @@ class Login:
             return
         path = unquote(urlsplit(self._url).path) if wrong("path-decoded") else urlsplit(self._url).path
         named = self._challenge.get("resource_metadata")
+        if wrong("last-segment-only"):
+            path = f"/{path.rpartition('/')[2]}"
         candidates = [self._origin + _PRM + path, self._origin + _PRM]
         if wrong("named-once"):
             named = self._named = self._named or named
@@ -236,6 +238,8 @@ class Login:
         self._check_resource(str(found.get("resource")))
         self._resource = found
         issuer = texts(found.get("authorization_servers"))[0]
+        if wrong("servers-ignored"):
+            issuer = self._origin
         if wrong("issuer-without-slash"):
             issuer = issuer.rstrip("/")
         if wrong("first-server-for-ever") and self._metadata:
