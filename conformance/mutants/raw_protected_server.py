@@ -197,7 +197,8 @@ def _claims(server: ProtectedServer, token: str, method: str, session: str) -> J
     )
     if foreign or old or early or strange:
         error = "token_expired" if old and wrong("expired-error") else "invalid_token"
-        raise _AccessDenied(401, None if old and wrong("expiry-without-error") else error, expired=old)
+        status = 403 if old and wrong("expired-by-403") else 401
+        raise _AccessDenied(status, None if old and wrong("expiry-without-error") else error, expired=old)
     if kept and (bound or not wrong("keeps-validated-bound")):
         server.validated[kept] = found
     return found

@@ -101,6 +101,7 @@ PROTECTED_FAULTS: Final = (
         "dpop.server-audience",
     ),
     _of("takes-no-audience", "auth.server-token-no-audience"),
+    _of("expired-by-403", "auth.server-token-expired", "auth.server-token-expires"),
     _of("takes-null-audience", "auth.server-token-no-audience", revision="2025-06-18"),
     _of("takes-no-issuer", "auth.server-token-issuer"),
     _of("takes-endless", "auth.server-token-expired", revision=_LATE),
