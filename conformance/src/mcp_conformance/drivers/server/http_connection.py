@@ -39,6 +39,8 @@ _JSON: Final = ("Content-Type", "application/json")
 _ACCEPTED: Final = 202
 _RESUMPTIONS: Final = 20
 """How often a stream is resumed until its response arrives."""
+_STRAY: Final = 0.5
+"""Seconds until a response on a wrong stream has arrived."""
 
 
 class HttpConnection(SuiteConnection):
@@ -123,6 +125,8 @@ class HttpConnection(SuiteConnection):
         if exchange.media_type != "text/event-stream":
             body = await exchange.read()
             value = self.transcript.message(body, sent=False) if body else None
+            if value is None and (stray := await self._on_standalone_stream(message)) is not None:
+                return stray, []
             if not isinstance(value, dict) or "method" in value:
                 raise Deviation(
                     f"a JSON-RPC response to {message.get('method')} in the body",
@@ -157,11 +161,27 @@ class HttpConnection(SuiteConnection):
                     found = await self._event(event.data, message, before) if event.data else None
                     if found is not None:
                         return found, before
+        if (stray := await self._on_standalone_stream(message)) is not None:
+            return stray, before
         seen = self.transcript.unframed_since(mark)
         raise Deviation(
             f"a response to {message.get('method')} in the stream",
             self.transcript.excess or f"the end of the stream without it{f', after {seen}' if seen else ''}",
         )
+
+    async def _on_standalone_stream(self, message: JsonObject) -> JsonObject | None:
+        """Return the response on the standalone stream, where a check reports it: it does not belong there."""
+
+        def found() -> JsonObject | None:
+            return next((each for each in self.strays if encoded(each.get("id")) == encoded(message["id"])), None)
+
+        if self.standalone_stream is None:
+            return None
+        with trio.move_on_after(_STRAY):
+            await self.until(lambda: found() is not None, f"a response to {message.get('method')} on any stream")
+        if (stray := found()) is not None:
+            self.strays.remove(stray)
+        return stray
 
     async def _take_arrived(self, exchange: ClientExchange) -> None:
         """Record what has already arrived after a response, with which a stream ends."""
