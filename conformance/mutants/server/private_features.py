@@ -1,4 +1,4 @@
-"""The private features of the first user of a raw server: a tool, a resource and a prompt."""
+"""The private features of the first user of a raw server: a tool, a resource, a template and a prompt."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ __all__ = ["private", "with_private"]
 _OTHER: Final = "Bearer other-"
 _TOOL: Final = "conformance_private"
 _RESOURCE: Final = "test://conformance/private"
+_TEMPLATE: Final = f"{_RESOURCE}/{{word}}"
 _PROMPT: Final = "conformance_private_prompt"
 _ROWS: Final[Mapping[str, JsonObject]] = {
     "tools": {"name": _TOOL, "description": "Private", "inputSchema": {"type": "object", "properties": {}}},
     "resources": {"uri": _RESOURCE, "name": "private", "mimeType": "text/plain"},
+    "resourceTemplates": {"uriTemplate": _TEMPLATE, "name": "private", "mimeType": "text/plain"},
     "prompts": {"name": _PROMPT, "arguments": [{"name": "word"}]},
 }
 
@@ -41,12 +43,12 @@ def with_private(inbound: InboundRequest, listed: JsonObject) -> JsonObject:
 def private(inbound: InboundRequest) -> JsonObject | None:
     """Return the result of a request for a private feature, or `None` for other requests."""
     method = inbound.request["method"]
-    ref = inbound.params.get("ref")
+    ref, uri = inbound.params.get("ref"), str(inbound.params.get("uri"))
     requested = {
         "tools/call": inbound.params.get("name") == _TOOL,
         "prompts/get": inbound.params.get("name") == _PROMPT,
-        "resources/read": inbound.params.get("uri") == _RESOURCE,
-        "completion/complete": isinstance(ref, dict) and ref.get("name") == _PROMPT,
+        "resources/read": uri == _RESOURCE or uri.startswith(f"{_RESOURCE}/"),
+        "completion/complete": isinstance(ref, dict) and (ref.get("name") == _PROMPT or ref.get("uri") == _TEMPLATE),
     }
     if not requested.get(str(method)):
         return None
@@ -56,7 +58,7 @@ def private(inbound: InboundRequest) -> JsonObject | None:
     results: dict[str, JsonObject] = {
         "tools/call": {"content": [text]},
         "prompts/get": {"messages": [{"role": "user", "content": text}]},
-        "resources/read": {"contents": [{"uri": _RESOURCE, "mimeType": "text/plain", "text": "private"}]},
+        "resources/read": {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "private"}]},
         "completion/complete": {"completion": {"values": ["secret"], "hasMore": False}},
     }
     return results[str(method)]

@@ -23,6 +23,7 @@ _MODERN: Final = ("2026-07-28",)
 _TOOL: Final = "conformance_private"
 _RESOURCE: Final = "test://conformance/private"
 _PROMPT: Final = "conformance_private_prompt"
+_TEMPLATE: Final = "test://conformance/private/{word}"
 _STATE_TOOL: Final = "test_input_required_result_request_state"
 
 
@@ -68,15 +69,18 @@ async def resource_of_one_user(server: ServerUnderTest) -> None:
 )
 async def completion_of_one_user(server: ServerUnderTest) -> None:
     """Completion does not disclose to another user the values that only the first user may see."""
-    name = server.require("prompts", _PROMPT)
-    params: JsonObject = {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "word", "value": ""}}
+    references: list[JsonObject] = [{"type": "ref/prompt", "name": server.require("prompts", _PROMPT)}]
+    with suppress(NotTestable):  # a server without this template has prompts
+        references.append({"type": "ref/resource", "uri": server.require("templates", _TEMPLATE)})
     async with other_user(server) as other:
-        values = _values(await server.peer.request("completion/complete", params))
-        if not values:
-            raise NotTestable("the control request failed: the first user gets no values")
-        disclosed = _values(await other.request("completion/complete", params))
-    if disclosed & values:
-        raise Deviation("no values that only the first user may see", brief([*sorted(disclosed)]))
+        for reference in references:
+            params: JsonObject = {"ref": reference, "argument": {"name": "word", "value": ""}}
+            values = _values(await server.peer.request("completion/complete", params))
+            if not values:
+                raise NotTestable(f"the control request failed: the first user gets no values of {brief(reference)}")
+            disclosed = _values(await other.request("completion/complete", params))
+            if disclosed & values:
+                raise Deviation("no values that only the first user may see", brief([*sorted(disclosed)]))
 
 
 def _values(answer: JsonRpcResponse) -> set[str]:
