@@ -212,18 +212,34 @@ def _comparable(answer: JsonRpcResponse) -> JsonObject:
 
 @check(
     "elicitation.validates",
-    proves=("elicitation.validate-both", "elicitation.server-validates", "elicitation.server-validates-content"),
+    proves=(
+        "elicitation.validate-both",
+        "elicitation.server-validates",
+        "elicitation.server-validates-content",
+        "elicitation.server-handles-decline",
+    ),
     needs=_NEEDS,
 )
 async def validates(server: ServerUnderTest) -> None:
-    """Content that violates the requestedSchema is not accepted: the call fails, or the form is sent again."""
+    """Content that violates the requestedSchema is not accepted: the call fails, or the form is sent again.
+
+    The user may cancel a form that is sent again.
+    """
     good = (await _elicited(server, REPLIES[_METHOD])).answer
     if good.is_error or good.result().get("isError") is True:
         raise NotTestable(f"the control request failed: {good}")
 
     async def check_rejected(fill_in: Reply) -> None:
-        answer = (await _elicited(server, fill_in)).answer
-        if not answer.is_error and answer.result().get("isError") is not True:
+        sent: list[JsonObject] = []
+
+        def reply(params: JsonObject) -> JsonObject:
+            sent.append(params)
+            return fill_in(params) if len(sent) == 1 else {"action": "cancel"}
+
+        answer = (await _elicited(server, reply)).answer
+        if len(sent) > 1:
+            _require_no_failure(answer, "cancel of a form that is sent again")
+        elif not answer.is_error and answer.result().get("isError") is not True:
             raise Deviation("a failure for content that violates the requestedSchema", str(answer))
 
     await check_rejected(lambda params: {"action": "accept", "content": _of_other_kinds(params, *_fields(params))})
