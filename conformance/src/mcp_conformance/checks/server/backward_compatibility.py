@@ -130,6 +130,7 @@ async def _both(server: ServerUnderTest) -> AsyncIterator[SuiteConnection]:
 )
 async def legacy_session(server: ServerUnderTest) -> None:
     """A server of both eras answers `initialize` as in the legacy version, and serves the requests that follow."""
+    await _require_no_modern_headers(server)
     async with _both(server) as peer:
         if not isinstance(member(peer.handshake.message if peer.handshake else None, "result", "serverInfo"), dict):
             raise Deviation("serverInfo in the result of initialize", str(peer.handshake))
@@ -140,6 +141,22 @@ async def legacy_session(server: ServerUnderTest) -> None:
             served = await peer.request("tools/call", {"name": name, "arguments": arguments})
             if served.is_error:
                 raise Deviation("a result of a legacy call, which has no header parameters", str(served))
+
+
+async def _require_no_modern_headers(server: ServerUnderTest) -> None:
+    """Require that `initialize` is rejected also with the headers of the modern era, if it is rejected without them."""
+    found, status = await _opened(server)
+    if "result" in found or status is None:
+        return
+    async with server.open(handshake=False) as peer:
+        if isinstance(peer, HttpConnection):
+            message = _initialize(peer)
+            added = (("MCP-Protocol-Version", LATEST_LEGACY.name), ("Mcp-Method", "initialize"))
+            headers = [*peer.settings.headers, *_JSON, *added]
+            answer = await peer.send(encoded(message), headers=headers, deviant="initialize of the legacy era")
+            await _end_session(peer, answer)
+            if any("result" in each for each in messages_of(answer)):
+                raise Deviation("a result of initialize without the headers of the modern era", brief(found))
 
 
 @check("compat.legacy-results", proves=("compat.server-dual-legacy-results",), subject=CheckScope.PROCESS)

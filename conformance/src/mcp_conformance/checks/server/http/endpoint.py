@@ -352,6 +352,18 @@ async def notification_invalid(server: ServerUnderTest) -> None:
         require(answer, {202} | _ERRORS, f"a notification {what}")
         if answer.status == 202 and answer.body:
             raise Deviation("HTTP 202 with an empty body", shown(answer))
+    if peer.session_id is not None:
+        await _reject_empty_session(peer, valid)
+
+
+async def _reject_empty_session(peer: HttpConnection, notification: JsonObject) -> None:
+    """Require that a notification with an empty session id is rejected, if a request with it is."""
+    request = probe(peer)
+    headers = with_header(peer.headers(request), "Mcp-Session-Id", "")
+    answer = await peer.look(headers=headers, body=encoded(request), deviant="an empty session id")
+    if answer.status in _ERRORS:
+        answer = await peer.look(headers=headers, body=encoded(notification), deviant="an empty session id")
+        require(answer, _ERRORS, "a notification with an empty session id, with which a request is rejected")
 
 
 # --- the version header
