@@ -436,7 +436,9 @@ async def _require_no_updates(server: ServerUnderTest, watched: str) -> None:
     member, method, fixture = _by_tool(server)
     none: list[JsonValue] = []
     similar: list[JsonValue] = [*similar_uris(watched)]
-    filters: tuple[JsonObject, ...] = ({}, {"resourceSubscriptions": none}, {"resourceSubscriptions": similar})
+    filters: list[JsonObject] = [{}, {"resourceSubscriptions": none}, {"resourceSubscriptions": similar}]
+    if server.inventory.has(_FLAGS["resourcesListChanged"]):
+        filters += [{**each, "resourcesListChanged": True} for each in filters]
     async with AsyncExitStack() as stack:
         opened: list[SubscriptionStream] = []
         for each in filters:

@@ -72,11 +72,18 @@ async def required(server: ServerUnderTest) -> None:
     name, arguments = server.tool("failing_job")
     answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
     _require_named(answer, "a tool that requires a task")
+    with suppress(NotTestable):
+        await begin(server, "slow_compute", _SOON)
+        answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
+        _require_named(answer, "a tool that requires a task, while a task is in progress")
 
 
-@check("tasks.fallback", proves=("capability.extension-fallback-or-reject",))
+@check(
+    "tasks.fallback",
+    proves=("capability.extension-fallback-or-reject", "capability.extension-not-active-by-default"),
+)
 async def fallback(server: ServerUnderTest) -> None:
-    """A client without the extension gets the result itself, or an error that names the extension."""
+    """A client without the extension, also with others, gets the result itself, or an error that names the extension."""
     extended(server)
     name, arguments = server.tool("slow_compute", _SOON)
     answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments})
@@ -84,6 +91,13 @@ async def fallback(server: ServerUnderTest) -> None:
         answer.error(-32021, what="a tool that requires a task")
     elif answer.result().get("resultType") != "complete":
         raise Deviation("the result of the tool, or the error -32021", str(answer))
+    others: tuple[JsonObject, ...] = ({}, {"com.example/conformance": {}})
+    for extensions in others:
+        name, arguments = server.tool("slow_compute", _SHORT)
+        meta: JsonObject = {CLIENT_CAPABILITIES: {**ALL_CAPABILITIES, "extensions": extensions}}
+        answer = await server.peer.request("tools/call", {"name": name, "arguments": arguments, "_meta": meta})
+        if not answer.is_error and answer.result().get("resultType") != "complete":
+            raise Deviation(f"no task for a client with the extensions {brief(extensions)}", str(answer))
 
 
 @check("tasks.legacy-declaration", proves=("tasks.legacy-capability-non-declaring",))

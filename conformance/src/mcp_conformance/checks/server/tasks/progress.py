@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import key_of
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.task_calls import (
+    ENDED,
     ask,
     begin,
     cancellable,
@@ -42,10 +43,10 @@ def _progress(peer: SuiteConnection) -> list[JsonObject]:
     return [each for each in peer.inbox if each.get("method") == _PROGRESS]
 
 
-async def _begin_task(server: ServerUnderTest, token: JsonValue) -> str:
-    """Start the task that reports progress, and return its id."""
+async def _begin_task(server: ServerUnderTest, token: JsonValue, fixture: str = _FIXTURE) -> str:
+    """Start a task with a progress token, by default the one that reports progress, and return its id."""
     extended(server)
-    name, arguments = server.tool(_FIXTURE)
+    name, arguments = server.tool(fixture)
     params: JsonObject = {
         "name": name,
         "arguments": arguments,
@@ -105,7 +106,7 @@ async def progress_token(server: ServerUnderTest) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def progress_ends(server: ServerUnderTest) -> None:
-    """A cancelled task reports no further progress, and is not completed later."""
+    """A task that is cancelled, or has failed, reports no further progress; a cancelled one is not completed later."""
     peer = server.peer
     control = await _begin_task(server, "conformance-control")
     with _control():
@@ -119,6 +120,8 @@ async def progress_ends(server: ServerUnderTest) -> None:
     await peer.until(lambda: len(_progress(peer)) > whole, f"progress of {_FIXTURE}")
     with _control():
         cancelled = await ask(server, "tasks/cancel", {"taskId": task})
+    with suppress(NotTestable), _control():
+        await until(server, await _begin_task(server, _FAILED, "failing_job"), *ENDED)
     await peer.fence()
     # Takes as long as the cancelled task would have taken. Before its first notification, those of the cancelled task may
     # still arrive: over HTTP the response to the cancellation is on another stream.
@@ -127,9 +130,10 @@ async def progress_ends(server: ServerUnderTest) -> None:
         await until(server, again, "completed")
     tokens = [member(each, "params", "progressToken") for each in _progress(peer)]
     after = tokens.index("conformance-after") if "conformance-after" in tokens else len(tokens)
-    late = [each for each, token in zip(_progress(peer)[after:], tokens[after:], strict=True) if token == _CANCELLED]
-    if late:
-        raise Deviation("no progress of a cancelled task", brief(late[0]))
+    for each, token in zip(_progress(peer)[after:], tokens[after:], strict=True):
+        if token in (_CANCELLED, _FAILED):
+            what = "a cancelled task" if token == _CANCELLED else "a task that has failed"
+            raise Deviation(f"no progress of {what}", brief(each))
     if not cancelled.is_error:
         await require_status(server, task, "cancelled")
 
@@ -137,6 +141,8 @@ async def progress_ends(server: ServerUnderTest) -> None:
 _ELICITS: Final = "elicitation/create"
 _CANCELLED: Final = "conformance-cancelled"
 """The progress token of the task that is cancelled."""
+_FAILED: Final = "conformance-failed"
+"""The progress token of the task that fails."""
 _ENOUGH: Final = 3
 """Minimum number of progress reports, so that some are left after the first."""
 
