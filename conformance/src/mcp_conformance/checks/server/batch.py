@@ -22,6 +22,8 @@ from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import REVISIONS, Era
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
@@ -62,11 +64,11 @@ async def requests(server: ServerUnderTest) -> None:
                     await stack.enter_async_context(session(server, revision=other))
                     break
         answers = await send_batch(peer, batch, len(ids))
-    if sorted(key_of(each.get("id")) for each in answers) != sorted(map(key_of, ids)):
-        raise Deviation(f"one response for each of {', '.join(map(key_of, ids))}", brief(list(answers)))
-    for each in answers:
-        if "result" not in each:
-            raise Deviation("a result for each request", brief(each))
+    _require_results(answers, ids, "")
+    if server.transport is Transport.HTTP:
+        # Another client may use the same ids.
+        async with session(server) as other:
+            _require_results(await send_batch(other, batch, len(ids)), ids, ", which another session has used too")
     try:
         name, arguments = server.tool("test_tool_with_progress")
     except NotTestable:
@@ -77,6 +79,15 @@ async def requests(server: ServerUnderTest) -> None:
     answers = await send_batch(peer, [_ping(peer, "before"), call, _ping(peer, "after")], 3)
     if sorted(str(each.get("id")) for each in answers) != ["after", "before", "with progress"]:
         raise Deviation("one response for each of 'before', 'with progress' and 'after'", brief(list(answers)))
+
+
+def _require_results(answers: Sequence[JsonObject], ids: Sequence[JsonValue], where: str) -> None:
+    """Require one response for each id of a batch, and that it is a result."""
+    if sorted(key_of(each.get("id")) for each in answers) != sorted(map(key_of, ids)):
+        raise Deviation(f"one response for each of {', '.join(map(key_of, ids))}{where}", brief([*answers]))
+    for each in answers:
+        if "result" not in each:
+            raise Deviation(f"a result for each request{where}", brief(each))
 
 
 @check("batch.one", proves=("batch.receive",), subject=CheckScope.RECOVERING)
@@ -93,9 +104,9 @@ async def bad_member(server: ServerUnderTest) -> None:
     peer = server.peer
     await peer.fence()
     unknown = peer.message("conformance/does-not-exist", id="unknown")
-    batch: list[JsonValue] = [_ping(peer, "first"), unknown, 7, _ping(peer, "second")]
+    batch: list[JsonValue] = [_ping(peer, "before 7"), unknown, 7, _ping(peer, "behind 7")]
     answers = await send_batch(peer, batch, 3, deviant="a member that is a number")
-    for id, name in (("first", "result"), ("unknown", "error"), ("second", "result")):
+    for id, name in (("before 7", "result"), ("unknown", "error"), ("behind 7", "result")):
         found = [each for each in answers if each.get("id") == id]
         if len(found) != 1 or name not in found[0]:
             raise Deviation(f"one {name} for the request {id!r} of the batch", brief(list(answers)))

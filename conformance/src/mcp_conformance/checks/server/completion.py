@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
 from mcp_conformance.checks.probes.recorded_values import items, member
 from mcp_conformance.checks.registry.server import check
+from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_result
 from mcp_conformance.protocol.response import brief
 
 if TYPE_CHECKING:
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -72,9 +74,9 @@ async def result(server: ServerUnderTest) -> None:
 
 @check("completion.at-most-100", proves=("completion.max-100", "completion.values-limit"))
 async def at_most_100(server: ServerUnderTest) -> None:
-    """A completion result has at most 100 values, whatever was typed before, and says if there are more."""
+    """A completion result has at most 100 values, whatever was typed before, in each session, and says if there are more."""
     name = server.require("prompts", "conformance_prompt_with_many_completions")
-    completion = await _completion(server, _params(name, "word", ""))
+    completion = await _completion(server.peer, _params(name, "word", ""))
     values = items(member(completion, "values"))
     if not values:
         raise NotTestable("the control request failed: the empty string has no completions")
@@ -86,12 +88,16 @@ async def at_most_100(server: ServerUnderTest) -> None:
         )
     # Many completions have the beginning of one of them in common.
     for typed in dict.fromkeys((str(values[0])[:1], str(values[0])[:3])):
-        await _completion(server, _params(name, "word", typed))
+        await _completion(server.peer, _params(name, "word", typed))
+    if server.transport is Transport.HTTP:
+        # A server may keep the values that it has found for another client.
+        async with server.share(client="another") as other:
+            await _completion(other, _params(name, "word", ""))
 
 
-async def _completion(server: ServerUnderTest, params: JsonObject) -> JsonValue:
+async def _completion(peer: SuiteConnection, params: JsonObject) -> JsonValue:
     """Return a completion with at most 100 values, whose members agree."""
-    completion = (await server.peer.request(_METHOD, params)).member("completion", dict)
+    completion = (await peer.request(_METHOD, params)).member("completion", dict)
     count = len(items(member(completion, "values")))
     if count > _MOST:
         raise Deviation(f"at most {_MOST} values", f"{count} values")
