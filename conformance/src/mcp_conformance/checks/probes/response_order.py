@@ -18,22 +18,25 @@ _FENCES = 2
 """The number of later requests."""
 
 
-async def after_response(server: ServerUnderTest, params: JsonObject, method: str) -> list[JsonObject]:
-    """Call a tool, and return the notifications of a method that follow the response.
+async def after_response(
+    server: ServerUnderTest, params: JsonObject, method: str, *, of: str = "tools/call"
+) -> list[JsonObject]:
+    """Send a request, and return the notifications of a method that follow the response.
 
     Over HTTP these are notifications on the same stream, or on the stream of a request that was sent after the response.
     On other streams they may arrive later than a response although they were sent before it.
 
     Args:
         server: The server.
-        params: The params of the call.
+        params: The params of the request.
         method: The method of the notifications.
+        of: The method of the request.
 
     Raises:
         NotApplicable: Over HTTP the response is not in a stream, so that nothing can follow it.
     """
     peer = server.peer
-    request = peer.message("tools/call", params)
+    request = peer.message(of, params)
     if isinstance(peer, HttpConnection):
         received = (await read_stream(peer, request)).messages
         for _ in range(_FENCES):

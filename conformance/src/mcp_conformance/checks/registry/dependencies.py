@@ -346,7 +346,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "jsonrpc.concurrent-requests": ("tools.structured",),
     "jsonrpc.invalid-params": ("completion.validates", "resources.not-found-code", "tools.malformed-call"),
     **{f"prompts.{each}": ("prompts.arguments",) for each in ("missing-argument", "validates")},
-    "http.split-character": ("jsonrpc.response-ids",),
+    "http.split-character": ("jsonrpc.response-ids", "sse.get-no-response"),
     # Ids and tokens may have characters at which a server divides its events.
     "jsonrpc.id-echo": ("http-sse.message-events",),
     "progress.token": ("http-sse.message-events",),
@@ -369,6 +369,26 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "jsonrpc.notification-not-answered",
     ),
     "sse.own-responses": ("sse.get-no-response", "jsonrpc.id-echo"),
+    # They read the HTTP response to a request, without the response that is on the stream by GET instead.
+    **dict.fromkeys(
+        (
+            "http.post",
+            "http.response-type",
+            "http.version-absent",
+            "resume.by-get",
+            "sse.disconnect",
+            "sse.get-closed",
+            "sse.get-dropped",
+            "sse.no-broadcast",
+            "sse.response",
+        ),
+        ("sse.get-no-response",),
+    ),
+    # Without `initialize`, a server of both eras looks like one of the modern era.
+    **dict.fromkeys(
+        ("compat.initialize-names-versions", "header.version-missing", "http.delete-refused", "http.get-refused"),
+        ("compat.legacy-session",),
+    ),
     # A server that takes a request for a legacy one, because of its header alone, may open a session.
     "http.no-session": ("header.version-mismatch",),
     "resume.own-stream": ("sse.get-no-response",),
@@ -440,6 +460,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "mrtr.only-what-is-declared",
         "tasks.listen-undeclared",
         "tasks.methods-undeclared",
+        "tasks.required",
     ),
     # Both call a tool that can run as a task, for a client without the extension.
     "tasks.param-ignored": ("tasks.fallback",),

@@ -160,6 +160,10 @@ async def _use(server: ServerUnderTest) -> None:
     for capability, method, params in _UNKNOWN:
         if server.inventory.has(capability):
             await server.peer.request(method, params)
+    embeds = server.manifest.find("prompts", "test_prompt_with_embedded_resource")
+    if server.inventory.find("prompts", embeds.name) is not None:
+        given: JsonObject = embeds.arguments or {"resourceUri": "test://static-text"}
+        await server.peer.request("prompts/get", {"name": embeds.name, "arguments": given})
     for resource in server.inventory.lists.get("resources", ())[:_READ]:
         await server.peer.request("resources/read", {"uri": resource["uri"]})
     if server.inventory.has("completions"):

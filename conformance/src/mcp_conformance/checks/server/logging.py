@@ -18,6 +18,7 @@ from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.nursery import open_nursery
 from mcp_core.revisions import Era
 from mcp_core.types.meta import LOG_LEVEL
 
@@ -38,6 +39,8 @@ _FIXTURE: Final = "conformance_logging"
 _ONE_LEVEL: Final = "test_logging_tool"
 _SIMPLE: Final = "test_simple_text"
 _NEEDS: Final = ("capability:logging", "capability:tools")
+_AT_ONCE: Final = 4
+"""The number of calls that log at the same time."""
 _SECRET: Final = "conformance-4c1d-secret"
 
 
@@ -59,12 +62,13 @@ async def _logged(server: ServerUnderTest, level: str | None, fixture: str = _FI
     since = len(server.peer.inbox)
     await _call(server, level, fixture)
     await server.peer.fence()
-    found: list[JsonObject] = []
-    for message in server.peer.inbox[since:]:
-        params = message.get("params")
-        if message.get("method") == _MESSAGE:
-            found.append(params if isinstance(params, dict) else {})
-    return found
+    return _log_params(server.peer.inbox[since:])
+
+
+def _log_params(messages: list[JsonObject]) -> list[JsonObject]:
+    """Return the params of the log messages among some messages."""
+    found = [each.get("params") for each in messages if each.get("method") == _MESSAGE]
+    return [params if isinstance(params, dict) else {} for params in found]
 
 
 def _fixtures(server: ServerUnderTest) -> list[str]:
@@ -252,8 +256,14 @@ async def no_secrets(server: ServerUnderTest) -> None:
 
 @check("logging.shape", proves=("logging.message-shape",), needs=_NEEDS)
 async def shape(server: ServerUnderTest) -> None:
-    """A log message has a level, data, and optionally a logger."""
-    for params in await _some(server, "debug"):
+    """A log message has a level, data, and optionally a logger, also beside those of other calls."""
+    alone = await _some(server, "debug")
+    since = len(server.peer.inbox)
+    async with open_nursery() as nursery:
+        for _ in range(_AT_ONCE):
+            nursery.start_soon(_call, server, "debug")
+    await server.peer.fence()
+    for params in alone + _log_params(server.peer.inbox[since:]):
         wrong = flaw_of_params(_MESSAGE, params, server.revision)
         if wrong is not None:
             raise Deviation("a log message according to the schema", wrong)

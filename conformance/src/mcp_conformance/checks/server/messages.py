@@ -247,6 +247,10 @@ async def _answer_similar_ids(server: ServerUnderTest) -> None:
 
     calls = {key: partial(call, id, key) for id, key in zip(ids, keys, strict=True)}
     async with calls_in_progress(peer, calls, "conformance_wait"):
+        unknown = peer.message(UNKNOWN_METHOD, id=f"beside-{number}")
+        refused = await peer.exchange(unknown, deviant="an unknown method")
+        if refused.message.get("id") != unknown["id"]:
+            raise Deviation(f"the id {brief(unknown['id'])}, while other requests are in progress", str(refused))
         for id, key in zip(ids, keys, strict=True):
             answers.clear()
             name, arguments = server.tool("conformance_release", {"key": key})

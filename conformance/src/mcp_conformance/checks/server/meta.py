@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import answered
 from mcp_conformance.checks.probes.modern_requests import answered_requests, rejections
+from mcp_conformance.checks.probes.waiting_call import waiting_call
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -85,6 +87,11 @@ def _register() -> None:
         ) -> None:
             answer = await _without(server, change, f"a request without {what}")
             answer.error(-32602, what=f"a request without {what}")
+            await _refuses_after_failure(server, change, what)
+            with suppress(NotTestable):  # a server without a tool that waits has passed what can be tested
+                async with waiting_call(server):
+                    answer = await _without(server, change, f"a request without {what}")
+                answer.error(-32602, what=f"a request without {what}, while another one is in progress")
             if what == "_meta":
                 await _refuses_absent_params(server)
             # Over stdio, a request without its version may be one of a legacy client.
@@ -98,6 +105,25 @@ def _register() -> None:
 
 
 _register()
+
+
+async def _refuses_after_failure(
+    server: ServerUnderTest, change: Callable[[JsonObject], JsonObject], what: str
+) -> None:
+    """Require the same error after requests that fail, whose metadata a server may keep."""
+    failing: tuple[tuple[str, str, JsonObject], ...] = (
+        ("prompts", "prompts/get", {"name": "conformance-none"}),
+        ("tools", "tools/call", {"name": "conformance-none", "arguments": {}}),
+    )
+    for capability, method, params in failing:
+        if not server.inventory.has(capability):
+            continue
+        await server.peer.request(method, params)
+        message = server.peer.message("server/discover")
+        kept = message["params"]
+        assert isinstance(kept, dict)  # noqa: S101  `message` made it
+        answer = await server.peer.exchange({**message, "params": change(kept)}, deviant=f"a request without {what}")
+        answer.error(-32602, what=f"a request without {what}, after one that fails")
 
 
 async def _refuses_absent_params(server: ServerUnderTest) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.probes.modern_requests import answered_requests
 from mcp_conformance.checks.probes.reported_progress import reported_requests
 from mcp_conformance.checks.probes.response_order import after_response
 from mcp_conformance.checks.registry.server import check
@@ -31,6 +32,8 @@ _CLIENTS: Final = 3
 _NEEDS: Final = ("capability:tools",)
 _UNKNOWN: Final[tuple[str, JsonObject]] = ("conformance-does-not-exist", {})
 """A tool that no server has, and its arguments."""
+_REPORTING: Final = ("prompts/get", "resources/read", "completion/complete")
+"""Methods besides `tools/call` that may report progress."""
 _LEGACY: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY)
 _TOKENS: Final[tuple[JsonValue, ...]] = (
     "conformance-token",
@@ -141,7 +144,7 @@ async def only_with_token(server: ServerUnderTest) -> None:
     needs=_NEEDS,
 )
 async def not_after_answer(server: ServerUnderTest) -> None:
-    """After the response there are no progress notifications, also if it is an error."""
+    """After the response there are no progress notifications, also if it is an error, or that of another method."""
     await _reported(server)
     name, arguments = server.tool(_FIXTURE)
     params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": "conformance-late"}}
@@ -155,6 +158,12 @@ async def not_after_answer(server: ServerUnderTest) -> None:
         with suppress(NotApplicable):  # over HTTP nothing can follow a response that is not in a stream
             for late in await after_response(server, failed, _PROGRESS):
                 raise Deviation("no progress notification after the response", brief(late))
+    for number, (method, given) in enumerate(answered_requests(server)):
+        if method in _REPORTING:
+            other: JsonObject = {**given, "_meta": {"progressToken": f"other-{number}"}}
+            with suppress(NotApplicable):
+                for late in await after_response(server, other, _PROGRESS, of=method):
+                    raise Deviation(f"no progress notification after the response to {method}", brief(late))
 
 
 @check(

@@ -129,6 +129,16 @@ async def unicode(server: ServerUnderTest) -> None:
     answer = await peer.request("ping" if peer.handshake else "server/discover", id=_TEXT)
     if answer.message.get("id") != _TEXT:
         raise Deviation(f"the id {brief(_TEXT)}", str(answer))
+    # A server may keep what it has sent once, and its errors may repeat a name.
+    prompt = server.manifest.find("prompts", "test_prompt_with_arguments")
+    for _ in range(2):
+        if server.inventory.has("tools"):
+            await peer.request("tools/call", {"name": f"conformance-{_TEXT}", "arguments": {}})
+        if server.inventory.find("prompts", prompt.name) is not None and prompt.arguments is None:
+            given: JsonObject = {"name": prompt.name, "arguments": {"arg1": _TEXT, "arg2": _TEXT}}
+            found = await peer.request("prompts/get", given)
+            if not found.is_error and _TEXT.encode() not in encoded(found.message):
+                raise Deviation(f"the argument {brief(_TEXT)} in the prompt", str(found))
 
 
 @check("stdio.large-message", proves=("stdio.large-message", *_LINES), subject=CheckScope.RECOVERING)
