@@ -83,7 +83,10 @@ class _Handler(Answering):
 
     def _session(self, kind: str) -> HttpSession | None:
         id = self._header("Mcp-Session-Id")
-        if id is None and not self.fault.keeps(f"session of {kind}"):
+        forgiven = (id is None and not self.fault.keeps(f"session of {kind}")) or (
+            id == "" and not self.fault.keeps(f"empty session of {kind}")
+        )
+        if forgiven:
             last = self.headers.get("Last-Event-ID")
             every = self.server.sessions.values()
             return next((each for each in every if last is None or each.has_event(last)), None)
@@ -193,7 +196,9 @@ class _Handler(Answering):
             return
         version = self._version
         opening = isinstance(message, dict) and message.get("method") == "initialize" and version not in MODERN
-        if opening and isinstance(message, dict) and not self.server.modern_only:
+        if opening and version is None and isinstance(message, dict) and not self.fault.keeps("bare initialize"):
+            self.refuse("initialize", 400, -32020, "MCP-Protocol-Version is missing", message.get("id"))
+        elif opening and isinstance(message, dict) and not self.server.modern_only:
             self._open(message)
         elif (
             not self.server.modern_only

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault, ids_of
 from mutants.server.protocol import LEGACY, MODERN, RpcError
+from mutants.server.streams import HttpSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -340,6 +341,9 @@ breaking("ended-until-next-end", "session.ended", "ended-by-next-end", revisions
 breaking("ended-until-next-session", "session.ended", "ended-by-next-session", revisions=_STREAMS)
 for _kind in ("response", "resumption"):
     breaking(f"{_kind}-without-session", "session.missing", f"session of {_kind}", revisions=_STREAMS)
+breaking(
+    "notification-with-empty-session", "http.notification-invalid", "empty session of notification", revisions=_STREAMS
+)
 breaking("ended-until-the-end-of-a-call", "session.ended-during-a-call", "ended-by-late-response", revisions=_STREAMS)
 breaking("ends-all", "session.kept-apart", "ends-one", revisions=_STREAMS)
 breaking("no-end-of-stream", "sse.end", "end-of-stream")
@@ -364,6 +368,21 @@ breaking(
 )
 breaking("logs-on-two-streams", "sse.no-broadcast", "log-once", revisions=_STREAMS)
 breaking("response-on-get", "sse.get-no-response", "get-no-response", revisions=_STREAMS)
+
+
+@fault("responses-on-get", "sse.get-no-response", "sse.own-responses", revisions=_STREAMS, transports=_HTTP)
+class _ResponsesOnGet(Fault):
+    """A server that sends all responses on the standalone stream of the session, if it is open."""
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        session = inbound.session
+        if not isinstance(session, HttpSession) or not session.listen_streams:
+            return response
+        session.announce(response)
+        return None
+
+
+breaking("bare-initialize-refused", "compat.legacy-session", "bare initialize", revisions=MODERN)
 breaking("requests-in-stream", "http.stream-no-requests", "no-requests")
 
 

@@ -340,6 +340,7 @@ class _LogOfSubscription(Fault):
         return message
 
 
+_READING: Final = ("prompts/get", "resources/read")
 _PROGRESS: Final = "notifications/progress"
 _FIXTURE: Final = "test_tool_with_progress"
 notification_fault(
@@ -432,6 +433,24 @@ class _ProgressLate(Fault):
         if token == "conformance-late":
             self.late = token
         return result
+
+
+@fault("progress-behind-other-answers", "progress.not-after-answer", "progress.none-after-answers")
+class _BehindOtherAnswers(Fault):
+    """A server that reports the end of a request other than a call behind its response."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] in _READING:
+            inbound.progress(1, 2)
+        return result
+
+    def following(self, request: JsonObject) -> list[JsonValue]:
+        params = request.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        if token is None or request["method"] not in _READING:
+            return []
+        return [{"jsonrpc": "2.0", "method": _PROGRESS, "params": {"progressToken": token, "progress": 2, "total": 2}}]
 
 
 @fault("progress-behind-answer", "progress.not-after-answer", "progress.none-after-answers")
@@ -774,6 +793,19 @@ _watching("updates-of-all-for-none", "subscription.only-these-resources", lambda
 class _UpdatesWithoutFilter(Fault):
     def watches(self, uris: list[JsonValue] | None, uri: str) -> bool:
         return uris is None or super().watches(uris, uri)
+
+
+@fault("updates-of-all-beside-list-changes", "subscription.only-these-resources", revisions=MODERN)
+class _UpdatesBesideListChanges(Fault):
+    """A server that sends updates of all resources to a subscription to changes of their list."""
+
+    def filtered(self, user: str, id: JsonValue, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        uris = wanted.get("resourceSubscriptions")
+        every = wanted.get("resourcesListChanged") is True and isinstance(uris, list)
+        return {**wanted, "resourceSubscriptions": [*uris, "*"]} if every and isinstance(uris, list) else wanted
+
+    def watches(self, uris: list[JsonValue] | None, uri: str) -> bool:
+        return "*" in (uris or []) or super().watches(uris, uri)
 
 
 @fault("filter-kept-by-id", "subscription.clients-apart", revisions=MODERN, transports=("http",))

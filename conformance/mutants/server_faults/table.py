@@ -28,6 +28,7 @@ import mutants.server_faults.client_tasks
 import mutants.server_faults.schemas
 import mutants.server_faults.third_party
 import mutants.server_faults.skills
+import mutants.server_faults.shared_state
 
 # isort: on
 from mutants.server.fault import FAULTS

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _CORE: Final = LEGACY[3:]
+_DECLARED: Final = f"{META}clientCapabilities"
 _EXTENSION: Final = f"{META}tasks"
 _RELATED: Final = f"{META}related-task"
 _TASK: Final[JsonObject] = {
@@ -788,3 +789,24 @@ class _InLegacy(Fault):
         if not inbound.modern and plain and inbound.declares("extensions", _EXTENSION):
             return {**_TASK}
         return result
+
+
+@fault(
+    "task-for-empty-extensions",
+    "tasks.fallback",
+    "jsonrpc.result-type-not-unadvertised",
+    revisions=MODERN,
+)
+class _ForEmptyExtensions(Fault):
+    """A server that takes the member `extensions` for the declaration of its extension."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = message.get("params") if isinstance(message, dict) else None
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        declared = meta.get(_DECLARED) if isinstance(meta, dict) else None
+        if not isinstance(message, dict) or not isinstance(params, dict) or not isinstance(meta, dict):
+            return message
+        if message["method"] != "tools/call" or not isinstance(declared, dict) or declared.get("extensions") != {}:
+            return message
+        tasks: JsonObject = {**declared, "extensions": {_EXTENSION: {}}}
+        return {**message, "params": {**params, "_meta": {**meta, _DECLARED: tasks}}}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY, MODERN
+from mutants.server.protocol import LEGACY, META, MODERN
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -26,6 +27,8 @@ def _public(name: str, caught_by: str, *methods: str) -> None:
 
 _CORE: Final = LEGACY[3:]
 _HTTP: Final = ("http",)
+_AFTER_FAILURE: Final = 0.25
+"""Seconds from the start of a task that fails, after 0.1 seconds, to its last progress."""
 
 
 @fault("task-of-everybody", "tasks.other-user", revisions=_CORE, transports=_HTTP)
@@ -76,11 +79,32 @@ class _GoesOn(Fault):
         return rule != "task-progress-ends"
 
 
+@fault("task-progress-after-failure", "tasks.progress-ends", revisions=_CORE)
+class _ProgressAfterFailure(Fault):
+    """A server that reports the progress of a task to its end, some time after it has failed."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        task, token = result.get("task"), inbound.meta.get("progressToken")
+        if isinstance(task, dict) and inbound.params.get("name") == "failing_job" and token is not None:
+            related: JsonObject = {f"{META}related-task": {"taskId": task["taskId"]}}
+            params: JsonObject = {"progressToken": token, "progress": 5, "total": 5, "_meta": related}
+            late: JsonObject = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+            threading.Timer(_AFTER_FAILURE, inbound.session.send, [late]).start()
+        return result
+
+
 # --- private features ------------------------------------------------------------------------------------------------
 
 _public("private-tool-called", "tools.of-one-user", "tools/call")
 _public("private-resource-read", "resources.of-one-user", "resources/read")
 _public("private-completed", "completion.of-one-user", "completion/complete")
+
+
+@fault("private-template-completed", "completion.of-one-user", revisions=MODERN, transports=_HTTP)
+class _TemplateCompleted(Fault):
+    def private(self, inbound: InboundRequest, *, theirs: bool) -> bool:
+        ref = inbound.params.get("ref")
+        return theirs or (isinstance(ref, dict) and ref.get("type") == "ref/resource")
 
 
 def _shared(name: str, method: str) -> None:
