@@ -194,6 +194,29 @@ class _LatinAtSecondTime(Fault):
         return _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), body)
 
 
+@fault(
+    *("sampled-array-at-second-time", "schema.sampling-content", "schema.server-messages"),
+    revisions=LEGACY[:1],
+    transports=("http-sse",),
+)
+class _SampledArray(Fault):
+    """A server whose sampling requests have arrays of content, after the first one in a session."""
+
+    def __init__(self) -> None:
+        self._sessions: set[str] = set()
+
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:
+        messages = params.get("messages")
+        if method != "sampling/createMessage" or not isinstance(messages, list):
+            return params
+        session = str(getattr(inbound.session, "id", ""))
+        if session not in self._sessions:
+            self._sessions.add(session)
+            return params
+        rows = [each for each in messages if isinstance(each, dict)]
+        return {**params, "messages": [{**each, "content": [each["content"]]} for each in rows]}
+
+
 # --- what a request does while it is in progress ---------------------------------------------------------------------
 
 

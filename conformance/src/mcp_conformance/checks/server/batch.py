@@ -67,8 +67,8 @@ async def requests(server: ServerUnderTest) -> None:
     _require_results(answers, ids, "")
     if server.transport is Transport.HTTP:
         # Another client may use the same ids.
-        async with session(server) as other:
-            _require_results(await send_batch(other, batch, len(ids)), ids, ", which another session has used too")
+        async with session(server) as second:
+            _require_results(await send_batch(second, batch, len(ids)), ids, ", which another session has used too")
     try:
         name, arguments = server.tool("test_tool_with_progress")
     except NotTestable:

@@ -45,10 +45,15 @@ def _sampling(recorded: RecordedMessages) -> Iterator[JsonValue]:
 
 def _sampled(recorded: RecordedMessages) -> Iterator[JsonValue]:
     """Yield the content blocks of the sampling messages."""
+    for content in _contents(recorded):
+        yield from content if isinstance(content, list) else [content]
+
+
+def _contents(recorded: RecordedMessages) -> Iterator[JsonValue]:
+    """Yield the content of each sampling message."""
     for params in _sampling(recorded):
         for message in items(member(params, "messages")):
-            content = member(message, "content")
-            yield from content if isinstance(content, list) else [content]
+            yield member(message, "content")
 
 
 look(
@@ -80,12 +85,24 @@ _BLOCKS: Final = {
 }
 
 
+def _sampled_content(value: JsonValue, revision: Revision) -> str | None:
+    if not isinstance(value, list):
+        return _sampled_block(value, revision)
+    if not _has_tool_content(revision):
+        return f"{brief(value)} is not one object"
+    return next((wrong for each in value if (wrong := _sampled_block(each, revision)) is not None), None)
+
+
+def _has_tool_content(revision: Revision) -> bool:
+    """Return whether sampling has tools and arrays of content, which came together."""
+    return flaw(0, "ToolUseContent", revision) is not None
+
+
 def _sampled_block(value: JsonValue, revision: Revision) -> str | None:
     kinds = {"text", "image"}
     if revision in between(R2025_03_26):
         kinds.add("audio")
-    # The revisions with tools in sampling are those that define their content.
-    if flaw(0, "ToolUseContent", revision) is not None:
+    if _has_tool_content(revision):
         kinds |= {"tool_use", "tool_result"}
     kind = member(value, "type")
     if not isinstance(kind, str) or kind not in kinds:
@@ -104,8 +121,8 @@ look(
     "schema.image-content",
     "schema.audio-content",
     VALID,
-    at=_sampled,
-    by=_sampled_block,
+    at=_contents,
+    by=_sampled_content,
     what="content for sampling",
 )
 
