@@ -34,8 +34,8 @@ from mcp_conformance.scenarios.skills import (
 )
 from mcp_conformance.scenarios.table import SCENARIOS
 from mcp_conformance.wire.transcript import Transcript
-from mcp_core.revisions import LATEST, LATEST_LEGACY, R2025_03_26
-from mcp_core.types.meta import CLIENT_CAPABILITIES
+from mcp_core.revisions import LATEST, LATEST_LEGACY, R2024_11_05, R2025_03_26
+from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
@@ -228,6 +228,62 @@ async def test_client_whose_further_pages_are_rejected_does_not_fail_cursor_chec
         await _judge("pagination.client-empty-cursor", evidence)
     with pytest.raises(Deviation, match='with the cursor ""'):
         await _judge("pagination.client-empty-cursor", _evidence("conformance_pages", LATEST, _request("tools/list")))
+
+
+# --- a second connection of the same process -------------------------------------------------------------------------
+
+_MODERN_PROBE: JsonObject = {**_PROBE, "params": {"_meta": {PROTOCOL_VERSION: LATEST.name}}}
+
+
+def _connections(*connections: list[JsonObject]) -> Evidence:
+    evidence = _evidence("conformance_no_request", LATEST_LEGACY)
+    starts = [
+        _Launch([evidence.transcript.message(encoded(each), sent=False) for each in messages])
+        for messages in connections
+    ]
+    return attrs.evolve(evidence, launches=[cast("Launch", each) for each in starts])
+
+
+def test_modern_requests_before_initialize_of_each_connection_are_probes() -> None:
+    evidence = _connections([_MODERN_PROBE, _initialize({})], [_MODERN_PROBE], [_initialize({})])
+
+    assert evidence.messages == [_initialize({})] * 2
+
+
+def test_modern_request_behind_initialize_is_a_message() -> None:
+    evidence = _connections([_initialize({}), _MODERN_PROBE], [_initialize({})])
+
+    assert evidence.messages == [_initialize({}), _MODERN_PROBE, _initialize({})]
+
+
+@attrs.frozen
+class _SseRequest:
+    """The parts of an HTTP request to the endpoints of 2024-11-05 that the checks read."""
+
+    number: int
+    method: str
+    message: JsonObject
+    known: object = None
+
+
+async def _judge_sse(*requests: _SseRequest) -> None:
+    check = next(each for each in CLIENT_CHECKS if each.id == "http-sse.client-posts")
+    exchanges = [cast("HttpExchange", each) for each in requests]
+    evidence = attrs.evolve(_evidence("conformance_no_request", R2024_11_05), exchanges=exchanges)
+    runs = {evidence.scenario.name: evidence}
+    await check.run(ClientUnderTest(revision=R2024_11_05, transport=Transport.HTTP_SSE, settings=_SETTINGS, runs=runs))
+
+
+async def test_second_connection_may_begin_with_initialize_by_post() -> None:
+    session = object()
+    first = (_SseRequest(1, "GET", {}), _SseRequest(2, "POST", _initialize({}), session))
+    probe = _SseRequest(3, "POST", _initialize({}))
+    await _judge_sse(*first, probe, _SseRequest(4, "GET", {}), _SseRequest(5, "POST", _initialize({}), session))
+
+    with pytest.raises(Deviation, match="POST to the URI"):
+        await _judge_sse(*first, probe)
+    with pytest.raises(Deviation, match="POST to the URI"):
+        await _judge_sse(*first, _SseRequest(3, "POST", _request("tools/list")), _SseRequest(4, "GET", {}))
 
 
 # --- private results of two users -------------------------------------------------------------------------------------

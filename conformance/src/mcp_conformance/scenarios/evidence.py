@@ -66,7 +66,7 @@ class Evidence:
 
     @cached_property
     def probes(self) -> frozenset[int]:
-        """The identities of the modern requests before the first `initialize`, in a legacy revision.
+        """The identities of the modern requests before the `initialize` of a connection, in a legacy revision.
 
         A client of both eras learns with them which one a server has. It may do so even if it is instructed which
         revision to use.
@@ -74,12 +74,32 @@ class Evidence:
         if self.revision.era is not Era.LEGACY:
             return frozenset()
         found: list[int] = []
-        for message in self.transcript.messages(sent=False):
+        waiting: list[int] = []
+        for message, opened in self._messages_of_connections():
             if isinstance(message, dict) and message.get("method") == "initialize":
-                return frozenset(found)
-            if _is_modern(message):
-                found.append(id(message))
-        return frozenset()
+                found += waiting
+                waiting.clear()
+            elif not opened and _is_modern(message):
+                waiting.append(id(message))
+        return frozenset(found)
+
+    def _messages_of_connections(self) -> Iterator[tuple[JsonValue, bool]]:
+        """Yield the messages of all connections, each with whether it follows the `initialize` of its connection."""
+        if not self.launches and not self.exchanges:
+            opened = False
+            for message in self.transcript.messages(sent=False):
+                yield message, opened
+                opened = opened or (isinstance(message, dict) and message.get("method") == "initialize")
+        for launch in self.launches:
+            opened = False
+            for value in launch.values:
+                yield value, opened
+                opened = opened or (isinstance(value, dict) and value.get("method") == "initialize")
+        begun = False
+        for exchange in self.exchanges:
+            # After the first session, a request without a session id may begin another connection.
+            yield exchange.value, begun and exchange.header("mcp-session-id") is not None
+            begun = begun or exchange.message.get("method") == "initialize"
 
     def sent(self, method: str) -> list[JsonObject]:
         """Return the requests or notifications with a method, in order."""
