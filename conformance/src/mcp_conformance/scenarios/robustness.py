@@ -394,7 +394,22 @@ def _wants_progress(setup: ScenarioSetup) -> None:
 
 
 def _no_request(setup: ScenarioSetup) -> None:
-    """Add a tool that sends unknown methods, a request whose method is a number, and an error without an id where valid."""
+    """Add a tool that sends unknown methods, a request whose method is a number, and an error without an id where valid.
+
+    Over stdio the server supports only the revision before from the second connection on.
+    """
+    right = setup.server.handlers["initialize"]
+    older = [each for each in LEGACY if each in between(None, setup.revision) and each is not setup.revision]
+
+    async def initialize(request: ScriptedRequest) -> JsonObject:
+        is_first = not any(each.opened for each in setup.server.sessions)
+        result = await right(request)
+        if is_first or not older or setup.transport is not Transport.STDIO:
+            return result
+        request.session.revision = older[-1]
+        return {**result, "protocolVersion": older[-1].name, "capabilities": setup.server.declared(older[-1])}
+
+    setup.server.handlers["initialize"] = initialize
 
     async def send(request: ScriptedRequest) -> JsonObject:
         odd: JsonObject = {"jsonrpc": "2.0", "id": "odd", "method": 7}
@@ -495,7 +510,7 @@ ROBUSTNESS_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_no_request",
-        title="A tool that sends requests with unknown methods and an invalid one, and an error without an id where valid.",
+        title="A tool that sends unknown methods, an invalid request, and an error without an id; the client connects twice.",
         prepare=_no_request,
         revisions=frozenset(LEGACY),
     ),

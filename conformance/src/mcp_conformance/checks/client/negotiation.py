@@ -16,12 +16,15 @@ from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mcp_core.revisions import Revision
 
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 _HTTP: Final = frozenset({Transport.HTTP})
 _STDIO: Final = frozenset({Transport.STDIO})
+_TWICE: Final = "conformance_no_request"
+"""The scenario in which the client connects twice, over stdio to a server that then supports an older version."""
 _REJECTIONS: Final = (400, 404, 405)
 
 
@@ -60,17 +63,29 @@ async def latest(client: ClientUnderTest) -> None:
     proves=("version.respect-negotiated", "version.respect-negotiated-should"),
     revisions=("2025-03-26", "2025-06-18", "2025-11-25"),
     transports=_HTTP | _STDIO,
-    needs=("scenario:version-older",),
+    needs=("scenario:version-older", f"scenario:{_TWICE}"),
 )
 async def keeps_to_it(client: ClientUnderTest) -> None:
-    """After negotiation of an older version the client sends nothing that this version does not define."""
+    """After negotiation of an older version the client sends nothing newer, also if it is not its first connection."""
     evidence = client.run("version-older")
     agreed = REVISIONS[str(evidence.notes["offered"])]
+    for launch in client.runs[_TWICE].launches if _TWICE in client.runs else ():
+        if launch.session.opened and launch.session.revision is not client.revision:
+            _keeps_to(launch.session.revision, client.revision, [*launch.values])
     if not evidence.sent("notifications/initialized"):
         raise NotApplicable(f"the client does not continue with {agreed}")
+    _keeps_to(agreed, client.revision, evidence.messages)
+    if not agreed.batching:
+        for entry in evidence.transcript:
+            if not entry.sent and isinstance(entry.value, list):
+                raise Deviation(f"no array with {agreed}", brief(entry.value))
+
+
+def _keeps_to(agreed: Revision, offered: Revision, messages: list[JsonValue]) -> None:
+    """Check that messages have no methods and params that only the newer of two revisions has."""
     known = {**methods(agreed), **notifications(agreed)}
-    newer = {**methods(client.revision), **notifications(client.revision)}
-    for message in evidence.messages:
+    newer = {**methods(offered), **notifications(offered)}
+    for message in messages:
         if not isinstance(message, dict) or message.get("method") in (None, "initialize"):
             continue
         method = str(message["method"])
@@ -81,17 +96,13 @@ async def keeps_to_it(client: ClientUnderTest) -> None:
             raise Deviation(f"a method of {agreed}", brief(message))
         wrong = flaw_of_params(method, message.get("params"), agreed)
         # An error in the newer version too does not concern negotiation.
-        if wrong is not None and flaw_of_params(method, message.get("params"), client.revision) is None:
+        if wrong is not None and flaw_of_params(method, message.get("params"), offered) is None:
             raise Deviation(f"params of {method} according to {agreed}", wrong)
         # Additional members are allowed, but not those that have a meaning in the newer version only.
-        added = members_of_params(method, client.revision) - members_of_params(method, agreed)
+        added = members_of_params(method, offered) - members_of_params(method, agreed)
         used = sorted(added & _params(message).keys())
         if used:
             raise Deviation(f"no params.{used[0]} in {method}, which {agreed} does not define", brief(message))
-    if not agreed.batching:
-        for entry in evidence.transcript:
-            if not entry.sent and isinstance(entry.value, list):
-                raise Deviation(f"no array with {agreed}", brief(entry.value))
 
 
 @check(

@@ -403,7 +403,8 @@ def _no_request(client: ClientUnderTest) -> Evidence:
 async def ignores_error_without_id(client: ClientUnderTest) -> None:
     """An error without an id is ignored."""
     evidence = _no_request(client)
-    answers = {each.name: each.response for each in evidence.server.client_requests}
+    # The server may support another revision in a later connection, and send no such error.
+    answers = {each.name: each.response for each in reversed(evidence.server.client_requests)}
     if answers.get("behind") is None:
         raise NotTestable("the control request failed: the client did not respond to a ping before the error")
     # The error may be taken for the response to the only pending call: then the client is finished.
