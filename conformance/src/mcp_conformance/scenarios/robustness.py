@@ -63,6 +63,8 @@ STANDALONE_RETRY: Final = 300
 """Milliseconds that a client must wait before it opens the standalone stream again."""
 _UNKNOWN_METHODS: Final[Mapping[str, str | int]] = {
     "roots/does-not-exist": 0,
+_CRASHES: Final = 2
+"""How often that tool crashes the server."""
     "roots/list/all": "",
     "Roots/List": "0",
     "sampling/does-not-exist": "null",
@@ -265,11 +267,13 @@ def _elsewhere(setup: ScenarioSetup) -> None:
 
 
 def _crashes(setup: ScenarioSetup) -> None:
-    """Add a tool that crashes the server. After a restart the tool is harmless."""
+    """Add a tool that crashes the server, once more after the first restart. From the next one on it is harmless."""
+    crashed: list[int] = []
 
     async def crash(request: ScriptedRequest) -> JsonObject:
         launch = request.sink
-        if isinstance(launch, Launch) and launch.number == 0:
+        if isinstance(launch, Launch) and len(crashed) < _CRASHES:
+            crashed.append(launch.number)
             await launch.exit(3)
             raise NoReply("the server has exited")
         return text_result("this process does not crash")
@@ -471,7 +475,7 @@ ROBUSTNESS_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_crash",
-        title="A tool `test_crashes` that crashes the server while the client has a subscription.",
+        title="A tool `test_crashes` that crashes the server twice while the client has a subscription.",
         prepare=_crashes,
         revisions=_MODERN,
         transports=_STDIO,
