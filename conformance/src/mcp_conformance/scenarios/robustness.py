@@ -9,7 +9,7 @@ import trio
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.http_exchange import STREAM
 from mcp_conformance.drivers.client.http_host import PostSink
-from mcp_conformance.drivers.client.scripted_request import NoReply, encoded
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, encoded
 from mcp_conformance.drivers.client.stdio_host import Launch
 from mcp_conformance.model.check import Transport
 from mcp_conformance.protocol.odd_ids import ODD_IDS
@@ -55,6 +55,8 @@ EARLY: Final = "early"
 """The name of the ping before the response to `initialize`."""
 PATH: Final = "/a/b%20c/the.endpoint"
 """An unusual but valid path of an endpoint."""
+UNAVAILABLE: Final = "test_unavailable"
+"""The tool whose first call has the status 503."""
 UNKNOWN: Final = "unknown"
 """The name of the requests whose methods do not exist."""
 STANDALONE_ENDS: Final = "conformance_standing_ends"
@@ -214,7 +216,10 @@ def _rich_contents(setup: ScenarioSetup) -> None:
 
 
 def _breaks(setup: ScenarioSetup) -> None:
-    """Break the connection of the first call in the middle of the response."""
+    """Break the connection of the first call in the middle of the response.
+
+    Then respond to the call of another tool with 503, and to the first prompt with an error.
+    """
     broken: list[bool] = []
 
     async def break_off(request: ScriptedRequest) -> JsonObject:
@@ -232,8 +237,27 @@ def _breaks(setup: ScenarioSetup) -> None:
             await sink.exchange.cut()
         return text_result("not broken")
 
-    setup.server.offers.add_tool(BREAKS, "Breaks its stream once", break_off)
-    setup.server.offers.add_tool("test_behind", "Is called after that", _behind)
+    async def refuse(exchange: HttpExchange) -> bool:
+        params = exchange.message.get("params")
+        named = params.get("name") if isinstance(params, dict) else None
+        if named != UNAVAILABLE or "refused" in setup.notes:
+            return False
+        setup.notes["refused"] = exchange.number
+        await exchange.respond(503)
+        return True
+
+    async def fail(_: ScriptedRequest) -> list[JsonValue]:
+        raise ErrorReply(-32603, "the prompt is not available")
+
+    offers = setup.server.offers
+    offers.add_tool(BREAKS, "Breaks its stream once", break_off)
+    offers.add_tool("test_behind", "Is called after that", _behind)
+    offers.add_tool(UNAVAILABLE, "Is not available at first", _behind)
+    offers.add_tool("test_last", "Is called last", _behind)
+    # Before the prompt with arguments.
+    offers.prompts.insert(0, {"name": "test_failing_prompt", "description": "Fails"})
+    offers.messages["test_failing_prompt"] = fail
+    setup.http.before = refuse
 
 
 async def _behind(_: ScriptedRequest) -> JsonObject:
@@ -454,7 +478,7 @@ ROBUSTNESS_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_broken_stream",
-        title="A tool `test_breaks` whose first call breaks its stream, and another tool after it.",
+        title="A tool `test_breaks` whose first call breaks its stream, a tool that is unavailable once, a prompt that fails.",
         prepare=_breaks,
         revisions=_STATEFUL | _MODERN,
         transports=_HTTP,
