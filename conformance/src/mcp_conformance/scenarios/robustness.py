@@ -63,10 +63,10 @@ STANDALONE_ENDS: Final = "conformance_standing_ends"
 """The scenario in which a standalone stream ends."""
 STANDALONE_RETRY: Final = 300
 """Milliseconds that a client must wait before it opens the standalone stream again."""
-_UNKNOWN_METHODS: Final[Mapping[str, str | int]] = {
-    "roots/does-not-exist": 0,
 _CRASHES: Final = 2
 """How often that tool crashes the server."""
+_UNKNOWN_METHODS: Final[Mapping[str, str | int]] = {
+    "roots/does-not-exist": 0,
     "roots/list/all": "",
     "Roots/List": "0",
     "sampling/does-not-exist": "null",
@@ -83,6 +83,9 @@ TOKEN: Final = "conformance/how far"
 """The progress token that the client receives."""
 TWO: Final = ("test_first", "test_second")
 """Two tools, of which the second responds first."""
+
+_OVERTAKEN: Final = 0.05
+"""Seconds in which a second subscription overtakes the first one."""
 
 _STDIO: Final = frozenset({Transport.STDIO})
 _HTTP: Final = frozenset({Transport.HTTP})
@@ -343,7 +346,24 @@ def _add_report(setup: ScenarioSetup, member: str) -> None:
 
 
 def _two_subscriptions(setup: ScenarioSetup) -> None:
-    """Add two tools, each of which notifies of a change in one of two subscriptions, but not in the other."""
+    """Add two tools, each of which notifies of a change in one of two subscriptions, but not in the other.
+
+    If the second subscription begins before the acknowledgment of the first, the acknowledgments are in reverse order.
+    """
+    opened: list[JsonValue] = []
+    overtaken = trio.Event()
+
+    async def listen(request: ScriptedRequest) -> JsonObject:
+        id = request.message["id"]
+        opened.append(id)
+        if len(opened) == 1:
+            with trio.move_on_after(_OVERTAKEN):
+                await overtaken.wait()
+        params: JsonObject = {"notifications": request.subscription_filter(), "_meta": {SUBSCRIPTION_ID: id}}
+        await request.notify("notifications/subscriptions/acknowledged", params)
+        overtaken.set()
+        await trio.sleep_forever()
+        raise AssertionError("the subscription ends only by cancellation")
 
     async def notify(request: ScriptedRequest) -> JsonObject:
         listening = [each for each in setup.server.received if each.get("method") == "subscriptions/listen"]
@@ -354,6 +374,7 @@ def _two_subscriptions(setup: ScenarioSetup) -> None:
             setup.notes[name] = True
         return text_result("told")
 
+    setup.server.handlers["subscriptions/listen"] = listen
     setup.server.offers.tools.clear()
     setup.server.offers.add_tool(NOTIFIES_SECOND, "Notifies of a change in the second subscription", notify)
     setup.server.offers.add_tool(NOTIFIES_FIRST, "Notifies of a change in the first subscription", notify)
