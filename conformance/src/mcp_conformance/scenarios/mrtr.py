@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ARGUMENTS", "EMPTY_STATE", "KINDS", "MRTR_SCENARIOS", "OTHER_STATES", "STATES", "STATE_ONCE", "UNRELATED"]
+__all__ = [
+    "ARGUMENTS",
+    "EMPTY_STATE",
+    "KINDS",
+    "MRTR_SCENARIOS",
+    "OTHER_STATES",
+    "STATES",
+    "STATE_ONCE",
+    "STATE_ONCE_ELSEWHERE",
+    "UNRELATED",
+]
 
 _CONFIRM: Final[JsonObject] = {
     "method": "elicitation/create",
@@ -50,6 +60,8 @@ EMPTY_STATE: Final = "ask_with_empty_state"
 """The tool whose `requestState` is the empty string."""
 STATE_ONCE: Final = "ask_with_state_once"
 """The tool whose first result has a `requestState`, and whose second one has none."""
+STATE_ONCE_ELSEWHERE: Final = {"prompts/get": "prompt_with_state_once", "resources/read": "test://with-state-once"}
+"""The prompt and the resource whose first result has a `requestState`, and whose second one has none."""
 UNRELATED: Final = {"prompts/get": "prompt_without_input", "resources/read": "test://without-input"}
 """The last prompt and the last resource, which require no input."""
 _WITH_DEFAULTS: Final[JsonObject] = {
@@ -130,13 +142,18 @@ async def _empty_state(request: ScriptedRequest) -> JsonObject:
 
 
 async def _state_once(request: ScriptedRequest) -> JsonObject:
+    return _once(request, STATES[0]) or text_result("confirmed twice")
+
+
+def _once(request: ScriptedRequest, state: str) -> JsonObject | None:
+    """Return a result that requires input, with a state; then one without a state; then `None`."""
     given = request.params.get("inputResponses")
     if not _can(request):
-        return text_result("confirmed")
+        return None
     if not isinstance(given, dict):
-        return _input_required(STATES[0], first=_confirm(request))
+        return _input_required(state, first=_confirm(request))
     if "second" in given or "requestState" not in request.params:
-        return text_result("confirmed twice")
+        return None
     return _input_required(second=_confirm(request))
 
 
@@ -157,17 +174,21 @@ def _several(setup: ScenarioSetup) -> None:
     server.offers.add_tool(EMPTY_STATE, "Requests a confirmation, with an empty state", _empty_state)
     server.offers.add_tool(STATE_ONCE, "Requests two confirmations, the second one without a state", _state_once)
     server.offers.add_tool("ask_nothing", "Requests nothing", _unrelated)
-    server.offers.prompts.append({"name": UNRELATED["prompts/get"]})
-    server.offers.messages[UNRELATED["prompts/get"]] = server.offers.messages["test_simple_prompt"]
-    server.offers.resources.append({"uri": UNRELATED["resources/read"], "name": "unrelated"})
-    server.offers.texts[UNRELATED["resources/read"]] = "a text"
+    for names in (STATE_ONCE_ELSEWHERE, UNRELATED):
+        server.offers.prompts.append({"name": names["prompts/get"]})
+        server.offers.messages[names["prompts/get"]] = server.offers.messages["test_simple_prompt"]
+        server.offers.resources.append({"uri": names["resources/read"], "name": "a text"})
+        server.offers.texts[names["resources/read"]] = "a text"
     for method, state in OTHER_STATES.items():
         right = server.handlers[method]
 
         async def first(
             request: ScriptedRequest, right: Handler = right, method: str = method, state: str = state
         ) -> JsonObject:
-            unrelated = UNRELATED[method] in (request.params.get("name"), request.params.get("uri"))
+            named = (request.params.get("name"), request.params.get("uri"))
+            if STATE_ONCE_ELSEWHERE[method] in named:
+                return _once(request, state) or await right(request)
+            unrelated = UNRELATED[method] in named
             if not _can(request) or unrelated or "inputResponses" in request.params:
                 return await right(request)
             return _input_required(state, c=_confirm(request))

@@ -16,6 +16,8 @@ from mcp_conformance.checks.client.declared_capabilities import (
     other_results,
     refuses,
 )
+from mcp_conformance.checks.probes.input_responses import input_responses
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.json_schema import flaw_by_schema
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _SCENARIO: Final = "conformance_asks"
 _NEEDS: Final = (f"scenario:{_SCENARIO}",)
 _DEFAULTS: Final = "conformance_defaults"
+_ROUND_TRIPS: Final = "conformance_rounds"
 _DECLINED: Final = "conformance_declines"
 _LEGACY: Final = [each.name for each in LEGACY if each in between(R2025_06_18)]
 _FORMS: Final = ("ask_form", "ask_form_by_mode", "ask_choices")
@@ -105,10 +108,10 @@ async def result(client: ClientUnderTest) -> None:
 @check(
     "elicitation.client-content-fits",
     proves=("elicitation.accept-content", "elicitation.accept-form-content"),
-    needs=(*_NEEDS, f"scenario:{_DEFAULTS}"),
+    needs=(*_NEEDS, f"scenario:{_DEFAULTS}", f"scenario:{_ROUND_TRIPS}"),
 )
 async def content_fits(client: ClientUnderTest) -> None:
-    """An accepted form has content that conforms to the requestedSchema, also if a user leaves it unchanged."""
+    """An accepted form has content that conforms to its schema, also if it is unchanged, or of a prompt or resource."""
     accepted = 0
     found = list(answers(client, _SCENARIO, *_FORMS))
     if _DEFAULTS in client.runs:
@@ -118,6 +121,11 @@ async def content_fits(client: ClientUnderTest) -> None:
         if answer.get("action") == "accept":
             accepted += 1
             _fits(answer, _SCHEMAS[name])
+    with suppress(NotApplicable, NotTestable):
+        for request, response in input_responses(client.run(_ROUND_TRIPS)):
+            schema = member(request, "params", "requestedSchema")
+            if schema is not None and isinstance(response, dict) and response.get("action") == "accept":
+                _fits(response, schema)
     if not accepted:
         raise NotTestable("no form was accepted")
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.input_responses import results_by_request
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -16,13 +17,21 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_request_tools import STATE, response_of
 from mcp_conformance.scenarios.concurrent_calls import CALLED_TWICE, STATE_OF_CALL
-from mcp_conformance.scenarios.mrtr import EMPTY_STATE, KINDS, OTHER_STATES, STATE_ONCE, STATES, UNRELATED
+from mcp_conformance.scenarios.mrtr import (
+    EMPTY_STATE,
+    KINDS,
+    OTHER_STATES,
+    STATE_ONCE,
+    STATE_ONCE_ELSEWHERE,
+    STATES,
+    UNRELATED,
+)
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _STATE: Final = "sep-2322-client-request-state"
@@ -95,7 +104,7 @@ async def answers(client: ClientUnderTest) -> None:
         (_ROUND_TRIPS, "ask_all_kinds"),
     ):
         found = _calls(client, scenario, tool)
-        required = _required(_results(client.run(scenario)), found[0])
+        required = _required(results_by_request(client.run(scenario)), found[0])
         if not required:
             raise NotApplicable("the client declares no capability for an input request of the scenario")
         given = _params(found[1]).get("inputResponses") if len(found) > 1 else None
@@ -105,7 +114,7 @@ async def answers(client: ClientUnderTest) -> None:
         given = _params(again).get("inputResponses")
         if not isinstance(given, dict) or set(given) != {"c"}:
             raise Deviation(f"inputResponses with c for {again['method']}", brief(given))
-    results = _results(client.run(_ROUND_TRIPS))
+    results = results_by_request(client.run(_ROUND_TRIPS))
     _retried_each_method(client, results)
     for tool in ("ask_in_rounds", EMPTY_STATE, STATE_ONCE):
         for before, again in pairwise(_further_calls(client, tool)):
@@ -129,22 +138,6 @@ def _required(results: Mapping[int, JsonObject], request: JsonObject) -> set[str
     """Return the keys of the input requests in the result of a request."""
     requested = results.get(id(request), {}).get("inputRequests")
     return set(requested) if isinstance(requested, dict) else set()
-
-
-def _results(evidence: Evidence) -> dict[int, JsonObject]:
-    """Return the result of each request of the client that has one, by the identity of the request."""
-    found: dict[int, JsonObject] = {}
-    waiting: dict[bytes, JsonObject] = {}
-    for entry in evidence.transcript:
-        message = entry.value
-        if not isinstance(message, dict) or "id" not in message:
-            continue
-        key = encoded(message["id"])
-        if not entry.sent:
-            waiting[key] = message
-        elif key in waiting and isinstance(result := message.get("result"), dict):
-            found[id(waiting.pop(key))] = result
-    return found
 
 
 @check("mrtr.client-response-shape", proves=("mrtr.client-response-shape",), needs=(f"scenario:{_ROUND_TRIPS}",))
@@ -187,9 +180,22 @@ async def no_state(client: ClientUnderTest) -> None:
     params = _params(_retry(client, _STATE, "test_mrtr_no_state"))
     if "requestState" in params:
         raise Deviation("no requestState", brief(params["requestState"]))
-    for message in _further_calls(client, STATE_ONCE)[2:]:
+    for message in [*_further_calls(client, STATE_ONCE)[2:], *_last_retries_elsewhere(client)]:
         if "requestState" in _params(message):
             raise Deviation("no requestState, as the last result has none", brief(message))
+
+
+def _last_retries_elsewhere(client: ClientUnderTest) -> Iterator[JsonObject]:
+    """Yield the retries, of other methods than tool calls, of a request whose latest result has no state."""
+    evidence = client.run(_ROUND_TRIPS)
+    results = results_by_request(evidence)
+    for method, name in STATE_ONCE_ELSEWHERE.items():
+        named = [
+            each for each in evidence.sent(method) if name in (_params(each).get("name"), _params(each).get("uri"))
+        ]
+        for before, again in pairwise(named):
+            if _required(results, before) and "requestState" not in results[id(before)]:
+                yield again
 
 
 @check("mrtr.client-latest-state", proves=("mrtr.state-latest-only",), needs=(f"scenario:{_ROUND_TRIPS}",))
@@ -231,11 +237,13 @@ def _retries(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]
 
 
 def _other_retries(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonObject]]:
-    """Yield pairs of a first request and its retry, of other methods than tool calls."""
+    """Yield pairs of a first request and its retry, of other methods than tool calls, with one round trip."""
     for method, member in (("prompts/get", "name"), ("resources/read", "uri")):
         firsts: dict[JsonValue, JsonObject] = {}
         for message in client.run(_ROUND_TRIPS).sent(method):
             key = encoded(_params(message).get(member)).decode()
+            if _params(message).get(member) == STATE_ONCE_ELSEWHERE[method]:
+                continue
             if set(_params(message)) & set(_RETRY_MEMBERS) and key in firsts:
                 yield firsts[key], message
             firsts.setdefault(key, message)
