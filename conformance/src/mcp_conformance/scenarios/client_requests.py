@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
 from mcp_conformance.drivers.client.features import text_result
@@ -21,8 +22,10 @@ from mcp_conformance.scenarios.client_request_table import (
     valid_client_requests,
 )
 from mcp_conformance.scenarios.client_request_tools import declares, offer_request_tools
+from mcp_conformance.scenarios.robustness import TOKEN
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, R2025_06_18, R2025_11_25, Era, between
+from mcp_core.types.meta import PROGRESS_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -78,7 +81,13 @@ def _send_invalid(setup: ScenarioSetup) -> None:
 
 
 def _send_to_decliner(setup: ScenarioSetup) -> None:
-    offer_request_tools(setup, by_name("ask_form", "ask_url", "ask_sample"))
+    """Request a form, a URL, and sampling: with progress, where a client request can have a progress token."""
+    requests = by_name("ask_form", "ask_url", "ask_sample")
+    if setup.revision.era is Era.LEGACY:
+        token: JsonObject = {"_meta": {PROGRESS_TOKEN: TOKEN}}
+        sample = attrs.evolve(requests[-1], params={**(requests[-1].params or {}), **token})
+        requests[-1] = sample
+    offer_request_tools(setup, requests)
 
 
 def _hinted(setup: ScenarioSetup) -> None:

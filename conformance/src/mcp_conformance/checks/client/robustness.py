@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.reported_results import reports
@@ -229,12 +230,12 @@ async def resubscribes(client: ClientUnderTest) -> None:
         raise NotApplicable("the client opened no subscription")
     if not any(each.get("method") == _LISTEN for messages in others for each in messages):
         raise Deviation(f"{_LISTEN} to the restarted server", evidence.ending)
-
     # A process without a call may have been started to determine the era of the server.
     used = [messages for messages in others if any(each.get("method") == "tools/call" for each in messages)]
     for messages in used[1:]:
         if not any(each.get("method") == _LISTEN for each in messages):
             raise Deviation(f"{_LISTEN} to the server after another restart", evidence.ending)
+
 
 # --- responses in another order
 # -----------------------------------------------------------------------------------------
@@ -324,15 +325,17 @@ async def clean_end(client: ClientUnderTest) -> None:
 # ---------------------------------------------------------------
 
 
-def _reported(client: ClientUnderTest) -> Iterator[tuple[bool, JsonObject]]:
+def _reported(
+    client: ClientUnderTest, scenario: str = "conformance_progress", name: str = "with progress"
+) -> Iterator[tuple[bool, JsonObject]]:
     """Yield the client's progress notifications, and whether its response was sent before.
 
     Raises:
         NotApplicable: The client got no request with a token, or reports no progress.
     """
-    evidence = client.run("conformance_progress")
+    evidence = client.run(scenario)
     answered, found = False, 0
-    ids = {encoded(each.request["id"]) for each in evidence.server.client_requests if each.name == "with progress"}
+    ids = {encoded(each.request["id"]) for each in evidence.server.client_requests if each.name == name}
     for entry in evidence.transcript:
         message = entry.value
         if entry.sent or not isinstance(message, dict):
@@ -366,10 +369,15 @@ async def increases(client: ClientUnderTest) -> None:
     "progress.client-stops",
     proves=("progress.stop-after-completion",),
     revisions=_LEGACY,
-    needs=("scenario:conformance_progress",),
+    needs=("scenario:conformance_progress", "scenario:conformance_declines"),
 )
 async def stops(client: ClientUnderTest) -> None:
-    """After its response to a request a client reports no progress for it."""
+    """After its response to a request a client reports no progress for it, also if the response is an error."""
+    # A client may report progress in only one of the two scenarios.
+    with suppress(NotApplicable, NotTestable):
+        for answered, message in _reported(client, "conformance_declines", "ask_sample"):
+            if answered:
+                raise Deviation("no progress after the response to the declined request", brief(message))
     for answered, message in _reported(client):
         if answered:
             raise Deviation("no progress after the response", brief(message))
