@@ -331,6 +331,14 @@ WRONG: Final = (
         params={"maxTokens": 100},
         deviant="sampling/createMessage without messages",
     ),
+    # The same again: the first one must leave no trace.
+    ClientRequest(
+        name="ask_sample_without_messages_again",
+        method="sampling/createMessage",
+        needs="sampling",
+        params={"maxTokens": 100},
+        deviant="sampling/createMessage without messages",
+    ),
     ClientRequest(
         name="ask_sample_odd_content",
         method="sampling/createMessage",

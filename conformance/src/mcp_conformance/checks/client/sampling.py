@@ -5,6 +5,7 @@ Spec: client/sampling
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.declared_capabilities import answers, declares, error_code, other_results, refuses
@@ -248,12 +249,16 @@ async def validates(client: ClientUnderTest) -> None:
     needs=_WITH_WRONG,
 )
 async def invalid_params(client: ClientUnderTest) -> None:
-    """A sampling request without messages, or without a limit, is rejected with -32602."""
+    """A sampling request without messages, or without a limit, is rejected with -32602, each time."""
     result_of(client, _WRONG, "ask_sample")
     for missing in ("messages", "limit"):
         response = response_of(client, _WRONG, f"ask_sample_without_{missing}")
         if error_code(response) != -32602:
             raise Deviation(f"error -32602 for sampling/createMessage without {missing}", brief(response))
+    with suppress(NotTestable):
+        response = response_of(client, _WRONG, "ask_sample_without_messages_again")
+        if error_code(response) != -32602:
+            raise Deviation("error -32602 for a second sampling/createMessage without messages", brief(response))
 
 
 @check(
