@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ANONYMOUS_CODE",
     "EMPTY",
+    "EMPTY_TYPE",
     "ERROR_CODES",
     "FAILURE_OF_SCHEMA",
     "LARGE",
@@ -65,6 +66,8 @@ UNDECLARED_TASK: Final = "gives_task"
 """The tool that returns a task, and the note that it was called by a client that declares no tasks."""
 EMPTY: Final = "gives_nothing"
 """The tool whose result has an empty content."""
+EMPTY_TYPE: Final = "gives_empty_type"
+"""The tool whose result has a `resultType` that is the empty string."""
 FAILURE_OF_SCHEMA: Final = "gives_failure_of_schema"
 """The tool with an output schema that fails, without structured content."""
 ODD_RESOURCE: Final = "test://odd-type"
@@ -206,6 +209,11 @@ async def _odd_type(request: ScriptedRequest) -> JsonObject:
     raise RawReply(encoded(_message(request, odd)), "an unknown resultType")
 
 
+async def _empty_type(request: ScriptedRequest) -> JsonObject:
+    odd = {**text_result("odd"), "resultType": "", "_meta": {}}
+    raise RawReply(encoded(_message(request, odd)), "an empty resultType")
+
+
 def _undeclared_task(setup: ScenarioSetup) -> Run:
     """Return a tool that returns a task to a client that does not declare the extension of tasks."""
 
@@ -338,6 +346,7 @@ _EVERYWHERE: Final[tuple[tuple[str, Run], ...]] = (
 _MODERN: Final[tuple[tuple[str, Run], ...]] = (
     *((name, _fails_with(code)) for name, code in ERROR_CODES.items() if name != "gives_error"),
     ("gives_odd_type", _odd_type),
+    (EMPTY_TYPE, _empty_type),
     ("gives_no_type", _no_type),
     ("gives_bad_request", _bad_request),
     ("gives_anonymous_error", _anonymous_error),

@@ -13,6 +13,7 @@ from mcp_conformance.scenarios.evidence import STREAMS
 from mcp_conformance.scenarios.results import (
     ANONYMOUS_CODE,
     EMPTY,
+    EMPTY_TYPE,
     ERROR_CODES,
     FAILURE_OF_SCHEMA,
     LARGE,
@@ -36,6 +37,11 @@ _HTTP: Final = frozenset({Transport.HTTP})
 _STREAM_PARSING: Final = (
     "Event streams are parsed by the standard: comments, unknown fields, all line ends, data in pieces."
 )
+
+
+def _params(message: JsonObject) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
 
 
 def _report(client: ClientUnderTest, name: str) -> JsonObject:
@@ -116,12 +122,13 @@ _add(
     needs=_NEEDS,
 )
 async def unknown_result_type(client: ClientUnderTest) -> None:
-    """A result with an unknown resultType is invalid, and so is that of an extension that the client does not declare."""
+    """A result with an unknown or empty resultType is invalid, and so is that of an extension that is not declared."""
     evidence = client.run(RESULTS)
+    called = [_params(each).get("name") for each in evidence.sent("tools/call")]
     undeclared = evidence.notes.get(UNDECLARED_TASK) is True
-    read = [params.get("uri") for each in evidence.sent("resources/read") if isinstance(params := each["params"], dict)]
+    read = [_params(each).get("uri") for each in evidence.sent("resources/read")]
     # A client that stops after a result of another kind, or reads no resource, is judged by its calls.
-    others = {UNDECLARED_TASK: undeclared, ODD_RESOURCE: ODD_RESOURCE in read}
+    others = {EMPTY_TYPE: EMPTY_TYPE in called, UNDECLARED_TASK: undeclared, ODD_RESOURCE: ODD_RESOURCE in read}
     for name in ("gives_odd_type", *(name for name, used in others.items() if used)):
         reported = _report(client, name)
         if reported.get("outcome") not in ("invalid", "error"):
