@@ -17,19 +17,29 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["CHANGED_SCENARIOS", "MOVED", "OLD_AND_NEW", "UNLISTED"]
+__all__ = ["CHANGED_SCENARIOS", "EAGER", "EAGER_HEADER", "MOVED", "OLD_AND_NEW", "UNLISTED"]
 
 MOVED: Final = "test_moved_header"
 """The tool whose annotation changes after it was listed."""
 OLD_AND_NEW: Final = ("Old-Region", "New-Region")
 """The header before and after the change."""
+EAGER: Final = "eager"
+"""Its boolean argument."""
+EAGER_HEADER: Final = "Eager"
+"""The header of that argument, which does not change."""
 UNLISTED: Final = "test_not_listed"
 """The tool that is called before it is listed."""
 
 
-def _schema(header: str) -> JsonObject:
+def _schema(header: str, **more: JsonObject) -> JsonObject:
     region: JsonObject = {"type": "string", "default": "eu", "x-mcp-header": header}
-    return {"type": "object", "properties": {"region": region}, "required": ["region"]}
+    return {"type": "object", "properties": {"region": region, **more}, "required": ["region", *more]}
+
+
+def _with_boolean(header: str) -> JsonObject:
+    """Return the schema with another parameter, whose header does not change."""
+    eager: JsonObject = {"type": "boolean", "default": True, "x-mcp-header": EAGER_HEADER}
+    return _schema(header, **{EAGER: eager})
 
 
 async def _done(_: ScriptedRequest) -> JsonObject:
@@ -41,14 +51,14 @@ def _moves(setup: ScenarioSetup) -> None:
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
-    offers.add_tool(MOVED, "Has a header", _done, _schema(OLD_AND_NEW[0]))
+    offers.add_tool(MOVED, "Has a header", _done, _with_boolean(OLD_AND_NEW[0]))
     # Called after the rejected call, in case the client does not repeat that call.
     offers.add_tool("test_simple_text", "Returns a text", _done)
     right = setup.server.handlers["tools/list"]
 
     async def listed(request: ScriptedRequest) -> JsonObject:
         result = await right(request)
-        offers.tools[0] = tool(MOVED, "Has a header", _schema(OLD_AND_NEW[1]))
+        offers.tools[0] = tool(MOVED, "Has a header", _with_boolean(OLD_AND_NEW[1]))
         return result
 
     setup.server.handlers["tools/list"] = listed

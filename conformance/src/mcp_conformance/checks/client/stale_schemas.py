@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.stale_schemas import MOVED, OLD_AND_NEW, UNLISTED
+from mcp_conformance.scenarios.stale_schemas import EAGER, EAGER_HEADER, MOVED, OLD_AND_NEW, UNLISTED
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonValue
 
 _MOVES: Final = "conformance_header_moves"
 _UNLISTED: Final = "conformance_call_unlisted"
 _PREFIX: Final = "mcp-param-"
+_REJECTED: Final = 400
 
 
 def _is_call(exchange: HttpExchange, tool: str) -> bool:
@@ -24,16 +27,17 @@ def _is_call(exchange: HttpExchange, tool: str) -> bool:
     return exchange.message.get("method") == "tools/call" and named == tool
 
 
-def _has_region(exchange: HttpExchange) -> bool:
-    """Return whether an exchange calls the tool whose annotation changes, with the annotated argument."""
+def _argument(exchange: HttpExchange, name: str) -> JsonValue:
+    """Return an argument of a call of the tool whose annotation changes; `None` without that argument or call."""
     params = exchange.message.get("params")
     arguments = params.get("arguments") if isinstance(params, dict) else None
-    return _is_call(exchange, MOVED) and isinstance(arguments, dict) and arguments.get("region") is not None
+    return arguments.get(name) if isinstance(arguments, dict) and _is_call(exchange, MOVED) else None
 
 
 def _params(exchange: HttpExchange) -> list[str]:
-    """Return the names of the headers that repeat arguments."""
-    return [name for name, _ in exchange.headers if name.startswith(_PREFIX)]
+    """Return the names of the headers that repeat arguments, without the one that does not change."""
+    names = [name for name, _ in exchange.headers if name.startswith(_PREFIX)]
+    return [name for name in names if name != f"{_PREFIX}{EAGER_HEADER.lower()}"]
 
 
 def _is_list(exchange: HttpExchange) -> bool:
@@ -45,7 +49,8 @@ async def latest(client: ClientUnderTest) -> None:
     """Header parameters follow the latest schema."""
     exchanges = client.run(_MOVES).exchanges
     lists = [each.number for each in exchanges if _is_list(each)]
-    after = [each for each in exchanges if _has_region(each) and len(lists) > 1 and each.number > lists[1]]
+    with_region = [each for each in exchanges if _argument(each, "region") is not None]
+    after = [each for each in with_region if len(lists) > 1 and each.number > lists[1]]
     if not after:
         raise NotTestable(
             f"the client did not list the tools again and call {MOVED} with a region: {client.run(_MOVES).ending}"
@@ -59,15 +64,37 @@ async def latest(client: ClientUnderTest) -> None:
 async def retry(client: ClientUnderTest) -> None:
     """A call that is rejected for its headers is retried after the tools were listed again."""
     exchanges = client.run(_MOVES).exchanges
-    refused = next((each for each in exchanges if _is_call(each, MOVED) and each.status == 400), None)
-    if refused is None:
-        raise NotTestable(f"no call of {MOVED} was rejected: {client.run(_MOVES).ending}")
-    after = [each for each in exchanges if each.number > refused.number]
+    after = [each for each in exchanges if each.number > _refused(client).number]
     if not after or not _is_list(after[0]):
         raise Deviation("tools/list after error -32020", str(after[0]) if after else client.run(_MOVES).ending)
     retry_call = next((each for each in after if not _is_list(each)), None)
     if retry_call is None or not _is_call(retry_call, MOVED):
         raise Deviation(f"{MOVED} again after tools/list", client.run(_MOVES).ending)
+
+
+def _refused(client: ClientUnderTest) -> HttpExchange:
+    """Return the first call that was rejected for its headers. Raise `NotTestable` without one."""
+    evidence = client.run(_MOVES)
+    refused = next((each for each in evidence.exchanges if _is_call(each, MOVED) and each.status == _REJECTED), None)
+    if refused is None:
+        raise NotTestable(f"no call of {MOVED} was rejected: {evidence.ending}")
+    return refused
+
+
+@check("header.client-param-retry-values", proves=("header.param-boolean-lowercase",), needs=(f"scenario:{_MOVES}",))
+async def retry_values(client: ClientUnderTest) -> None:
+    """The header of a boolean is `true` or `false` also in calls after one that was rejected for its headers."""
+    number = _refused(client).number
+    later = [each for each in client.run(_MOVES).exchanges if each.number > number]
+    found = [each for each in later if isinstance(_argument(each, EAGER), bool)]
+    if not found:
+        raise NotTestable(f"the client did not call {MOVED} again with a boolean: {client.run(_MOVES).ending}")
+    for exchange in found:
+        expected = header_value(_argument(exchange, EAGER))
+        # Another check requires the header.
+        for value in exchange.all(f"{_PREFIX}{EAGER_HEADER}"):
+            if value != expected:
+                raise Deviation(f"Mcp-Param-{EAGER_HEADER}: {expected}", value)
 
 
 @check("header.client-param-unlisted", proves=("header.param-unknown-schema-omit",), needs=(f"scenario:{_UNLISTED}",))

@@ -637,6 +637,7 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "header.client-param-nested": ("header.client-param-base64", "header.client-param-integer"),
     "header.client-param-base64": ("header.client-param-injection",),
     **{f"header.client-param-{each}": ("header.client-param-mirrored",) for each in ("string", "integer", "boolean")},
+    "header.client-param-retry-values": ("header.client-param-boolean",),
     # Pages.
     "schema.client-cursor": ("pagination.client-cursor",),
     "pagination.client-session": ("pagination.client-cursor",),
