@@ -32,8 +32,10 @@ __all__ = [
     "MANY",
     "PLAIN_PING",
     "PONDERED",
+    "RELATED",
     "TOKEN",
     "UNANSWERED",
+    "UNANSWERED_SAMPLE",
     "UNKNOWN",
     "request_tasks",
     "request_tasks_declined",
@@ -50,6 +52,8 @@ CANCELS: Final = "ask_task_cancelled"
 """The tool that requests a task and cancels it."""
 UNANSWERED: Final = "ask_task_unanswered"
 """The tool that requests a task to which the user does not respond."""
+UNANSWERED_SAMPLE: Final = "ask_task_unanswered_sample"
+"""The same for sampling, also if the client declares forms."""
 UNKNOWN: Final = "ask_unknown_task"
 """The tool that requests tasks that do not exist."""
 PLAIN_PING: Final = "ask_ping_as_task"
@@ -60,6 +64,8 @@ ENORMOUS: Final = 10**13
 """Milliseconds: three hundred years."""
 TOKEN: Final = "conformance: how far is it?"
 """The progress token of task-augmented client requests."""
+RELATED: Final = "conformance: a task of the server"
+"""The related task of a task-augmented client request."""
 _NEEDS: Final = {
     "elicitation/create": "tasks.requests.elicitation.create",
     "sampling/createMessage": "tasks.requests.sampling.createMessage",
@@ -135,13 +141,21 @@ async def _whole(request: ScriptedRequest, client_request: ClientRequest, name: 
 
 
 async def _many(request: ScriptedRequest, client_request: ClientRequest, name: str) -> None:
-    """Create four tasks with different times to live."""
+    """Create four tasks with different times to live, and one by a request that is related to a task of the server."""
     wishes: tuple[JsonObject, ...] = ({}, {"ttl": ENORMOUS}, {"ttl": 60_000}, {})
     ids = [await _create(request, client_request, f"{name}: create", wish) for wish in wishes]
+    # The related task is one of the server: the client makes another id for its own.
+    related: JsonObject = {"task": {"ttl": 60_000}, "_meta": {RELATED_TASK: {"taskId": RELATED}}}
+    params: JsonObject = {**(client_request.params or {}), **related}
+    deviant = "a task of the server that does not exist"
+    response = await request.send_client_request(
+        client_request.method, params, name=f"{name}: related", deviant=deviant
+    )
+    own = task_id(response)
     known: list[str] = [id for id in ids if id is not None]
     if len(known) == len(wishes):
         meta: JsonObject = {RELATED_TASK: {"taskId": known[1]}}
-        params: JsonObject = {"taskId": known[0], "_meta": meta}
+        params = {"taskId": known[0], "_meta": meta}
         await request.send_client_request(
             "tasks/get", params, name=f"{name}: other", deviant="tasks/get with a related task"
         )
@@ -149,7 +163,7 @@ async def _many(request: ScriptedRequest, client_request: ClientRequest, name: s
             await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: get")
         if request.session.has("tasks.list"):
             await _list(request, name)
-    for id in known:
+    for id in [*known, *([] if own is None else [own])]:
         if request.session.has("tasks.cancel"):
             await request.send_client_request("tasks/cancel", {"taskId": id}, name=f"{name}: cancel")
         else:
@@ -236,11 +250,13 @@ def _named(name: str, drive: Callable[[ScriptedRequest, ClientRequest, str], Awa
 
 
 def request_tasks_unanswered(setup: ScenarioSetup) -> None:
-    """Request a task that ends only by cancellation."""
+    """Request tasks that end only by cancellation."""
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
-    _tool(UNANSWERED, _client_requests(), _named(UNANSWERED, _unanswered), setup)
+    form, sample = _client_requests()
+    _tool(UNANSWERED, [form, sample], _named(UNANSWERED, _unanswered), setup)
+    _tool(UNANSWERED_SAMPLE, [sample], _named(UNANSWERED_SAMPLE, _unanswered), setup)
 
 
 def request_tasks_undeclared(setup: ScenarioSetup) -> None:

@@ -84,7 +84,7 @@ TASK_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_asks_tasks_unanswered",
-        title="A tool that requests a form or sampling as a task, and cancels it; the user takes an hour to respond.",
+        title="Tools that request a form and sampling as a task, and cancel it; the user takes an hour to respond.",
         prepare=request_tasks_unanswered,
         revisions=_CORE,
         context={"seconds": 3600},

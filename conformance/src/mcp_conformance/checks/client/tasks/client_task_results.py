@@ -5,6 +5,7 @@ Spec: basic/utilities/tasks (2025-11-25)
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.declared_capabilities import declares, error_code
@@ -27,6 +28,7 @@ from mcp_conformance.scenarios.client_tasks import (
     KINDS,
     MANY,
     UNANSWERED,
+    UNANSWERED_SAMPLE,
     UNKNOWN,
     task_id,
 )
@@ -270,11 +272,18 @@ def _cancelled(client: ClientUnderTest, scenario: str, tool: str) -> JsonObject:
     needs=(f"scenario:{_UNANSWERED}",),
 )
 async def cancelled(client: ClientUnderTest) -> None:
-    """A cancelled task has the status cancelled in the response to `tasks/cancel` and after it."""
-    response = _cancelled(client, _UNANSWERED, UNANSWERED)
+    """A cancelled task, of a form or of sampling, has the status cancelled in the response to `tasks/cancel` and after it."""
+    _check_cancelled(client, UNANSWERED)
+    # The client may not declare tasks for sampling.
+    with suppress(NotTestable):
+        _check_cancelled(client, UNANSWERED_SAMPLE)
+
+
+def _check_cancelled(client: ClientUnderTest, tool: str) -> None:
+    response = _cancelled(client, _UNANSWERED, tool)
     if member(response, "result", "status") != "cancelled":
         raise Deviation("the status cancelled", brief(response))
-    response = step(client, UNANSWERED, "get", _UNANSWERED)
+    response = step(client, tool, "get", _UNANSWERED)
     # The task may also be deleted at once.
     if member(response, "result", "status") != "cancelled" and error_code(response) != -32602:
         raise Deviation("the status cancelled", brief(response))

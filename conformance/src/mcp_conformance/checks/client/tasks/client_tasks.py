@@ -28,6 +28,7 @@ from mcp_conformance.scenarios.client_tasks import (
     KINDS,
     MANY,
     PLAIN_PING,
+    RELATED,
     TOKEN,
     UNANSWERED,
     task_id,
@@ -64,12 +65,15 @@ _FLAT: Final = ("tasks/get", "tasks/cancel")
     needs=_NEEDS,
 )
 async def create(client: ClientUnderTest) -> None:
-    """A task-augmented client request is answered with a task, not with the result."""
+    """A task-augmented client request is answered with a task of the client, not with the result."""
     for kind, response in each_kind(client, "create"):
         if "error" in response:
             raise NotTestable(f"the client rejects the request: {brief(response)}")
         if task_id(response) is None or flaw(response["result"], kind, client.revision) is None:
             raise Deviation("result.task with a taskId, without another result", brief(response))
+    for related in steps(client, MANY, "related"):
+        if task_id(related) == RELATED:
+            raise Deviation("a taskId of the client, not that of the related task", brief(related))
 
 
 @check("tasks.client-create-soon", proves=("tasks.create-result-soon",), needs=(f"scenario:{_UNANSWERED}",))

@@ -129,7 +129,11 @@ async def listen(client: ClientUnderTest) -> None:
     """A client that subscribes to tasks names them in `notifications.taskIds`."""
     evidence = client.run(_TASKS)
     known = tasks_of(evidence)
-    found = [each for each in evidence.sent("subscriptions/listen") if _task_ids(each) is not None]
+    subscriptions = evidence.sent("subscriptions/listen")
+    for message in subscriptions:
+        if "taskIds" in _params(message) and _task_ids(message) is None:
+            raise Deviation("taskIds in params.notifications", brief(message))
+    found = [each for each in subscriptions if _task_ids(each) is not None]
     for message in found:
         ids = _task_ids(message)
         if not isinstance(ids, list) or not all(isinstance(each, str) and each in known for each in ids):
