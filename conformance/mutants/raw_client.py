@@ -142,6 +142,17 @@ def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
             return {}
         if wrong("forgets-prompt-arguments") and method == "prompts/get":
             again.pop("arguments", None)
+        given = again.get("inputResponses")
+        if method == "prompts/get" and isinstance(given, dict) and wrong("prompts-without-content"):
+            again["inputResponses"] = {key: {"action": "accept"} for key in given}
+        old = answers().last_state
+        if (
+            method == "prompts/get"
+            and "requestState" not in again
+            and old is not None
+            and wrong("old-state-of-prompts")
+        ):
+            again["requestState"] = old
         if wrong("state-of-tools-only") and method != "tools/call":
             again.pop("requestState", None)
         result = wire.call(method, again)
@@ -246,6 +257,8 @@ def _visit(given: argparse.Namespace, version: str, context: JsonObject) -> None
     try:
         try:
             capabilities = wire.open()
+            if wrong("closed-capabilities") and "com.example/unheard-of" in capabilities:
+                raise ClientError("unknown capability")
         except ClientError:
             after_405 = in_scenario("meets-two-endpoints") and wrong("no-fallback-at-400")
             after_each = in_scenario("meets-two-endpoints") or in_scenario("meets-two-endpoints-400")
@@ -279,7 +292,8 @@ def main() -> int:
             outlive(given.start)
             return 0
         try:
-            _visit(given, version or MODERN, agreed)
+            for _time in range(2 if in_scenario("conformance_no_request") else 1):
+                _visit(given, version or MODERN, agreed)
         except UnsupportedRevision as refused:
             # Only a server that does not know the modern revision is tried again with another revision.
             if refused.modern and wrong("tries-for-ever"):

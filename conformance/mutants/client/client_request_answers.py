@@ -54,6 +54,8 @@ class Answers:
         self.earlier: Final[JsonObject] = {}
         """The input responses of earlier round trips of the request in progress, for a fault that repeats them."""
         self._looked = 0
+        self._invalid = 0
+        """The number of sampling requests without messages."""
         self.odd = False
         """Whether the fault changes the message that is sent now."""
 
@@ -257,7 +259,9 @@ class Answers:
         wrong = self._wrong
         messages = params.get("messages")
         if not isinstance(messages, list):
-            return {"result": _said("nothing")} if wrong("messages-optional") else _error(-32602, "messages is missing")
+            self._invalid += 1
+            code = -32603 if self._invalid > 1 and wrong("invalid-as-internal-later") else -32602
+            return {"result": _said("nothing")} if wrong("messages-optional") else _error(code, "messages is missing")
         tools = "tools" in params or ("toolChoice" in params and not wrong("any-tool-choice"))
         undeclared = tools and self._scenario == _LITTLE and not wrong("any-tools")
         if undeclared or ("maxTokens" not in params and not wrong("limit-optional")):
@@ -266,8 +270,7 @@ class Answers:
         if why:
             return _error(-32603 if wrong("unbalanced-as-internal") else -32602, why)
         if self._scenario in ("conformance_declines", "conformance_asks_tasks_declined"):
-            reason: JsonValue = 7 if wrong("rejected-by-number") else "User rejected sampling request"
-            return {"error": {"code": -32603 if wrong("rejected-as-internal") else -1, "message": reason}}
+            return self._rejected(params)
         answer = _said("an answer")
         choice = params.get("toolChoice")
         mode = choice.get("mode") if isinstance(choice, dict) else "auto"
@@ -297,6 +300,14 @@ class Answers:
         if later or (self._is_plain_scenario and wrong("no-model")):
             del answer["model"]
         return {"result": answer}
+
+    def _rejected(self, params: JsonObject) -> JsonObject:
+        """Return the error of a sampling request that the user rejects."""
+        wrong = self._wrong
+        if wrong("progress-behind-errors"):
+            self.tasks.report_last(params)
+        reason: JsonValue = 7 if wrong("rejected-by-number") else "User rejected sampling request"
+        return {"error": {"code": -32603 if wrong("rejected-as-internal") else -1, "message": reason}}
 
     def _model(self, params: JsonObject) -> str:
         listed = self._context.get("models")

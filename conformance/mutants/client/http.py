@@ -50,6 +50,7 @@ _FIELDS: Final = ("data", "event", "id")
 """The fields of an event that each client knows."""
 _LONG: Final = 65536
 """Characters of a line that some readers cannot exceed."""
+_UNAVAILABLE: Final = 503
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 
 
@@ -66,6 +67,8 @@ class _Http(abc.ABC):
         self._kept: Final[list[http.client.HTTPConnection]] = []
         self.kept: Final[list[http.client.HTTPResponse]] = []
         """The open subscription streams."""
+        self._refused: Final[list[JsonObject]] = []
+        """The message to send again, for a fault that sends it together with the next one."""
         self.server_info: JsonValue = None
         """The `serverInfo` of the server."""
 
@@ -98,7 +101,12 @@ class _Http(abc.ABC):
     def post(self, message: JsonObject) -> http.client.HTTPResponse:
         """Post a message."""
         batched = wrong("batched") and message.get("method") == "tools/call"
-        return self.send("POST", self.headers(message), dumped([message] if batched else message))
+        value: JsonValue = [*self._refused, message] if self._refused else [message] if batched else message
+        response = self.send("POST", self.headers(message), dumped(value))
+        self._refused.clear()
+        if response.status == _UNAVAILABLE and wrong("batches-after-503"):
+            self._refused.append(message)
+        return response
 
     def call_at_once(self, method: str, each_params: list[JsonObject]) -> list[JsonObject]:
         """Send several requests before the first response, and return the results."""
@@ -581,6 +589,8 @@ class ModernHttp(_Http):
                 if header is None and wrong("repeats-all") and isinstance(value, str):
                     header = name
                 text = mutated(value)
+                if isinstance(value, bool) and answers().odd and wrong("python-booleans-again"):
+                    text = str(value)
                 if isinstance(header, str) and text is not None and wrong("first-argument-stays"):
                     text = self._first_values.setdefault(header, text)
                 if isinstance(header, str) and text is not None:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mutants.client.client_request_answers import Answers
 
@@ -149,7 +149,11 @@ def _batched(value: JsonValue) -> JsonValue:
 class MessageFactory:
     """A factory of messages with unused ids."""
 
+    made: ClassVar[list[MessageFactory]] = []
+    """One for each connection, for faults that confuse them."""
+
     def __init__(self, version: str, *, used: int = 0) -> None:
+        self.made.append(self)
         self.version = version
         self.agreed = version
         """The version that was negotiated; until then the one that is offered."""
@@ -209,7 +213,8 @@ class MessageFactory:
             return {**params, "_meta": {"mcp.com/mine": 1}}
         if self.agreed == "2025-06-18" and wrong("free-key-of-june"):
             return {**params, "_meta": {"com.mcp/mine": 1}}
-        if self.agreed == "2025-06-18" and wrong("task-in-older"):
+        other = self.made[0].agreed == LATEST_LEGACY and wrong("first-version-for-all")
+        if self.agreed == "2025-06-18" and (other or wrong("task-in-older")):
             return {**params, "task": {"ttl": 60_000}}
         return params
 
@@ -333,6 +338,8 @@ def late_notifications() -> list[JsonObject]:
 def reply(request: JsonObject) -> JsonObject | None:
     """Return the response to a message of the server, or `None` for a notification."""
     if isinstance(request.get("id"), str) and in_scenario("server-asks") and wrong("ids-are-numbers"):
+        return None
+    if len(MessageFactory.made) > 1 and "does-not-exist" in str(request["method"]) and wrong("rejects-unknown-once"):
         return None
     if isinstance(request["method"], str):
         answer = _reply({**request, "id": _id_of_answer(request["id"])} if request.get("id") is not None else request)

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mutants.client.messages import ClientError, answers, in_scenario, wrong
+from mutants.client.stdio import Pipes
 
 if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -140,13 +141,20 @@ def _list(wire: Wire) -> None:
 def _call(wire: Wire, name: str) -> None:
     created = wire.call("tools/call", {"name": name, "arguments": {}})
     id = created.get("taskId")
+    if id is None and wrong("task-expected"):
+        raise ClientError("taskId is missing")
     if created.get("resultType") != "task" or not isinstance(id, str) or wrong("task-never-polls"):
         return
     if name == _WAITS:
         _cancel(wire, id)
         return
     if name == "task_told":
-        wire.abandon("subscriptions/listen", {"notifications": {"taskIds": id if wrong("task-ids-text") else [id]}})
+        named: JsonObject = {"taskIds": id if wrong("task-ids-text") else [id]}
+        if wrong("task-ids-beside") and isinstance(wire, Pipes):
+            wire.send(wire.messages.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+            wire.abandon("subscriptions/listen", {"notifications": {}, **named})
+        else:
+            wire.abandon("subscriptions/listen", {"notifications": named})
     answered: set[str] = set()
     for _ in range(_POLLS):
         shown = wire.call("tasks/get", {"taskId": id})

@@ -58,6 +58,7 @@ HEADER_FAULTS: Final = (
         "header.client-param-nested",
         "tasks.client-mcp-name",
     ),
+    of("python-booleans-again", _MODERN, "http", "header.client-param-retry-values"),
     of("one-level-only", _MODERN, "http", "header.client-param-nested"),
     of("no-param-headers-again", _MODERN, "http", "header.client-param-mirrored"),
     of("learns-last-page", _MODERN, "http", "header.client-param-mirrored"),

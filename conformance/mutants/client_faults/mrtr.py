@@ -29,6 +29,7 @@ MRTR_FAULTS: Final = (
     of("first-state", _MODERN, "stdio", "mrtr.client-latest-state"),
     of("no-empty-state", _MODERN, "stdio", "mrtr.client-state"),
     of("keeps-old-state", _MODERN, "http", "mrtr.client-no-state"),
+    of("old-state-of-prompts", _MODERN, "http", "mrtr.client-no-state"),
     of("same-id-again", _MODERN, "http", "mrtr.client-new-id"),
     of("same-id-of-prompt", _MODERN, "http", "mrtr.client-new-id"),
     of("forgets-params", _MODERN, "stdio", "mrtr.client-same-params"),

@@ -15,6 +15,7 @@ _MODERN = "2026-07-28"
 ERA_FAULTS: Final = (
     of("offers-older", _LATE, "stdio", "version.client-latest"),
     of("newer-methods-anyway", _LATE, "stdio", "version.client-keeps-to-it"),
+    of("first-version-for-all", _LATE, "stdio", "version.client-keeps-to-it"),
     of("any-newer-version", _JUNE, "stdio", "version.client-disconnects"),
     of(
         "takes-first-version",

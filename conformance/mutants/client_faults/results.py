@@ -26,6 +26,7 @@ RESULT_FAULTS: Final = (
     of("falsy-is-no-content", _MODERN, "stdio", "tools.client-structured-any"),
     of("any-type", _MODERN, "stdio", "jsonrpc.client-unknown-result-type"),
     of("any-type-of-resource", _MODERN, "http", "jsonrpc.client-unknown-result-type"),
+    of("empty-type-is-complete", _MODERN, "stdio", "jsonrpc.client-unknown-result-type"),
     of("any-task", _MODERN, "stdio", "jsonrpc.client-unknown-result-type"),
     of("type-required", _MODERN, "stdio", "jsonrpc.client-absent-result-type"),
     of("type-required-for-content", _MODERN, "http", "jsonrpc.client-absent-result-type"),

@@ -35,6 +35,7 @@ CLIENT_VARIANTS: Final = (
     of("inner-tabs-plain", _MODERN, "http"),
     # A line that is no message is an error of the server.
     of("dies-of-no-json", _MODERN, "stdio"),
+    of("listens-at-once", _MODERN, "stdio"),
     # Only the label before the last one of a prefix is reserved.
     of("free-key-of-june", _JUNE, "stdio"),
     # The version of the server has batches.
