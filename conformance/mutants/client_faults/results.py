@@ -35,6 +35,8 @@ RESULT_FAULTS: Final = (
     of("takes-next-response", _MODERN, "stdio", "jsonrpc.client-unknown-response"),
     of("own-errors", _MODERN, "stdio", "error.client-legacy-range"),
     of("own-timeouts", _MODERN, "stdio", "error.client-legacy-range"),
+    of("initializes-at-old-code", _MODERN, "stdio", "error.client-legacy-range"),
+    of("initializes-at-old-code", _MODERN, "http", "error.client-legacy-range"),
     of("forgets-32002", _MODERN, "stdio", "resources.client-accepts-32002"),
     of("dies-of-unknown-progress", _MODERN, "stdio", "logging.client-bears-notifications"),
     of("dies-of-unknown-progress", _LATE, "stdio", "progress.client-bears"),

@@ -79,8 +79,22 @@ STRUCTURED: Final[Mapping[str, JsonValue]] = {
     "gives_null": None,
 }
 """Structured content that is not an object, by tool."""
-ERROR_CODES: Final[Mapping[str, int]] = {"gives_error": -32010, "gives_error_0": -32000, "gives_error_1": -32001}
-"""Error codes without a meaning, by tool. Some implementations use the last two for closed connections and timeouts."""
+ERROR_CODES: Final[Mapping[str, int]] = {
+    "gives_error": -32010,
+    "gives_error_0": -32000,
+    "gives_error_1": -32001,
+    "gives_error_3": -32003,
+    "gives_error_4": -32004,
+}
+"""Error codes without a meaning, by tool. Some implementations use -32000 and -32001 for closed connections and timeouts.
+
+Drafts of the revision had the last three for what is -32020, -32021 and -32022 now.
+"""
+_ERROR_DATA: Final[Mapping[int, JsonObject]] = {
+    -32003: {"requiredCapabilities": {"sampling": {}}},
+    -32004: {"supported": ["2025-11-25"], "requested": "2026-07-28"},
+}
+"""The data of those codes in the drafts."""
 ANONYMOUS_CODE: Final = -32600
 """The code of an error response without an id."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -143,7 +157,7 @@ def _fails_with(code: int) -> Run:
     """Return a tool that responds with an error."""
 
     async def fail(_: ScriptedRequest) -> JsonObject:
-        raise ErrorReply(code, "an error without a special meaning")
+        raise ErrorReply(code, "an error without a special meaning", _ERROR_DATA.get(code))
 
     return fail
 
