@@ -230,6 +230,8 @@ async def legacy_rules(client: ClientUnderTest) -> None:
     for request in evidence.server.client_requests:
         if request.response is None:
             raise Deviation(f"a response to {request.method}", evidence.ending)
+        if "error" in request.response or not isinstance(request.response.get("result"), dict):
+            raise Deviation(f"a result of {request.method}", brief(request.response))
     if client.transport is Transport.HTTP:
         _sends_headers(evidence)
 
