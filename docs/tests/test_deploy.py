@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,8 @@ from mcp_core.revisions import R2025_11_25, R2026_07_28, Revision
 from mcp_server.cli import http
 from mcp_server.cli.options import CommandOption, read_config
 
+_BUFFER_WITH_SIZE = (2, 6, 3)
+"""The version of Caddy in which the option that buffers requests was renamed."""
 DEPLOY = Path(__file__).resolve().parents[1] / "examples" / "deploy"
 TIMEOUT = 60
 
@@ -37,6 +40,20 @@ from mcp_server import Context, Server
 
 server = Server("behind", version="1")
 released = trio.Event()
+ended = trio.Event()
+
+@server.tool
+async def endless(*, context: Context) -> None:
+    try:
+        await context.progress(1, 2, "begun")
+        await trio.sleep_forever()
+    finally:
+        ended.set()
+
+@server.tool
+async def wait_for_end() -> str:
+    await ended.wait()
+    return "ended"
 
 @server.tool
 async def wait(*, context: Context) -> str:
@@ -88,11 +105,17 @@ def haproxy(folder: Path, upstream: str, port: int) -> list[str]:
 
 def caddy(folder: Path, upstream: str, port: int) -> list[str]:
     path = with_ports("Caddyfile", folder, upstream, port)
-    path.write_text("{\n\tadmin off\n\tauto_https off\n}\n" + path.read_text())
+    text = path.read_text()
+    version = subprocess.run([installed("caddy"), "version"], capture_output=True, text=True, check=True).stdout
+    if tuple(map(int, re.findall(r"\d+", version)[:3])) < _BUFFER_WITH_SIZE:
+        text = re.sub("request_buffers .*", "buffer_requests", text)
+    path.write_text("{\n\tadmin off\n\tauto_https off\n}\n" + text)
     return ["caddy", "run", "--adapter", "caddyfile", "--config", str(path)]
 
 
 PROXIES = {"nginx": nginx, "haproxy": haproxy, "caddy": caddy}
+PASS_ON_ENDS = {"nginx", "caddy"}
+"""The proxies that close the stream to the server when the client has closed its own. HAProxy notices with the next event."""
 
 
 def installed(name: str) -> str:
@@ -158,7 +181,9 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> N
 
 @pytest.mark.parametrize("revision", [R2025_11_25, R2026_07_28], ids=str)
 @pytest.mark.parametrize("name", PROXIES)
-async def test_proxy_forwards_calls_and_streams_at_once(name: str, revision: Revision, tmp_path: Path) -> None:
+async def test_proxy_forwards_calls_streams_and_cancellation_at_once(
+    name: str, revision: Revision, tmp_path: Path
+) -> None:
     with behind(name, tmp_path) as url, trio.fail_after(TIMEOUT):
         async with (
             open_http(f"{url}/mcp", revisions=[revision]) as client,
@@ -177,6 +202,14 @@ async def test_proxy_forwards_calls_and_streams_at_once(name: str, revision: Rev
                 await progressed.wait()
                 await other.call_tool("release")
             assert "released" in results[0]
+            begun = trio.Event()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(client.call_tool, "endless", on_progress=lambda *_: begun.set()))
+                await begun.wait()
+                nursery.cancel_scope.cancel()
+            if name in PASS_ON_ENDS:
+                # A proxy that keeps the stream to the server open would hide that it is closed.
+                assert (await other.call_tool("wait_for_end")).text == "ended"
             async with client.listen(uris=["data://one"]) as changes:
                 for _ in range(3):
                     await other.call_tool("change")
