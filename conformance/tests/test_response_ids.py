@@ -30,6 +30,8 @@ _WITHOUT_ID: Final = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"messag
     [
         (Transport.HTTP, "same", False),
         (Transport.HTTP, "other", True),
+        (Transport.HTTP, "accepted GET", True),
+        (Transport.HTTP, "rejected GET", False),
         (Transport.STDIO, "same", False),
         (Transport.STDIO, "other", False),
         (Transport.HTTP_SSE, "other", False),
@@ -45,6 +47,11 @@ async def test_error_without_id_must_be_in_the_exchange_of_an_invalid_message(
             transcript.message(_WITHOUT_ID, sent=False)
     if place == "other":
         with exchanging():
+            transcript.message(_WITHOUT_ID, sent=False)
+    if place.endswith("GET"):
+        with exchanging():
+            transcript.head("GET /mcp", sent=True)
+            transcript.head("HTTP 409" if place.startswith("rejected") else "HTTP 200", sent=False)
             transcript.message(_WITHOUT_ID, sent=False)
     async with trio.open_nursery() as nursery:
         server = ServerUnderTest(

@@ -16,8 +16,18 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Entry, Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["answered", "client_requests", "event_data", "key_of", "notified", "objects", "requests_by_exchange"]
+__all__ = [
+    "answered",
+    "client_requests",
+    "event_data",
+    "key_of",
+    "notified",
+    "objects",
+    "rejected_without_message",
+    "requests_by_exchange",
+]
 
+_REJECTED: Final = re.compile("HTTP [45]")
 _STREAM: Final = re.compile(r"(?im)^content-type:\s*text/event-stream\b")
 
 
@@ -35,6 +45,13 @@ def objects(entry: Entry) -> Iterator[JsonObject]:
         for each in entry.value if isinstance(entry.value, list) else [entry.value]:
             if isinstance(each, dict):
                 yield each
+
+
+def rejected_without_message(transcript: Transcript) -> set[int | None]:
+    """Return the HTTP exchanges without a message, such as GET, that were rejected: there is no id for their error."""
+    sent = {entry.exchange for entry in transcript if entry.sent and entry.kind is not Kind.HEAD}
+    heads = (entry for entry in transcript if not entry.sent and entry.kind is Kind.HEAD)
+    return {entry.exchange for entry in heads if entry.exchange not in sent and _REJECTED.match(entry.text)}
 
 
 def requests_by_exchange(transcript: Transcript) -> dict[int, JsonObject]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
-from mcp_conformance.checks.probes.message_pairs import key_of, objects
+from mcp_conformance.checks.probes.message_pairs import key_of, objects, rejected_without_message
 from mcp_conformance.checks.probes.unknown_methods import (
     UNKNOWN_METHOD,
     UNKNOWN_NOTIFICATION,
@@ -120,12 +120,13 @@ async def response_ids(server: ServerUnderTest) -> None:
         open_requests: Counter[tuple[int | None, str]] = Counter()
         # The response to an invalid message may have no id. Over HTTP it comes in the exchange of the message, over
         # other transports at any time.
-        invalid: set[int | None] = set()
+        is_http = server.transport is Transport.HTTP
+        invalid = rejected_without_message(transcript) if is_http else set[int | None]()
         valid: set[int] = set()
         # Invalid bytes, and pieces of lines, may contain the id of a message whose response is right.
         bytes_sent = b""
         for entry in transcript:
-            exchange = entry.exchange if server.transport is Transport.HTTP else None
+            exchange = entry.exchange if is_http else None
             if entry.sent and (entry.deviant or entry.kind is Kind.BYTES):
                 invalid.add(exchange)
                 bytes_sent += entry.raw

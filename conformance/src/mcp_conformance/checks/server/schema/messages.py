@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from mcp_conformance.checks.probes.message_pairs import rejected_without_message
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.schema_check import VALID, conforms, look, one_of, without
 from mcp_conformance.checks.registry.server import check
@@ -205,9 +206,10 @@ async def error_id(server: ServerUnderTest) -> None:
     """An error has the id of a request, except for input that could not be read."""
     for transcript in server.evidence:
         # Over HTTP the response to a message comes in the exchange of the message, over other transports at any time.
-        unreadable: set[int | None] = set()
+        is_http = server.transport is Transport.HTTP
+        unreadable = rejected_without_message(transcript) if is_http else set[int | None]()
         for entry in transcript:
-            exchange = entry.exchange if server.transport is Transport.HTTP else None
+            exchange = entry.exchange if is_http else None
             if entry.sent and entry.deviant:
                 unreadable.add(exchange)
             if entry.sent or entry.kind is not Kind.MESSAGE or exchange in unreadable:
