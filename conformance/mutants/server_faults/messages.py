@@ -1031,7 +1031,7 @@ class _NoRequestCode(Fault):
         )
 
 
-@fault("batch-answered-once", "batch.requests", "batch.bad-member", "jsonrpc.response-ids", revisions=LEGACY[1:2])
+@fault("batch-answered-once", "batch.requests", "jsonrpc.response-ids", revisions=LEGACY[1:2])
 class _BatchOnce(Fault):
     def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
         return {**response, "id": "first"} if response.get("id") == "second" else response
