@@ -92,7 +92,7 @@ class ProtectedServer(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore a connection that the client has closed."""
         if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]  # the types of any socket server
+            super().handle_error(request, client_address)  # type: ignore[arg-type]  # typeshed declares narrower types
 
 
 def _is_same(audience: JsonValue, resource: str) -> bool:

@@ -143,7 +143,7 @@ class Wire:
         while True:
             event = self._h11.next_event()
             if event is not h11.NEED_DATA:
-                return event  # type: ignore[return-value]  # the rest of the union
+                return event  # type: ignore[return-value]  # mypy does not exclude NEED_DATA by identity
             self._h11.receive_data(await self._stream.receive_some())
 
 

@@ -201,7 +201,7 @@ def protected_target(conversation: Conversation, settings: Settings) -> Iterator
         other_headers=(("Authorization", f"Bearer {issuer.token(changes={'sub': 'grace'})}"),),
         issuer=issuer,
     )
-    server = ProtectedServer(None, issuer.url, issuer.resource, KeySet.import_key_set(issuer.keys))  # type: ignore[arg-type]  # a JWK set
+    server = ProtectedServer(None, issuer.url, issuer.resource, KeySet.import_key_set(issuer.keys))  # type: ignore[arg-type]  # a JWK set is a JSON object
     try:
         yield HttpTarget(server, conversation, own, Transport.HTTP), own
     finally:
