@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from mcp_conformance.scenarios.client_request_tools import ClientRequest
 from mcp_core.revisions import MODERN, R2025_03_26, R2025_06_18, R2025_11_25, between
 
@@ -300,6 +302,14 @@ CHOICE_ONLY: Final = ClientRequest(
 )
 """A sampling request with a choice of tools and without tools, which needs the same capability."""
 
+_WITHOUT_MESSAGES: Final = ClientRequest(
+    name="ask_sample_without_messages",
+    method="sampling/createMessage",
+    needs="sampling",
+    params={"maxTokens": 100},
+    deviant="sampling/createMessage without messages",
+)
+
 WRONG: Final = (
     ClientRequest(
         name="ask_form_without_message",
@@ -324,21 +334,9 @@ WRONG: Final = (
         params={"messages": [_ASK]},
         deviant="sampling/createMessage without maxTokens",
     ),
-    ClientRequest(
-        name="ask_sample_without_messages",
-        method="sampling/createMessage",
-        needs="sampling",
-        params={"maxTokens": 100},
-        deviant="sampling/createMessage without messages",
-    ),
+    _WITHOUT_MESSAGES,
     # The same again: the first one must leave no trace.
-    ClientRequest(
-        name="ask_sample_without_messages_again",
-        method="sampling/createMessage",
-        needs="sampling",
-        params={"maxTokens": 100},
-        deviant="sampling/createMessage without messages",
-    ),
+    attrs.evolve(_WITHOUT_MESSAGES, name="ask_sample_without_messages_again"),
     ClientRequest(
         name="ask_sample_odd_content",
         method="sampling/createMessage",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.reported_results import report
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -39,11 +40,6 @@ _STREAM_PARSING: Final = (
 )
 
 
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 def _report(client: ClientUnderTest, name: str) -> JsonObject:
     """Return what the client reported about a result of this scenario."""
     return report(client, RESULTS, name, control="gives_plain")
@@ -69,9 +65,9 @@ def _add(
         reported = _report(client, name)
         if reported.get("outcome") not in outcomes:
             raise Deviation(f"{name} to be interpreted as: {' or '.join(outcomes)}", brief(reported))
-        for member, value in members.items():
-            if reported.get(member) != value:
-                raise Deviation(f"{member} {brief(value)} of {name}", brief(reported.get(member)))
+        for name_of_member, value in members.items():
+            if reported.get(name_of_member) != value:
+                raise Deviation(f"{name_of_member} {brief(value)} of {name}", brief(reported.get(name_of_member)))
 
     CLIENT_CHECKS.add(
         id,
@@ -124,9 +120,9 @@ _add(
 async def unknown_result_type(client: ClientUnderTest) -> None:
     """A result with an unknown or empty resultType is invalid, and so is that of an extension that is not declared."""
     evidence = client.run(RESULTS)
-    called = [_params(each).get("name") for each in evidence.sent("tools/call")]
+    called = [member(each, "params", "name") for each in evidence.sent("tools/call")]
     undeclared = evidence.notes.get(UNDECLARED_TASK) is True
-    read = [_params(each).get("uri") for each in evidence.sent("resources/read")]
+    read = [member(each, "params", "uri") for each in evidence.sent("resources/read")]
     # A client that stops after a result of another kind, or reads no resource, is judged by its calls.
     others = {EMPTY_TYPE: EMPTY_TYPE in called, UNDECLARED_TASK: undeclared, ODD_RESOURCE: ODD_RESOURCE in read}
     for name in ("gives_odd_type", *(name for name, used in others.items() if used)):

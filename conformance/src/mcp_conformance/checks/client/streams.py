@@ -19,6 +19,8 @@ from mcp_conformance.scenarios.robustness import STANDALONE_ENDS, STANDALONE_RET
 from mcp_conformance.scenarios.table import ENDPOINT_FORMS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
@@ -244,14 +246,20 @@ async def last_event_id(client: ClientUnderTest) -> None:
     broken = client.run("conformance_broken_stream")
     gets = [each for each in broken.exchanges if each.header("last-event-id")]
     after = _number(broken.notes.get("after"))
-    resumed = [(broken.notes, each) for each in gets if each.method == "GET" and after and each.number > after][:1]
+    resumed = next((each for each in gets if each.method == "GET" and after and each.number > after), None)
+    if resumed is not None:
+        _require_last_id(broken.notes, resumed)
     if client.revision.priming_event:
-        resumed += _resumptions(client)
-    elif not resumed:
+        for pause, get in _resumptions(client):
+            _require_last_id(pause, get)
+    elif resumed is None:
         raise NotApplicable("the client does not resume a stream whose connection breaks")
-    for pause, get in resumed:
-        if get.header("last-event-id") != pause["last_id"]:
-            raise Deviation(f"GET with Last-Event-ID {pause['last_id']} first", str(get.header("last-event-id")))
+
+
+def _require_last_id(pause: Mapping[str, JsonValue], get: HttpExchange) -> None:
+    """Require the id of the last event before a pause in the GET request after it."""
+    if get.header("last-event-id") != pause["last_id"]:
+        raise Deviation(f"GET with Last-Event-ID {pause['last_id']} first", str(get.header("last-event-id")))
 
 
 @check(
