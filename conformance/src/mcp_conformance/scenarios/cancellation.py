@@ -106,6 +106,8 @@ def _server_cancels(setup: ScenarioSetup) -> None:
         if not declares(request.session, client_request.needs):
             return text_result(f"{client_request.needs} is not declared")
         id = request.message["id"]
+        if isinstance(id, bool) or not isinstance(id, str | int):
+            return text_result("the id of the call is not valid")
         message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": client_request.method}
         if client_request.params is not None:
             message["params"] = client_request.params
