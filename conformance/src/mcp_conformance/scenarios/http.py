@@ -100,7 +100,8 @@ def _lost_to_stateless(setup: ScenarioSetup) -> None:
 
     async def forget(exchange: HttpExchange) -> bool:
         sessions = setup.server.sessions
-        if "lost" in setup.notes or not sessions or exchange.message.get("method") != "tools/list":
+        is_newest = bool(sessions) and exchange.header("mcp-session-id") == sessions[-1].id
+        if "lost" in setup.notes or not is_newest or exchange.message.get("method") != "tools/list":
             return False
         setup.http.lose(sessions[-1])
         setup.http.sessions = False
