@@ -155,7 +155,7 @@ def _call(wire: Wire, name: str) -> None:
             wire.abandon("subscriptions/listen", {"notifications": {}, **named})
         else:
             wire.abandon("subscriptions/listen", {"notifications": named})
-    answered: set[str] = set()
+    answered: dict[str, JsonValue] = {}
     for _ in range(_POLLS):
         shown = wire.call("tasks/get", {"taskId": id})
         if shown.get("createdAt") != created.get("createdAt") and wrong("task-compares-times-as-text"):
@@ -175,7 +175,7 @@ def _call(wire: Wire, name: str) -> None:
         answers().odd = False
 
 
-def _answer(wire: Wire, id: str, requests: JsonValue, answered: set[str]) -> None:
+def _answer(wire: Wire, id: str, requests: JsonValue, answered: dict[str, JsonValue]) -> None:
     """Send the missing input responses, one at a time."""
     listed = requests if isinstance(requests, dict) else {}
     if wrong("task-update-crossed"):
@@ -184,16 +184,16 @@ def _answer(wire: Wire, id: str, requests: JsonValue, answered: set[str]) -> Non
         again = f"{key}, again"
         if key in answered and (again in answered or not wrong("task-answers-twice")):
             continue
-        answered.add(again if key in answered else key)
         request_params = _member(request, "params")
         response = answers().answer(
             str(_member(request, "method")), request_params if isinstance(request_params, dict) else {}
         )
+        answered[again if key in answered else key] = response.get("result")
         given: JsonObject = {key: response if wrong("task-update-wrapped") else response.get("result")}
         if wrong("task-update-more") and len(answered) == 1:
             given["three"] = response.get("result")
         if wrong("task-update-repeats"):
-            given |= dict.fromkeys(answered, response.get("result"))
+            given |= answered
         wire.call("tasks/update", {"taskId": id, "inputResponses": given})
 
 
