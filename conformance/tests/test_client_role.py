@@ -89,6 +89,7 @@ async def test_client_fault_fails_only_its_checks(fault: ClientFault) -> None:
         ("batched", "2025-06-18", "http", "jsonrpc.client-response-shape"),
         ("chatty", "2025-11-25", "stdio", "cancellation.client-invalid-ignored"),
         ("no-meta", "2026-07-28", "stdio", "skills.client-pages"),
+        ("null-id", "2025-11-25", "stdio", "cancellation.client-bears-same-id"),
         ("posts-elsewhere", "2024-11-05", "http", "version.client-goes-on"),
         ("takes-404-for-nobody", "2026-07-28", "http", "jsonrpc.client-absent-result-type-list"),
     ],
