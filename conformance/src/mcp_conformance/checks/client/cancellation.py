@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.probes.subscription_stream import LISTEN
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.http_exchange import CUT_OFF
@@ -48,11 +49,6 @@ _REJECTED: Final = 400
 """The lowest HTTP status of a rejection."""
 
 
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 def _starts(entry: Entry) -> bool:
     """Return whether the client starts a server process, or the server breaks a connection: requests before are over."""
     return entry.kind is Kind.NOTE and entry.text.startswith((STARTED, CUT_OFF))
@@ -70,7 +66,7 @@ def _waiting(client: ClientUnderTest) -> JsonObject:
         NotTestable: The client did not send it, or did not finish after it.
     """
     evidence = client.run(_CANCEL)
-    calls = [each for each in evidence.taken("tools/call") if _params(each).get("name") == WAITING]
+    calls = [each for each in evidence.taken("tools/call") if params_of(each).get("name") == WAITING]
     if not calls:
         raise NotTestable(f"the client sent no valid call of {WAITING}: {evidence.ending}")
     return calls[0]
@@ -78,7 +74,7 @@ def _waiting(client: ClientUnderTest) -> JsonObject:
 
 async def _notifies(client: ClientUnderTest) -> None:
     call = _waiting(client)
-    named = [_params(each).get("requestId") for each in client.run(_CANCEL).sent(_CANCELLED)]
+    named = [params_of(each).get("requestId") for each in client.run(_CANCEL).sent(_CANCELLED)]
     if _key(call["id"]) not in map(_key, named):
         raise Deviation(f"notifications/cancelled with the requestId {brief(call['id'])}", brief(named))
 
@@ -158,7 +154,7 @@ async def cancelled_params(client: ClientUnderTest) -> None:
         raise NotTestable(f"the cancelled request has no valid id: {brief(id)}")
     for message in _cancellations(client):
         wrong = flaw_of_params(_CANCELLED, message.get("params"), client.revision)
-        if wrong is not None or "requestId" not in _params(message):
+        if wrong is not None or "requestId" not in params_of(message):
             raise Deviation("notifications/cancelled with a requestId", wrong or brief(message))
 
 
@@ -189,10 +185,10 @@ async def own_requests(client: ClientUnderTest) -> None:
             own = {_key(each["id"]) for each in messages if "method" in each and "id" in each}
             for message in messages:
                 # A separate check requires the requestId.
-                if message.get("method") != _CANCELLED or "requestId" not in _params(message):
+                if message.get("method") != _CANCELLED or "requestId" not in params_of(message):
                     continue
                 found += 1
-                if _key(_params(message)["requestId"]) not in own:
+                if _key(params_of(message)["requestId"]) not in own:
                     raise Deviation("the requestId of a request of the client in the session", brief(message))
     if not found:
         _cancellations(client)
@@ -271,7 +267,7 @@ def _not_answered(evidence: Evidence) -> None:
             # A reused id, which another check covers, refers to the new request.
             responses.pop(key, None)
         elif not entry.sent and message.get("method") == _CANCELLED:
-            cancelled = _key(_params(message).get("requestId"))
+            cancelled = _key(params_of(message).get("requestId"))
             if responses.get(cancelled, newest[0]) < newest[0]:
                 raise Deviation("no cancellation of a request with a response", brief(message))
             waiting.discard(cancelled)
@@ -289,7 +285,7 @@ async def not_initialize(client: ClientUnderTest) -> None:
                 if each.get("method") == "initialize" and isinstance(each.get("id"), int | str)
             }
             for message in messages:
-                if message.get("method") == _CANCELLED and _key(_params(message).get("requestId")) in opening:
+                if message.get("method") == _CANCELLED and _key(params_of(message).get("requestId")) in opening:
                     raise Deviation("no cancellation of initialize", brief(message))
 
 
@@ -305,7 +301,7 @@ def _server_cancellation(client: ClientUnderTest) -> Evidence:
         NotTestable: The client did not call the tool, responded before the cancellation, or sent an unreadable message.
     """
     evidence = client.run(_SERVER)
-    called = [each for each in evidence.sent("tools/call") if _params(each).get("name") == CANCELLED]
+    called = [each for each in evidence.sent("tools/call") if params_of(each).get("name") == CANCELLED]
     if not called:
         raise NotTestable(f"the client did not call {CANCELLED}: {evidence.ending}")
     pings = [each for each in evidence.server.client_requests if each.name]
@@ -334,7 +330,7 @@ async def no_response(client: ClientUnderTest) -> None:
         if not isinstance(message, dict):
             continue
         if entry.sent and message.get("method") == _CANCELLED:
-            cancelled.add(_key(_params(message).get("requestId")))
+            cancelled.add(_key(params_of(message).get("requestId")))
         if not entry.sent and "method" not in message and _key(message.get("id")) in map(_key, CANCELLED_IDS):
             if _key(message["id"]) in cancelled:
                 raise Deviation("no response to a cancelled request", brief(message))
@@ -368,7 +364,7 @@ async def late_cancellation(client: ClientUnderTest) -> None:
 async def same_id(client: ClientUnderTest) -> None:
     """A cancellation by the server concerns its own request, not a request of the client with the same id."""
     evidence = _server_cancellation(client)
-    calls = [each for each in evidence.taken("tools/call") if _params(each).get("name") == CANCELLED_NAMESAKE]
+    calls = [each for each in evidence.taken("tools/call") if params_of(each).get("name") == CANCELLED_NAMESAKE]
     pinged = [each.response for each in evidence.server.client_requests if each.name == NAMESAKE]
     if not calls or not pinged or pinged[-1] is None:
         raise NotTestable(f"the client did not call {CANCELLED_NAMESAKE}, or did not respond to a ping in it")
@@ -412,7 +408,7 @@ async def token_unique(client: ClientUnderTest) -> None:
             if entry.sent and "method" not in message:
                 active.pop(_key(message["id"]), None)
             elif not entry.sent and "method" in message:
-                meta = _params(message).get("_meta")
+                meta = params_of(message).get("_meta")
                 if isinstance(meta, dict) and PROGRESS_TOKEN in meta:
                     tokens += 1
                     token = _key(meta[PROGRESS_TOKEN])
@@ -438,7 +434,7 @@ async def known_token(client: ClientUnderTest) -> None:
                 given.clear()
             if not isinstance(message, dict):
                 continue
-            params = _params(message)
+            params = params_of(message)
             meta = params.get("_meta")
             if entry.sent and "method" in message and isinstance(meta, dict) and PROGRESS_TOKEN in meta:
                 given.add(_key(meta[PROGRESS_TOKEN]))
@@ -459,7 +455,7 @@ _IN_BATCH: Final = {"ping 1": "result", "ping 2": "result", "unknown": "error"}
 
 def _batched(client: ClientUnderTest) -> Evidence:
     evidence = client.run(_BATCHES)
-    if not [each for each in evidence.sent("tools/call") if _params(each).get("name") == BATCHED]:
+    if not [each for each in evidence.sent("tools/call") if params_of(each).get("name") == BATCHED]:
         raise NotTestable(f"the client did not call {BATCHED}: {evidence.ending}")
     return evidence
 
@@ -482,11 +478,11 @@ async def receives(client: ClientUnderTest) -> None:
 def _continues(evidence: Evidence) -> None:
     """Check that the client continues after each call whose response is in an array, and does not cancel the call."""
     for name in BATCHED_RESPONSES:
-        calls = [each for each in evidence.sent("tools/call") if _params(each).get("name") == name]
+        calls = [each for each in evidence.sent("tools/call") if params_of(each).get("name") == name]
         if not calls:
             continue
         id = calls[-1]["id"]
-        cancelled = [each for each in evidence.sent(_CANCELLED) if _params(each).get("requestId") == id]
+        cancelled = [each for each in evidence.sent(_CANCELLED) if params_of(each).get("requestId") == id]
         if cancelled:
             raise Deviation("the response in an array to be received", brief(cancelled[0]))
         if evidence.requests[-1] is calls[-1] and evidence.status != 0:

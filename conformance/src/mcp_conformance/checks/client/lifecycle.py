@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import meta_of, params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -124,7 +125,7 @@ async def bears_rejection(client: ClientUnderTest) -> None:
     if not evidence.sent("initialize"):
         raise NotTestable(f"the client did not send initialize: {evidence.ending}")
     for message in evidence.requests:
-        meta = _params(message).get("_meta")
+        meta = params_of(message).get("_meta")
         # A client of both eras may still try the modern one.
         is_modern = isinstance(meta, dict) and PROTOCOL_VERSION in meta
         if message["method"] not in ("initialize", "ping") and not is_modern:
@@ -158,7 +159,7 @@ async def no_early_requests(client: ClientUnderTest) -> None:
 async def goes_on(client: ClientUnderTest) -> None:
     """A client whose version is accepted continues with the version that it offered."""
     evidence = client.run("initialize")
-    offered = [_params(each).get("protocolVersion") for each in evidence.sent("initialize")]
+    offered = [params_of(each).get("protocolVersion") for each in evidence.sent("initialize")]
     if client.revision.name not in offered:
         raise NotApplicable(f"the client offers {brief(offered)}, and the response has {client.revision}")
     if not evidence.taken("initialize"):
@@ -189,7 +190,7 @@ async def disconnects(client: ClientUnderTest) -> None:
     if client.run("initialize").status != 0:
         raise NotTestable(f"the control request failed: {client.run('initialize').ending}")
     evidence = client.run("version-unknown")
-    offered = {brief(_params(each).get("protocolVersion")) for each in evidence.sent("initialize")}
+    offered = {brief(params_of(each).get("protocolVersion")) for each in evidence.sent("initialize")}
     for message in evidence.messages:
         if isinstance(message, dict) and message.get("method") not in (None, "initialize"):
             raise Deviation(
@@ -201,16 +202,6 @@ async def disconnects(client: ClientUnderTest) -> None:
 
 
 # --- modern ------------------------------------------------------------------------------------------------------------
-
-
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
-def _meta(message: JsonObject) -> JsonObject:
-    meta = _params(message).get("_meta")
-    return meta if isinstance(meta, dict) else {}
 
 
 def _modern_requests(client: ClientUnderTest) -> Iterator[JsonObject]:
@@ -228,7 +219,7 @@ def _modern_requests(client: ClientUnderTest) -> Iterator[JsonObject]:
 async def meta_version(client: ClientUnderTest) -> None:
     """Every request declares its protocol version in `_meta`."""
     for message in _modern_requests(client):
-        if _meta(message).get(PROTOCOL_VERSION) != client.revision.name:
+        if meta_of(message).get(PROTOCOL_VERSION) != client.revision.name:
             raise Deviation(f"{PROTOCOL_VERSION} {client.revision} in _meta", brief(message))
 
 
@@ -236,7 +227,7 @@ async def meta_version(client: ClientUnderTest) -> None:
 async def meta_capabilities(client: ClientUnderTest) -> None:
     """Every request has the capabilities of the client in `_meta`."""
     for message in _modern_requests(client):
-        declared = _meta(message).get(CLIENT_CAPABILITIES)
+        declared = meta_of(message).get(CLIENT_CAPABILITIES)
         if isinstance(declared, dict):
             # Other checks cover the values of these two members.
             declared = {name: each for name, each in declared.items() if name not in ("experimental", "extensions")}
@@ -249,7 +240,7 @@ async def meta_capabilities(client: ClientUnderTest) -> None:
 async def meta_info(client: ClientUnderTest) -> None:
     """Every request has clientInfo in `_meta`."""
     for message in _modern_requests(client):
-        if CLIENT_INFO not in _meta(message):
+        if CLIENT_INFO not in meta_of(message):
             raise Deviation(f"{CLIENT_INFO} in _meta", brief(message))
 
 
@@ -257,8 +248,8 @@ async def meta_info(client: ClientUnderTest) -> None:
 async def meta_info_shape(client: ClientUnderTest) -> None:
     """A clientInfo has a name and a version."""
     for message in _modern_requests(client):
-        if CLIENT_INFO in _meta(message):
-            wrong = flaw(_meta(message)[CLIENT_INFO], "Implementation", client.revision)
+        if CLIENT_INFO in meta_of(message):
+            wrong = flaw(meta_of(message)[CLIENT_INFO], "Implementation", client.revision)
             if wrong is not None:
                 raise Deviation("clientInfo with a name and a version", wrong)
 
@@ -268,7 +259,7 @@ async def discover_params(client: ClientUnderTest) -> None:
     """`server/discover` has no params other than `_meta`."""
     found = [each for each in _modern_requests(client) if each["method"] == "server/discover"]
     for message in found:
-        if set(_params(message)) - {"_meta"}:
+        if set(params_of(message)) - {"_meta"}:
             raise Deviation("no params other than _meta", brief(message))
     if not found:
         raise NotApplicable("the client does not send server/discover")
@@ -295,7 +286,7 @@ async def retry(client: ClientUnderTest) -> None:
     again = [each for each in requests[1:] if each["method"] == first["method"]]
     if not again:
         raise Deviation(f"a retry of {first['method']}", f"{len(requests)} requests, without a retry")
-    if _meta(again[0]).get(PROTOCOL_VERSION) != client.revision.name:
+    if meta_of(again[0]).get(PROTOCOL_VERSION) != client.revision.name:
         raise Deviation(f"a retry of {first['method']} in {client.revision}", brief(again[0]))
 
 
@@ -313,7 +304,7 @@ async def no_mutual(client: ClientUnderTest) -> None:
         raise Deviation("the client to stop", f"{len(evidence.requests)} requests, and {evidence.ending}")
     if evidence.status == 0:
         raise Deviation("an exit with an error", evidence.ending)
-    sent = Counter((str(each["method"]), str(_meta(each).get(PROTOCOL_VERSION))) for each in evidence.requests)
+    sent = Counter((str(each["method"]), str(meta_of(each).get(PROTOCOL_VERSION))) for each in evidence.requests)
     for (method, version), times in sent.items():
         if times > _ATTEMPTS:
             raise Deviation(f"{method} in {version} at most {_ATTEMPTS} times", f"{times} times")
@@ -353,7 +344,7 @@ async def no_fallback(client: ClientUnderTest) -> None:
 async def stays_modern(client: ClientUnderTest) -> None:
     """A client of both eras never sends `initialize` to a modern server."""
     evidence = client.run("meets-modern")
-    if not any(_meta(each) for each in evidence.requests):
+    if not any(meta_of(each) for each in evidence.requests):
         raise NotTestable("the client uses a legacy revision if none is given")
     for message in evidence.sent("initialize"):
         raise Deviation("no initialize", brief(message))
@@ -393,7 +384,7 @@ def _stays_legacy(evidence: Evidence) -> None:
     for message in messages[opened:]:
         method = str(message.get("method"))
         is_modern = method in methods(evidence.revision) and method not in methods(evidence.agreed)
-        if is_modern or PROTOCOL_VERSION in _meta(message):
+        if is_modern or PROTOCOL_VERSION in meta_of(message):
             raise Deviation("no modern request to a legacy server", brief(message))
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.input_responses import results_by_request
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -49,13 +50,8 @@ _RESULTS: Final = {
 _RETRY_MEMBERS: Final = ("inputResponses", "requestState")
 
 
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 def _declares(message: JsonObject, capability: str) -> bool:
-    meta = _params(message).get("_meta")
+    meta = params_of(message).get("_meta")
     declared = meta.get(CLIENT_CAPABILITIES) if isinstance(meta, dict) else None
     return isinstance(declared, dict) and capability in declared
 
@@ -68,11 +64,11 @@ def _calls(client: ClientUnderTest, scenario: str, tool: str) -> list[JsonObject
         NotTestable: The client did not call the tool.
     """
     evidence = client.run(scenario)
-    taken = [each for each in evidence.taken("tools/call") if _params(each).get("name") == tool]
+    taken = [each for each in evidence.taken("tools/call") if params_of(each).get("name") == tool]
     if not taken:
         raise NotTestable(f"the client sent no valid call of {tool}: {evidence.ending}")
     # Later calls count even if they were rejected.
-    found = [each for each in evidence.sent("tools/call") if _params(each).get("name") == tool]
+    found = [each for each in evidence.sent("tools/call") if params_of(each).get("name") == tool]
     found = found[found.index(taken[0]) :]
     if not any(_declares(found[0], each) for each in KINDS):
         raise NotApplicable("the client declares no capability for input requests, and gets none")
@@ -107,11 +103,11 @@ async def answers(client: ClientUnderTest) -> None:
         required = _required(results_by_request(client.run(scenario)), found[0])
         if not required:
             raise NotApplicable("the client declares no capability for an input request of the scenario")
-        given = _params(found[1]).get("inputResponses") if len(found) > 1 else None
+        given = params_of(found[1]).get("inputResponses") if len(found) > 1 else None
         if not isinstance(given, dict) or set(given) != required:
             raise Deviation(f"inputResponses with {', '.join(sorted(required))} for {tool}", brief(given))
     for _, again in _other_retries(client):
-        given = _params(again).get("inputResponses")
+        given = params_of(again).get("inputResponses")
         if not isinstance(given, dict) or set(given) != {"c"}:
             raise Deviation(f"inputResponses with c for {again['method']}", brief(given))
     results = results_by_request(client.run(_ROUND_TRIPS))
@@ -119,7 +115,7 @@ async def answers(client: ClientUnderTest) -> None:
     for tool in ("ask_in_rounds", EMPTY_STATE, STATE_ONCE):
         for before, again in pairwise(_further_calls(client, tool)):
             required = _required(results, before)
-            given = _params(again).get("inputResponses", {})
+            given = params_of(again).get("inputResponses", {})
             if not isinstance(given, dict) or set(given) != required:
                 expected = ", ".join(sorted(required)) or "no key"
                 raise Deviation(f"inputResponses with {expected} in each retry of {tool}", brief(given))
@@ -143,7 +139,7 @@ def _required(results: Mapping[int, JsonObject], request: JsonObject) -> set[str
 @check("mrtr.client-response-shape", proves=("mrtr.client-response-shape",), needs=(f"scenario:{_ROUND_TRIPS}",))
 async def response_shape(client: ClientUnderTest) -> None:
     """Each input response has the type that its input request requires."""
-    given = _params(_retry(client, _ROUND_TRIPS, "ask_all_kinds")).get("inputResponses")
+    given = params_of(_retry(client, _ROUND_TRIPS, "ask_all_kinds")).get("inputResponses")
     for key, kind in _RESULTS.items():
         if isinstance(given, dict) and key in given:
             wrong = flaw(given[key], kind, client.revision)
@@ -166,10 +162,10 @@ async def state(client: ClientUnderTest) -> None:
     expected += [(again, OTHER_STATES[str(again["method"])]) for _, again in _other_retries(client)]
     for message, right in zip(_further_calls(client, "ask_in_rounds")[1:], STATES, strict=False):
         # Another check covers the state of an earlier result.
-        if _params(message).get("requestState") not in (None, *STATES):
+        if params_of(message).get("requestState") not in (None, *STATES):
             expected.append((message, right))
     for message, right in expected:
-        given = _params(message).get("requestState")
+        given = params_of(message).get("requestState")
         if given != right:
             raise Deviation(f"requestState {brief(right)} in {message['method']}", brief(given))
 
@@ -177,11 +173,11 @@ async def state(client: ClientUnderTest) -> None:
 @check("mrtr.client-no-state", proves=("mrtr.state-not-invented",), needs=_BOTH)
 async def no_state(client: ClientUnderTest) -> None:
     """The retry has no requestState if the result had none, also if an earlier result had one."""
-    params = _params(_retry(client, _STATE, "test_mrtr_no_state"))
+    params = params_of(_retry(client, _STATE, "test_mrtr_no_state"))
     if "requestState" in params:
         raise Deviation("no requestState", brief(params["requestState"]))
     for message in [*_further_calls(client, STATE_ONCE)[2:], *_last_retries_elsewhere(client)]:
-        if "requestState" in _params(message):
+        if "requestState" in params_of(message):
             raise Deviation("no requestState, as the last result has none", brief(message))
 
 
@@ -191,7 +187,7 @@ def _last_retries_elsewhere(client: ClientUnderTest) -> Iterator[JsonObject]:
     results = results_by_request(evidence)
     for method, name in STATE_ONCE_ELSEWHERE.items():
         named = [
-            each for each in evidence.sent(method) if name in (_params(each).get("name"), _params(each).get("uri"))
+            each for each in evidence.sent(method) if name in (params_of(each).get("name"), params_of(each).get("uri"))
         ]
         for before, again in pairwise(named):
             if _required(results, before) and "requestState" not in results[id(before)]:
@@ -204,9 +200,9 @@ async def latest_state(client: ClientUnderTest) -> None:
     found = _calls(client, _ROUND_TRIPS, "ask_in_rounds")
     if len(found) < 3:
         raise NotTestable(f"the client called ask_in_rounds {len(found)} times instead of three")
-    if (first := _params(found[1]).get("requestState")) not in (STATE, *STATES):
+    if (first := params_of(found[1]).get("requestState")) not in (STATE, *STATES):
         raise NotTestable(f"the first retry does not have the requestState unchanged: {brief(first)}")
-    second = _params(found[2]).get("requestState")
+    second = params_of(found[2]).get("requestState")
     if second not in (None, STATE, *STATES):
         raise NotTestable(f"the second retry does not have the requestState unchanged: {brief(second)}")
     if second != STATES[1]:
@@ -241,10 +237,10 @@ def _other_retries(client: ClientUnderTest) -> Iterator[tuple[JsonObject, JsonOb
     for method, member in (("prompts/get", "name"), ("resources/read", "uri")):
         firsts: dict[JsonValue, JsonObject] = {}
         for message in client.run(_ROUND_TRIPS).sent(method):
-            key = encoded(_params(message).get(member)).decode()
-            if _params(message).get(member) == STATE_ONCE_ELSEWHERE[method]:
+            key = encoded(params_of(message).get(member)).decode()
+            if params_of(message).get(member) == STATE_ONCE_ELSEWHERE[method]:
                 continue
-            if set(_params(message)) & set(_RETRY_MEMBERS) and key in firsts:
+            if set(params_of(message)) & set(_RETRY_MEMBERS) and key in firsts:
                 yield firsts[key], message
             firsts.setdefault(key, message)
 
@@ -259,14 +255,14 @@ async def same_params(client: ClientUnderTest) -> None:
 
 
 def _own_params(message: JsonObject) -> JsonObject:
-    return {name: value for name, value in _params(message).items() if name not in (*_RETRY_MEMBERS, "_meta")}
+    return {name: value for name, value in params_of(message).items() if name not in (*_RETRY_MEMBERS, "_meta")}
 
 
 @check("meta.client-retries", proves=("meta.required-on-retries",), needs=_BOTH)
 async def meta_on_retries(client: ClientUnderTest) -> None:
     """A retry has the required members of `_meta`."""
     for _, again in _retries(client):
-        meta = _params(again).get("_meta")
+        meta = params_of(again).get("_meta")
         if not isinstance(meta, dict) or not {PROTOCOL_VERSION, CLIENT_CAPABILITIES} <= set(meta):
             raise Deviation(f"{PROTOCOL_VERSION} and {CLIENT_CAPABILITIES} in _meta", brief(meta))
 
@@ -281,18 +277,18 @@ async def no_cross_use(client: ClientUnderTest) -> None:
     _retry(client, _STATE, "test_mrtr_echo_state")
     for scenario, tool in ((_STATE, "test_mrtr_unrelated"), (_ROUND_TRIPS, "ask_nothing")):
         for message in _calls(client, scenario, tool):
-            if set(_params(message)) & set(_RETRY_MEMBERS):
+            if set(params_of(message)) & set(_RETRY_MEMBERS):
                 raise Deviation(f"neither inputResponses nor requestState for {tool}", brief(message))
     for method, name in UNRELATED.items():
         for message in client.run(_ROUND_TRIPS).sent(method):
-            params = _params(message)
+            params = params_of(message)
             if name in (params.get("name"), params.get("uri")) and set(params) & set(_RETRY_MEMBERS):
                 raise Deviation(f"neither inputResponses nor requestState for {name}", brief(message))
     for message in client.run(CALLED_TWICE).sent("tools/call"):
-        arguments = _params(message).get("arguments")
+        arguments = params_of(message).get("arguments")
         called = arguments.get("name") if isinstance(arguments, dict) else None
         for name, right in STATE_OF_CALL.items():
-            if called in STATE_OF_CALL.keys() - {name} and _params(message).get("requestState") == right:
+            if called in STATE_OF_CALL.keys() - {name} and params_of(message).get("requestState") == right:
                 raise Deviation(f"the state of the {name} call in its own retry only", brief(message))
 
 
@@ -310,7 +306,7 @@ async def initial(client: ClientUnderTest) -> None:
                 offered = True
             # The input requests of a task get their responses in requests of their own.
             about_task = message.get("method") == "tasks/update"
-            if not entry.sent and not offered and not about_task and set(_params(message)) & set(_RETRY_MEMBERS):
+            if not entry.sent and not offered and not about_task and set(params_of(message)) & set(_RETRY_MEMBERS):
                 raise Deviation("neither inputResponses nor requestState in a first request", brief(message))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -28,13 +29,8 @@ _TWICE: Final = "conformance_no_request"
 _REJECTIONS: Final = (400, 404, 405)
 
 
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 def _version(message: JsonObject) -> object:
-    meta = _params(message).get("_meta")
+    meta = params_of(message).get("_meta")
     return meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
 
 
@@ -50,7 +46,7 @@ def _version(message: JsonObject) -> object:
 )
 async def latest(client: ClientUnderTest) -> None:
     """A client without a given revision offers no older version than it is known to support."""
-    offers = [_params(each).get("protocolVersion") for each in client.run("meets-any-legacy").sent("initialize")]
+    offers = [params_of(each).get("protocolVersion") for each in client.run("meets-any-legacy").sent("initialize")]
     if not offers:
         raise NotApplicable("the client opens no legacy connection if no revision is given")
     offered = REVISIONS.get(str(offers[0]))
@@ -100,7 +96,7 @@ def _keeps_to(agreed: Revision, offered: Revision, messages: list[JsonValue]) ->
             raise Deviation(f"params of {method} according to {agreed}", wrong)
         # Additional members are allowed, but not those that have a meaning in the newer version only.
         added = members_of_params(method, offered) - members_of_params(method, agreed)
-        used = sorted(added & _params(message).keys())
+        used = sorted(added & params_of(message).keys())
         if used:
             raise Deviation(f"no params.{used[0]} in {method}, which {agreed} does not define", brief(message))
 

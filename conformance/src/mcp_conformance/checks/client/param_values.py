@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.check import Transport
@@ -43,15 +44,10 @@ _RETRY_MEMBERS: Final = ("inputResponses", "requestState")
 """The members that only a retry has."""
 
 
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 def _metas(client: ClientUnderTest) -> Iterator[JsonObject]:
     for evidence in client.all(instructed=True):
         for message in evidence.messages:
-            meta = _params(message).get("_meta") if isinstance(message, dict) else None
+            meta = params_of(message).get("_meta") if isinstance(message, dict) else None
             if isinstance(meta, dict):
                 yield meta
 
@@ -68,7 +64,7 @@ def _sent(client: ClientUnderTest, method: str) -> list[JsonObject]:
 async def listen_filter(client: ClientUnderTest) -> None:
     """A subscription has a filter in `notifications`, with flags and URIs."""
     for message in _sent(client, _LISTEN):
-        requested = _params(message).get("notifications")
+        requested = params_of(message).get("notifications")
         wrong = flaw(requested, "SubscriptionFilter", client.revision)
         if wrong is not None:
             raise Deviation("a filter according to the schema", wrong)
@@ -96,7 +92,7 @@ def _subscriptions(client: ClientUnderTest) -> tuple[Evidence, list[JsonObject]]
 async def ends_stdio(client: ClientUnderTest) -> None:
     """A subscription over stdio is cancelled by a notification with its id."""
     evidence, found = _subscriptions(client)
-    named = {encoded(_params(each).get("requestId")) for each in evidence.sent("notifications/cancelled")}
+    named = {encoded(params_of(each).get("requestId")) for each in evidence.sent("notifications/cancelled")}
     for message in found:
         if encoded(message["id"]) not in named:
             raise Deviation(f"notifications/cancelled with the requestId {brief(message['id'])}", evidence.ending)
@@ -132,7 +128,7 @@ async def log_level(client: ClientUnderTest) -> None:
 def _as_in_schema(client: ClientUnderTest, method: str) -> None:
     for message in _sent(client, method):
         # Other checks cover `_meta` and the members of retries.
-        rest = {name: value for name, value in _params(message).items() if name not in _RETRY_MEMBERS}
+        rest = {name: value for name, value in params_of(message).items() if name not in _RETRY_MEMBERS}
         wrong = flaw_of_params(method, {**rest, "_meta": {}}, client.revision)
         if wrong is not None and "_meta" not in wrong:
             raise Deviation(f"params of {method} according to the schema", wrong)
@@ -184,7 +180,7 @@ async def cursor(client: ClientUnderTest) -> None:
     """The cursor of a request is a string; the request for the first page has none."""
     for evidence in client.all(instructed=True):
         for message in evidence.requests:
-            if "cursor" in _params(message) and not isinstance(_params(message)["cursor"], str):
+            if "cursor" in params_of(message) and not isinstance(params_of(message)["cursor"], str):
                 raise Deviation("a cursor that is a string, or no cursor", brief(message))
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.reported_results import reports
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.check import Transport
@@ -37,11 +38,6 @@ _LEGACY: Final = [each.name for each in LEGACY]
 _LISTEN: Final = "subscriptions/listen"
 
 
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 def _called(evidence: Evidence) -> list[str]:
     """Return the tools that were called, in order."""
     return _named(evidence, "tools/call")
@@ -53,7 +49,7 @@ _USED: Final = {"tools/call": "tools", "resources/read": "resources", "prompts/g
 
 def _named(evidence: Evidence, method: str) -> list[str]:
     """Return the names or URIs in the requests of a method, in order."""
-    found = [_params(each) for each in evidence.sent(method)]
+    found = [params_of(each) for each in evidence.sent(method)]
     return [str(each.get("uri", each.get("name"))) for each in found]
 
 
@@ -210,7 +206,7 @@ async def restarts(client: ClientUnderTest) -> None:
     """A server that exits unexpectedly is started again."""
     evidence = _crashed(client)
     # A client may have started a process before, to determine the era of the server.
-    died = [CRASHES in (_params(each).get("name") for each in messages) for messages in evidence.conversations]
+    died = [CRASHES in (params_of(each).get("name") for each in messages) for messages in evidence.conversations]
     if died.index(True) == len(died) - 1:
         raise Deviation("a restart of the server", evidence.ending)
 
@@ -342,7 +338,7 @@ def _reported(
             continue
         if "method" not in message and encoded(message.get("id")) in ids:
             answered = True
-        if message.get("method") == "notifications/progress" and _params(message).get("progressToken") == TOKEN:
+        if message.get("method") == "notifications/progress" and params_of(message).get("progressToken") == TOKEN:
             found += 1
             yield answered, message
     if not found:
@@ -359,7 +355,7 @@ async def increases(client: ClientUnderTest) -> None:
     """The progress value of a client increases with each notification."""
     last: float | None = None
     for _, message in _reported(client):
-        value = _params(message).get("progress")
+        value = params_of(message).get("progress")
         if not isinstance(value, int | float) or isinstance(value, bool) or (last is not None and value <= last):
             raise Deviation("a number" if last is None else f"progress above {last:g}", brief(message))
         last = value

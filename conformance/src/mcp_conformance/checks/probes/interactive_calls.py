@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_core.revisions import Era
 
@@ -111,17 +112,12 @@ class Conversation:
         return [each for each in self.client_requests if each.method == method]
 
 
-def _params(whole: JsonObject) -> JsonObject:
-    params = whole.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 def input_requests_of(answer: JsonRpcResponse) -> list[ClientRequest]:
     """Return the input requests of a response; empty when it requires no input."""
     result = answer.message.get("result")
     requests_of = result.get("inputRequests") if isinstance(result, dict) else None
     return [
-        ClientRequest(key=key, method=str(each.get("method")), params=_params(each), whole=each)
+        ClientRequest(key=key, method=str(each.get("method")), params=params_of(each), whole=each)
         for key, each in (requests_of.items() if isinstance(requests_of, dict) else ())
         if isinstance(each, dict)
     ]
@@ -226,7 +222,7 @@ async def _by_requests(
         peer.replies.update(before)
     requests_of = [each for each in peer.inbox[since:] if "id" in each and each.get("method") in REPLIES]
     client_requests = [
-        ClientRequest(key=str(each["id"]), method=str(each["method"]), params=_params(each), whole=each)
+        ClientRequest(key=str(each["id"]), method=str(each["method"]), params=params_of(each), whole=each)
         for each in requests_of
     ]
     return Conversation(answers=(answer,), client_requests=tuple(client_requests))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["Exchange", "RecordedMessages", "items", "member"]
+__all__ = ["Exchange", "RecordedMessages", "items", "member", "meta_of", "params_of"]
 
 _LISTED: Final[Mapping[str, str]] = {
     "tools/list": "tools",
@@ -32,6 +32,18 @@ def member(value: JsonValue, *names: str) -> JsonValue:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
+
+
+def params_of(message: JsonValue) -> JsonObject:
+    """Return the params of a message; empty when it has none."""
+    params = member(message, "params")
+    return params if isinstance(params, dict) else {}
+
+
+def meta_of(message: JsonValue) -> JsonObject:
+    """Return `_meta` of the params of a message; empty when it has none."""
+    meta = member(message, "params", "_meta")
+    return meta if isinstance(meta, dict) else {}
 
 
 def items(value: JsonValue) -> list[JsonValue]:

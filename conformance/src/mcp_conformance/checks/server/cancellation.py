@@ -10,7 +10,7 @@ import trio
 from mcp_conformance.checks.probes.cancelled_calls import cancelled_calls
 from mcp_conformance.checks.probes.interactive_calls import REPLIES, converse
 from mcp_conformance.checks.probes.message_pairs import key_of, notified, objects
-from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.recorded_values import member, params_of
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.probes.waiting_call import calls_in_progress, waiting_call
 from mcp_conformance.checks.registry.server import check
@@ -249,7 +249,7 @@ async def while_it_waits(server: ServerUnderTest) -> None:
             await peer.notify(_CANCELLED, {"requestId": call["id"], "reason": "a check"})
             await peer.fence()
             # The response crosses the cancellation.
-            result = REPLIES[str(request["method"])](_params_of(request))
+            result = REPLIES[str(request["method"])](params_of(request))
             await peer.post({"jsonrpc": "2.0", "id": request["id"], "result": result})
             for _ in range(_LATER_REQUESTS):
                 await peer.fence()
@@ -287,11 +287,6 @@ async def _unanswered_call(peer: SuiteConnection, call: JsonObject) -> AsyncIter
             raise NotTestable(f"the control request failed: {deviation}") from deviation
         yield next(iter(requests()), None)
         nursery.cancel_scope.cancel()
-
-
-def _params_of(request: JsonObject) -> JsonObject:
-    params = request.get("params")
-    return params if isinstance(params, dict) else {}
 
 
 @check(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import key_of, objects
 from mcp_conformance.checks.probes.modern_requests import answered_requests
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.probes.reported_progress import reported_requests
 from mcp_conformance.checks.probes.response_order import after_response
 from mcp_conformance.checks.registry.server import check
@@ -58,12 +59,7 @@ async def _call(server: ServerUnderTest, token: JsonValue) -> tuple[JsonRpcRespo
     answer = await server.peer.request("tools/call", params)
     answer.result()
     await server.peer.fence()
-    return answer, [_params(each) for each in server.peer.inbox[since:] if each.get("method") == _PROGRESS]
-
-
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
+    return answer, [params_of(each) for each in server.peer.inbox[since:] if each.get("method") == _PROGRESS]
 
 
 async def _reported(server: ServerUnderTest, token: JsonValue = _TOKENS[0]) -> tuple[JsonRpcResponse, list[JsonObject]]:
@@ -106,7 +102,7 @@ async def token(server: ServerUnderTest) -> None:
             params: JsonObject = {"name": name, "arguments": arguments, "_meta": {"progressToken": given}}
             nursery.start_soon(server.peer.request, "tools/call", params)
     await server.peer.fence()
-    reported = [_params(each) for each in server.peer.inbox[since:] if each.get("method") == _PROGRESS]
+    reported = [params_of(each) for each in server.peer.inbox[since:] if each.get("method") == _PROGRESS]
     known = {key_of(given): given for given in _TOKENS}
     for found in reported:
         if key_of(found.get("progressToken")) not in known:
@@ -194,7 +190,7 @@ async def message(server: ServerUnderTest) -> None:
 async def on_own_stream(server: ServerUnderTest) -> None:
     """Over HTTP progress notifications are sent on the stream of their request, even if clients have the same token."""
     answer, reported = await _reported(server)
-    own = [_params(each) for each in answer.before if each.get("method") == _PROGRESS]
+    own = [params_of(each) for each in answer.before if each.get("method") == _PROGRESS]
     if own != reported:
         raise Deviation(
             "all progress notifications on the stream of the request", f"{len(reported) - len(own)} on other streams"
@@ -211,7 +207,7 @@ async def on_own_stream(server: ServerUnderTest) -> None:
         for _ in range(_CLIENTS):
             nursery.start_soon(call)
     for each in answers:
-        found = [_params(one) for one in each.before if one.get("method") == _PROGRESS]
+        found = [params_of(one) for one in each.before if one.get("method") == _PROGRESS]
         steps = [params.get("progress") for params in found]
         if _repeats(steps) and not _repeats([params.get("progress") for params in reported]):
             raise Deviation("only the progress of the request on its stream", brief([*steps]))
@@ -226,7 +222,7 @@ def _own_tokens(server: ServerUnderTest) -> Iterator[tuple[str, JsonObject, Json
     for number, transcript in enumerate(server.evidence):
         for each in transcript.messages(sent=False):
             if isinstance(each, dict) and "id" in each and "method" in each:
-                meta = _params(each).get("_meta")
+                meta = params_of(each).get("_meta")
                 if isinstance(meta, dict) and "progressToken" in meta:
                     yield str(number), each, meta["progressToken"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import meta_of, params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -32,16 +33,6 @@ _AUGMENTED: Final = ("tools/call",)
 """The requests that a client may augment with a task."""
 
 
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
-def _meta(message: JsonObject) -> JsonObject:
-    meta = _params(message).get("_meta")
-    return meta if isinstance(meta, dict) else {}
-
-
 # --- task-augmented calls (2025-11-25)
 # ----------------------------------------------------------------------------------
 
@@ -54,7 +45,7 @@ def _calls(client: ClientUnderTest) -> list[JsonObject]:
     if known is None:
         raise NotTestable(f"the client does not list the tools: {evidence.ending}")
     calls = [each for each in requests[known:] if each["method"] == "tools/call"]
-    if not any("task" in _params(each) for each in calls):
+    if not any("task" in params_of(each) for each in calls):
         raise NotApplicable("the client starts no task")
     return calls
 
@@ -67,7 +58,7 @@ def _supporting(*supports: str | None) -> set[str]:
 async def required_tool(client: ClientUnderTest) -> None:
     """A call of a tool that requires a task is task-augmented."""
     for message in _calls(client):
-        if _params(message).get("name") in _supporting("required") and "task" not in _params(message):
+        if params_of(message).get("name") in _supporting("required") and "task" not in params_of(message):
             raise Deviation("params.task in a call of a tool that requires a task", brief(message))
 
 
@@ -75,7 +66,7 @@ async def required_tool(client: ClientUnderTest) -> None:
 async def forbidden_tool(client: ClientUnderTest) -> None:
     """A call of a tool with forbidden or missing taskSupport is not task-augmented."""
     for message in _calls(client):
-        if _params(message).get("name") in _supporting("forbidden", None) and "task" in _params(message):
+        if params_of(message).get("name") in _supporting("forbidden", None) and "task" in params_of(message):
             raise Deviation("no params.task in a call of a tool without taskSupport", brief(message))
 
 
@@ -91,7 +82,7 @@ async def forbidden_tool(client: ClientUnderTest) -> None:
 async def undeclared_server(client: ClientUnderTest) -> None:
     """A call is not task-augmented if the server does not declare tasks, regardless of the tool."""
     for message in client.run(_UNDECLARED).sent("tools/call"):
-        if "task" in _params(message):
+        if "task" in params_of(message):
             raise Deviation("no params.task, as the server declares no tasks", brief(message))
     _calls(client)
 
@@ -100,8 +91,8 @@ async def undeclared_server(client: ClientUnderTest) -> None:
 async def task_metadata(client: ClientUnderTest) -> None:
     """`params.task` of a call is an object whose ttl is an integer."""
     for message in _calls(client):
-        if "task" in _params(message):
-            wrong = flaw(_params(message)["task"], "TaskMetadata", client.revision)
+        if "task" in params_of(message):
+            wrong = flaw(params_of(message)["task"], "TaskMetadata", client.revision)
             if wrong is not None:
                 raise Deviation("params.task according to the schema", wrong)
 
@@ -111,7 +102,7 @@ async def only_calls(client: ClientUnderTest) -> None:
     """Only tool calls are task-augmented, as no other request can be declared for tasks."""
     _calls(client)
     for message in client.run(_TASKS).requests:
-        if message["method"] not in _AUGMENTED and "task" in _params(message):
+        if message["method"] not in _AUGMENTED and "task" in params_of(message):
             raise Deviation(f"no params.task in {message['method']}", brief(message))
 
 
@@ -141,7 +132,7 @@ def _operations(client: ClientUnderTest, *methods: str) -> list[JsonObject]:
 async def task_requests(client: ClientUnderTest) -> None:
     """A request about a task names it by `params.taskId`, a string."""
     for message in _operations(client, *_OPERATIONS):
-        if not isinstance(_params(message).get("taskId"), str):
+        if not isinstance(params_of(message).get("taskId"), str):
             raise Deviation("params.taskId that is a string", brief(message))
 
 
@@ -200,7 +191,7 @@ def _number(value: JsonValue) -> float:
 async def unrelated(client: ClientUnderTest) -> None:
     """A request about a task has no related task in `_meta`."""
     for message in _operations(client, *_OPERATIONS):
-        if RELATED_TASK in _meta(message):
+        if RELATED_TASK in meta_of(message):
             raise Deviation(f"no {RELATED_TASK} in _meta of {message['method']}", brief(message))
 
 
@@ -214,7 +205,7 @@ async def cursors(client: ClientUnderTest) -> None:
     given = evidence.notes.get("cursors")
     known = given if isinstance(given, list) else []
     for message in listed:
-        params = _params(message)
+        params = params_of(message)
         if "cursor" in params and params["cursor"] not in known:
             raise Deviation(f"one of the cursors {brief(known)}", brief(message))
     if not known:
@@ -234,11 +225,11 @@ async def task_token(client: ClientUnderTest) -> None:
             continue
         if entry.sent:
             _forget_ended(message, alive)
-        elif PROGRESS_TOKEN in _meta(message):
-            token = encoded(_meta(message)[PROGRESS_TOKEN])
+        elif PROGRESS_TOKEN in meta_of(message):
+            token = encoded(meta_of(message)[PROGRESS_TOKEN])
             if token in alive.values():
                 raise Deviation("a progress token that no active task has", brief(message))
-            if "task" in _params(message):
+            if "task" in params_of(message):
                 tried += 1
                 alive[encoded(message.get("id"))] = token
     if not tried or not jobs:
@@ -307,7 +298,7 @@ async def related_answer(client: ClientUnderTest) -> None:
             answers += 1
             meta = result.get("_meta")
             related = meta.get(RELATED_TASK) if isinstance(meta, dict) else None
-            if related != _meta(request).get(RELATED_TASK):
+            if related != meta_of(request).get(RELATED_TASK):
                 raise Deviation(f"_meta with {RELATED_TASK} of the request", brief(response))
     if not answers:
         raise NotApplicable("the client responds to no client request of a task")

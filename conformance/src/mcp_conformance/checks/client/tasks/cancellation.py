@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.check import Transport
@@ -20,23 +21,12 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
-    from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
 _TASKS: Final = "conformance_tasks"
 _CANCEL: Final = "conformance_tasks_cancel"
 _NEEDS: Final = (f"scenario:{_TASKS}",)
 _OPERATIONS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
-
-
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
-def _meta(message: JsonObject) -> JsonObject:
-    meta = _params(message).get("_meta")
-    return meta if isinstance(meta, dict) else {}
 
 
 @check(
@@ -89,12 +79,12 @@ async def cancels(client: ClientUnderTest) -> None:
     evidence = client.run(_CANCEL)
     jobs = tasks_of(evidence)
     call_ids = [
-        encoded(each["id"]) for each in evidence.sent("tools/call") if _params(each).get("name") == WAITING_TASK
+        encoded(each["id"]) for each in evidence.sent("tools/call") if params_of(each).get("name") == WAITING_TASK
     ]
     for message in evidence.sent("notifications/cancelled"):
-        if encoded(_params(message).get("requestId")) in call_ids:
+        if encoded(params_of(message).get("requestId")) in call_ids:
             raise Deviation("tasks/cancel, and no notifications/cancelled for the call", brief(message))
-    named = {_params(each).get("taskId") for each in evidence.sent("tasks/cancel")}
+    named = {params_of(each).get("taskId") for each in evidence.sent("tasks/cancel")}
     if not named & set(jobs):
         raise NotTestable(f"the client did not cancel the task: {evidence.ending}")
 
@@ -109,7 +99,7 @@ def _check_continues(evidence: Evidence, tool: str) -> None:
     Raises:
         NotTestable: The client did not call the tool.
     """
-    called = [_params(each).get("name") for each in evidence.sent("tools/call")]
+    called = [params_of(each).get("name") for each in evidence.sent("tools/call")]
     if tool not in called:
         raise NotTestable(f"the client did not call {tool}: {evidence.ending}")
     last = len(called) - 1 - called[::-1].index(tool)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.recorded_values import member, params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
@@ -30,13 +30,8 @@ _KINDS: Final = {"elicitation/create": "ElicitResult", "sampling/createMessage":
 _TOOL: Final = "task_asks"
 
 
-def _params(message: JsonObject) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 def _declares(message: JsonObject) -> bool:
-    meta = _params(message).get("_meta")
+    meta = params_of(message).get("_meta")
     declared = meta.get(CLIENT_CAPABILITIES) if isinstance(meta, dict) else None
     extensions = declared.get("extensions") if isinstance(declared, dict) else None
     return isinstance(extensions, dict) and isinstance(extensions.get(TASKS_EXTENSION), dict)
@@ -44,7 +39,7 @@ def _declares(message: JsonObject) -> bool:
 
 def _task_ids(message: JsonObject) -> JsonValue:
     """Return the task ids in the filter of a subscription; `None` without task ids."""
-    expected = _params(message).get("notifications")
+    expected = params_of(message).get("notifications")
     return expected.get("taskIds") if isinstance(expected, dict) else None
 
 
@@ -106,7 +101,7 @@ async def mcp_name(client: ClientUnderTest) -> None:
     """A request about a task repeats its method in `Mcp-Method`, and its taskId in `Mcp-Name`."""
     found = [each for each in client.run(_TASKS).exchanges if each.message.get("method") in _METHODS]
     for exchange in found:
-        name = header_value(_params(exchange.message).get("taskId"))
+        name = header_value(params_of(exchange.message).get("taskId"))
         for header, expected in (("mcp-name", name), ("mcp-method", exchange.message["method"])):
             if exchange.all(header) != [expected]:
                 raise Deviation(f"{header} {expected!r}", f"{exchange} with {exchange.all(header)}")
@@ -131,7 +126,7 @@ async def listen(client: ClientUnderTest) -> None:
     known = tasks_of(evidence)
     subscriptions = evidence.sent("subscriptions/listen")
     for message in subscriptions:
-        if "taskIds" in _params(message) and _task_ids(message) is None:
+        if "taskIds" in params_of(message) and _task_ids(message) is None:
             raise Deviation("taskIds in params.notifications", brief(message))
     found = [each for each in subscriptions if _task_ids(each) is not None]
     for message in found:
@@ -151,7 +146,7 @@ async def both_results(client: ClientUnderTest) -> None:
     """A client that declares the extension accepts a plain result, and a task, which it polls."""
     evidence = client.run(_TASKS)
     jobs = tasks_of(evidence)
-    called = [_params(each).get("name") for each in evidence.sent("tools/call")]
+    called = [params_of(each).get("name") for each in evidence.sent("tools/call")]
     if PLAIN.name in called and called[-1] == PLAIN.name and evidence.status != 0:
         raise Deviation(f"the client to continue after the result of {PLAIN.name}", evidence.ending)
     for tool, log in jobs.values():
@@ -172,7 +167,7 @@ async def unfit(client: ClientUnderTest) -> None:
         raise NotTestable(f"the client got no prompt and read no resource: {evidence.ending}")
     for method in _METHODS:
         for message in evidence.sent(method):
-            if _params(message).get("taskId") in UNFIT_TASKS.values():
+            if params_of(message).get("taskId") in UNFIT_TASKS.values():
                 raise Deviation("no request about an invalid task", brief(message))
 
 
@@ -197,7 +192,7 @@ async def update(client: ClientUnderTest) -> None:
     found = client.run(_TASKS).sent("tasks/update")
     kinds = _requested_kinds(client.run(_TASKS))
     for message in found:
-        params = _params(message)
+        params = params_of(message)
         responses = params.get("inputResponses")
         if not isinstance(params.get("taskId"), str) or not isinstance(responses, dict):
             raise Deviation("a taskId, and inputResponses that is an object", brief(message))
