@@ -87,6 +87,7 @@ async def test_client_fault_fails_only_its_checks(fault: ClientFault) -> None:
     ("fault", "revision", "transport", "check"),
     [
         ("batched", "2025-06-18", "http", "jsonrpc.client-response-shape"),
+        ("batches-initialize", "2025-03-26", "stdio", "lifecycle.client-initialized"),
         ("chatty", "2025-11-25", "stdio", "cancellation.client-invalid-ignored"),
         ("no-meta", "2026-07-28", "stdio", "skills.client-pages"),
         ("null-id", "2025-11-25", "stdio", "cancellation.client-bears-same-id"),

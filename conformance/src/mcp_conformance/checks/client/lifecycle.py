@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.checks.probes.recorded_values import meta_of, params_of
+from mcp_conformance.checks.probes.message_pairs import objects
+from mcp_conformance.checks.probes.recorded_values import member, meta_of, params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -95,14 +96,10 @@ def _initialized_again(evidence: Evidence) -> None:
 def _not_before_result(evidence: Evidence) -> None:
     """Check that no notification is sent before the result that it follows, which the server delays by a ping."""
     expected = 0
-    for entry in evidence.transcript:
-        message = entry.value
-        if not isinstance(message, dict):
-            continue
-        result = message.get("result")
-        if entry.sent and isinstance(result, dict) and "protocolVersion" in result:
+    for sent, message in ((entry.sent, each) for entry in evidence.transcript for each in objects(entry)):
+        if sent and member(message, "result", "protocolVersion") is not None:
             expected += 1
-        elif not entry.sent and message.get("method") == "notifications/initialized":
+        elif not sent and message.get("method") == "notifications/initialized":
             expected -= 1
             if expected < 0:
                 raise Deviation("no notifications/initialized before the result of initialize", brief(message))
