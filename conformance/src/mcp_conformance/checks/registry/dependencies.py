@@ -579,6 +579,7 @@ _REQUEST: Final = ("jsonrpc.client-params-object",)
 CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Messages.
     "stdio.client-lines": ("jsonrpc.client-utf8",),
+    "jsonrpc.client-version": ("batch.client-no-initialize",),
     # Sessions.
     "session.client-reinitializes-stream": ("session.client-reinitializes",),
     # What these judge may be on another line, or behind one that is no message.
