@@ -612,6 +612,8 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "ping.client-respond": ("jsonrpc.client-response-id",),
     "ping.client-before-initialized": ("ping.client-respond",),
     "version.client-goes-on": ("lifecycle.client-initialized",),
+    # A cancellation that is sent back has the id of the request of the client.
+    "cancellation.client-bears-same-id": ("cancellation.client-own",),
     "jsonrpc.client-request-id-in-flight": ("http.client-reissues",),
     "batch.client-kinds": ("batch.client-post-body",),
     "batch.client-receives-stdio": ("batch.client-receives",),
