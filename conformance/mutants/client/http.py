@@ -565,7 +565,7 @@ class ModernHttp(_Http):
             headers["Last-Event-ID"] = "1"
         params = message.get("params")
         name = params.get(_NAMES.get(method, "")) if isinstance(params, dict) else None
-        nameless = wrong(f"no-name-{method}") or (answers().odd and wrong("task-no-name"))
+        nameless = wrong(f"no-name-{method}") or (method == "tasks/get" and answers().odd and wrong("task-no-name"))
         if isinstance(name, str) and not nameless:
             plain = wrong("name-unencoded") or (method == "prompts/get" and wrong("prompt-names-unencoded"))
             marked = name.startswith("=?base64?") and method == "prompts/get"
