@@ -211,7 +211,7 @@ class RawTokens:
     def _by_code(self, fields: dict[str, str]) -> _Grant:
         grant, verifier, fault = self._codes.get(fields.get("code", "")), fields.get("code_verifier"), self._fault
         again = fault == "code-again" or (
-            fault == "code-again-by-document" and fields["client_id"].startswith("https:")
+            fault == "code-again-by-document" and fields.get("client_id", "").startswith("https:")
         )
         if grant is None or (grant.used and not again):
             raise _TokenError("invalid_grant")
