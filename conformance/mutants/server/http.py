@@ -245,6 +245,10 @@ class _Handler(Answering):
                 wrong = f"{wrong}: spoken is {MODERN[0]}"
                 self.refuse(why, 400, -32020, wrong, message["id"])
                 return
+        removed = message["method"] == "initialize" and self.fault.keeps("removed-initialize")
+        if self.server.modern_only and removed:
+            self.refuse("initialize", 404, -32601, f"unknown method: spoken is {MODERN[0]}", message.get("id"))
+            return
         for ignored in ("Mcp-Session-Id", "Last-Event-ID"):
             if self.headers.get(ignored) is not None and not self.fault.keeps(f"ignores {ignored}"):
                 self.refuse("ignored", 404, -32600, f"unknown {ignored}", message.get("id"))

@@ -572,6 +572,9 @@ class _BodiesInPortions(Fault):
 
 @fault("initialize-answered", "http.removed-initialize", revisions=MODERN, transports=_HTTP, words=_ALONE)
 class _InitializeAnswered(Fault):
+    def keeps(self, rule: str) -> bool:
+        return rule != "removed-initialize"
+
     def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
         if inbound.request["method"] != "initialize":
             return response
