@@ -340,12 +340,14 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "compat.legacy-results": ("meta.missing",),
     "elicitation.declined": ("mrtr.nobody-answers",),
-    "tasks.input": ("jsonrpc.request-id-unique",),
+    **dict.fromkeys(("tasks.input", "tasks.progress-token"), ("jsonrpc.request-id-unique",)),
     "tasks.input-first": ("mrtr.only-what-is-declared",),
     "tasks.timestamps": ("tasks.ids",),
     "jsonrpc.concurrent-requests": ("tools.structured",),
     "jsonrpc.invalid-params": ("completion.validates", "resources.not-found-code", "tools.malformed-call"),
     **{f"prompts.{each}": ("prompts.arguments",) for each in ("missing-argument", "validates")},
+    # A server rejects a request before it reads the id.
+    "schema.error-id": ("http.post",),
     "http.split-character": ("jsonrpc.response-ids", "sse.get-no-response"),
     # Ids and tokens may have characters at which a server divides its events.
     "jsonrpc.id-echo": ("http-sse.message-events",),
