@@ -303,3 +303,11 @@ class _WithoutDataBesideTask(Fault):
         if error.code == -32021 and inbound.params.get("name") == "failing_job" and "working" in self._status.values():
             raise RpcError(error.code, str(error), None, error.status)
         raise error
+
+
+@fault("arguments-unvalidated-beside-others", "tools.validates", revisions=MODERN, transports=_PIPES)
+class _UnvalidatedBesideOthers(_InProgress):
+    """A server whose validator serves one call at a time, and which does without it while it is in use."""
+
+    def validates(self, count: JsonValue, *, good: bool) -> bool:  # noqa: ARG002
+        return good or len(self.calls) > 1

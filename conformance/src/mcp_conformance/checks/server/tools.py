@@ -12,6 +12,7 @@ from mcp_conformance.checks.probes.interactive_calls import converse
 from mcp_conformance.checks.probes.near_misses import INHERITED, near_misses
 from mcp_conformance.checks.probes.recorded_values import RecordedMessages, member
 from mcp_conformance.checks.probes.task_calls import DECLARED, ask, declares_tasks
+from mcp_conformance.checks.probes.waiting_call import waiting_call
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -195,7 +196,10 @@ async def without_arguments(server: ServerUnderTest) -> None:
 
 @check("tools.validates", proves=("tools.validate-inputs",), needs=_NEEDS, subject=CheckScope.RECOVERING)
 async def validates(server: ServerUnderTest) -> None:
-    """Arguments that violate the inputSchema, and cannot be converted, are rejected: an error, or isError true. Also in a batch."""
+    """Arguments that violate the inputSchema, and cannot be converted, are rejected: an error, or isError true.
+
+    Also in a batch, and while another call is in progress.
+    """
     for answer in await _invalid(server, _NEARLY_VALID):
         _rejected(answer, "invalid arguments")
     for fixture, valid_arguments in _VALIDATED.items():
@@ -206,6 +210,10 @@ async def validates(server: ServerUnderTest) -> None:
                 _rejected((await converse(server, fixture, arguments)).answer, f"{brief(arguments)} of {fixture}")
     if server.revision.batching:
         await _require_validation_in_batch(server)
+    with suppress(NotTestable):
+        async with waiting_call(server):
+            for answer in await _invalid(server, ()):
+                _rejected(answer, "invalid arguments while another call is in progress")
 
 
 async def _require_validation_in_batch(server: ServerUnderTest) -> None:
