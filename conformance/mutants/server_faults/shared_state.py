@@ -311,3 +311,11 @@ class _UnvalidatedBesideOthers(_InProgress):
 
     def validates(self, count: JsonValue, *, good: bool) -> bool:  # noqa: ARG002
         return good or len(self.calls) > 1
+
+
+@fault("name-undecoded-beside-call", "header.name-base64", revisions=MODERN, transports=_HTTP)
+class _NameUndecodedBesideCall(_InProgress):
+    """A server that compares the names of requests as they are written, while a call is in progress."""
+
+    def read(self, name: str, value: str) -> str:
+        return f"{value} " if name == "Mcp-Name" and value.startswith("=?base64?") and self.calls else value

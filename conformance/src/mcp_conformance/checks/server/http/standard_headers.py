@@ -24,6 +24,7 @@ from mcp_conformance.checks.probes.interactive_calls import request_until_input,
 from mcp_conformance.checks.probes.modern_requests import valid_requests
 from mcp_conformance.checks.probes.near_misses import value_near_misses
 from mcp_conformance.checks.probes.rejected_calls import require_no_effect
+from mcp_conformance.checks.probes.waiting_call import waiting_call
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
@@ -374,17 +375,24 @@ async def spaces(server: ServerUnderTest) -> None:
     needs=_TOOLS,
 )
 async def name_base64(server: ServerUnderTest) -> None:
-    """An Mcp-Name in base64 is decoded, of a tool, a resource and a prompt."""
+    """An Mcp-Name in base64 is decoded, of a tool, a resource and a prompt, also while a call is in progress."""
     peer = http_peer(server)
-    for message in _requests_with_name(server, peer):
-        encoding = _put("Mcp-Name", _base64(_named(message)))
-        await _accepted(peer, message, encoding, f"{message['method']} with an Mcp-Name in base64")
+    await _require_names_decoded(server, peer, "")
+    with suppress(NotTestable):
+        async with waiting_call(server):
+            await _require_names_decoded(server, peer, ", while a call is in progress")
     # Each server has tools, so that it looks for this one after it has compared the headers.
     unknown = peer.message("tools/call", {"name": _NOT_ASCII, "arguments": {}})
     headers = with_header(peer.headers(unknown), "Mcp-Name", _base64(_NOT_ASCII))
     answer = await peer.look(headers=headers, body=encoded(unknown), deviant="an unknown tool")
     if error_code(answer) == _MISMATCH:
         raise Deviation(f"no mismatch for the name {_NOT_ASCII!a} with its UTF-8 in base64", shown(answer))
+
+
+async def _require_names_decoded(server: ServerUnderTest, peer: HttpConnection, when: str) -> None:
+    for message in _requests_with_name(server, peer):
+        encoding = _put("Mcp-Name", _base64(_named(message)))
+        await _accepted(peer, message, encoding, f"{message['method']} with an Mcp-Name in base64{when}")
 
 
 def _requests_with_headers(server: ServerUnderTest, peer: HttpConnection) -> list[JsonObject]:
