@@ -319,3 +319,21 @@ class _NameUndecodedBesideCall(_InProgress):
 
     def read(self, name: str, value: str) -> str:
         return f"{value} " if name == "Mcp-Name" and value.startswith("=?base64?") and self.calls else value
+
+
+@fault("task-cancel-beside-another", "tasks.cancel-ended", revisions=MODERN)
+class _CancelBesideAnother(Fault):
+    """A server that looks for the task of a cancellation among those in progress, if there are any."""
+
+    def __init__(self) -> None:
+        self._status: dict[JsonValue, JsonValue] = {}
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        id = inbound.params.get("taskId")
+        if "taskId" in result:
+            self._status[result["taskId"]] = result["status"]
+        elif inbound.request["method"] == "tasks/cancel":
+            if self._status.get(id) == "completed" and "working" in self._status.values():
+                raise RpcError(-32602, "the task is not in progress")
+            self._status[id] = "cancelled"
+        return result

@@ -518,9 +518,22 @@ def _acknowledged(result: JsonObject) -> None:
     subject=CheckScope.RECOVERING,
 )
 async def cancel_ended(server: ServerUnderTest) -> None:
-    """Cancelling a task that has ended is rejected with -32602 (legacy form), or has no effect (modern form)."""
+    """Cancelling a task that has ended is rejected with -32602 (legacy form), or has no effect (modern form).
+
+    Also while another task is in progress.
+    """
     task = id_of(server, await begin(server, "slow_compute", _SOON))
     await until(server, task, "completed")
+    await _require_no_cancellation(server, task)
+    with suppress(NotTestable):
+        # It begins after the end of the other one: a server may run one task at a time.
+        other = id_of(server, await begin(server, "slow_compute", _LONG))
+        await _require_no_cancellation(server, task)
+        await ask(server, "tasks/cancel", {"taskId": other})
+
+
+async def _require_no_cancellation(server: ServerUnderTest, task: str) -> None:
+    """Cancel a task that is completed, and require the response of the form, and that it stays completed."""
     answer = await ask(server, "tasks/cancel", {"taskId": task})
     if server.revision.era is Era.LEGACY:
         answer.error(-32602, what="tasks/cancel of a task that has ended")
