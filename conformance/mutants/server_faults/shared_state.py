@@ -172,6 +172,27 @@ class _ToBeFilledIn(_SentAgain):
         return result
 
 
+@fault("filter-of-malformed-request", "subscription.acknowledged-filter", revisions=MODERN, transports=_HTTP)
+class _FilterOfMalformed(Fault):
+    """A server that collects the members of a filter in one place, in which they stay if it rejects another member."""
+
+    def __init__(self) -> None:
+        self._left: JsonObject = {}
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        wanted = _params(message).get("notifications")
+        if not isinstance(message, dict) or not isinstance(wanted, dict):
+            return message
+        if isinstance(wanted.get("resourceSubscriptions", []), list):
+            return message
+        self._left = {name: value for name, value in wanted.items() if value is True}
+        return {**message, "params": {**_params(message), "notifications": None}}
+
+    def acknowledged(self, wanted: JsonObject, granted: JsonObject) -> JsonObject:  # noqa: ARG002
+        left, self._left = self._left, {}
+        return {**left, **granted}
+
+
 @fault("latin-1-at-second-time", "jsonrpc.utf8", "stdio.unicode", revisions=LEGACY[2:3], transports=_HTTP)
 class _LatinAtSecondTime(Fault):
     """A server that keeps the responses to calls and prompts, in Latin-1."""

@@ -111,7 +111,7 @@ async def acknowledged_first(server: ServerUnderTest) -> None:
 async def acknowledged_filter(server: ServerUnderTest) -> None:
     """The acknowledgment contains the requested members that the server supports, and no others.
 
-    Nor does it contain those of another subscription.
+    Nor does it contain those of another subscription, or of a malformed request of another client.
     """
     offered = _offered(server)
     refused: JsonObject = {name: False for name in offered[1:] if name != "resourceSubscriptions"}
@@ -122,6 +122,15 @@ async def acknowledged_filter(server: ServerUnderTest) -> None:
     older: JsonObject = {**_filter(server, *offered), "resourceSubscriptions": [*others[:1]]}
     async with open_subscription(server.peer, {name: older[name] for name in offered}) as subscription:
         await subscription.until(partial(_has_begun, subscription), ACKNOWLEDGED)
+        await _require_acknowledged(server, _filter(server, *offered[-1:]), offered[-1:])
+    if server.transport is Transport.HTTP:
+        # A lenient server may acknowledge the malformed member, so that this connection is no evidence.
+        malformed: JsonObject = {**_filter(server, *offered[:1]), "resourceSubscriptions": "text"}
+        async with (
+            server.share(client="malformed") as peer,
+            open_subscription(peer, malformed, deviant="no array of URIs") as subscription,
+        ):
+            await subscription.until(partial(_has_begun, subscription), ACKNOWLEDGED)
         await _require_acknowledged(server, _filter(server, *offered[-1:]), offered[-1:])
 
 
