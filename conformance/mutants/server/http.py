@@ -132,7 +132,7 @@ class _Handler(Answering):
             self._sse()
             return
         if self.server.modern_only or self._version in MODERN:
-            if self.fault.keeps("no-resumption"):
+            if self.fault.keeps("no-resumption") and self.fault.keeps(f"no-resumption {last}"):
                 self.respond(405, {"Allow": "POST"})
             else:
                 self.start_stream()

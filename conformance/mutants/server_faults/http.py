@@ -334,6 +334,7 @@ breaking("response-taken", "http.response-posted", "response")
 breaking("session-id-heeded", "http.session-ignored", "ignores Mcp-Session-Id")
 breaking("event-id-heeded", "http.last-event-id-ignored", "ignores Last-Event-ID")
 breaking("modern-resumption", "http.no-resumption", "no-resumption")
+breaking("modern-resumption-from-zero", "http.no-resumption", "no-resumption 0")
 for _kind in ("request", "notification", "response", "GET", "resumption", "DELETE"):
     breaking(f"{_kind.lower()}-after-end", "session.ended", f"ended {_kind}", revisions=_STREAMS)
 breaking("alive-with-stream", "session.ended", "ended-with-stream", revisions=_STREAMS)

@@ -78,17 +78,19 @@ async def stream_no_requests(server: ServerUnderTest) -> None:
 
 @check("http.no-resumption", proves=("http.sse-no-resumption",), needs=_NEEDS)
 async def no_resumption(server: ServerUnderTest) -> None:
-    """A stream cannot be resumed by GET with Last-Event-ID."""
+    """A stream cannot be resumed by GET with Last-Event-ID, also with an id that stands for the start of a stream."""
     peer = http_peer(server)
     request = progress_call(server, peer, "again")
     stream = await read_stream(peer, request)
-    last = stream.ids[0] if stream.ids else "1"
     headers = with_header(_without_body(peer.headers(request)), *ACCEPT_STREAM)
-    answer = await peer.look(
-        "GET", headers=[*headers, ("Last-Event-ID", last)], deviant="an attempt to resume a stream"
-    )
-    if answer.status == 200 and answer.media_type == "text/event-stream":
-        raise Deviation("no stream for a GET with Last-Event-ID", f"HTTP {answer.status}, {answer.media_type}")
+    for last in (stream.ids[0] if stream.ids else "1", "0"):
+        answer = await peer.look(
+            "GET", headers=[*headers, ("Last-Event-ID", last)], deviant="an attempt to resume a stream"
+        )
+        if answer.status == 200 and answer.media_type == "text/event-stream":
+            raise Deviation(
+                f"no stream for a GET with Last-Event-ID {last}", f"HTTP {answer.status}, {answer.media_type}"
+            )
 
 
 def _without_body(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
