@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
+    from mutants.server.fault import InboundRequest
     from mutants.server.streams import HttpSession, ListenStream
 
 _HTTP: Final = ("http",)
@@ -335,6 +336,25 @@ class _ResumesOnce(Fault):
             if last in dict(stream.frames):
                 self._resumed.append(stream)
         return super().resumed(every, session, last)
+
+
+@fault("only-calls-resumed", "resume.again", revisions=_STREAMS, transports=_HTTP)
+class _OnlyCallsResumed(Fault):
+    """A server that keeps the responses to calls only, although the events of all streams have ids."""
+
+    def __init__(self) -> None:
+        self._others: Final[list[str]] = []
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:
+        if inbound.request["method"] != "tools/call":
+            self._others.append(json.dumps(response, separators=(",", ":")))
+        return response
+
+    def resumed(self, every: Sequence[HttpSession], session: HttpSession, last: str) -> list[bytes] | None:
+        found = super().resumed(every, session, last)
+        if found is None:
+            return None
+        return [frame for frame in found if not any(each.encode() in frame for each in self._others)]
 
 
 @fault("notifications-of-zero-on-get", "sse.related", revisions=_STREAMS, transports=_HTTP)

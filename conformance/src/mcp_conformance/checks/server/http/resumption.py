@@ -14,6 +14,8 @@ from mcp_conformance.checks.probes.http_requests import (
     read_stream,
     session,
 )
+from mcp_conformance.checks.probes.interactive_calls import REPLIES
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.probes.repetition import each_time
 from mcp_conformance.checks.probes.standalone_stream import causing_call, notified_events
 from mcp_conformance.checks.registry.server import check
@@ -184,7 +186,10 @@ def _messages_in(event: Event) -> list[JsonObject]:
 
 @check("resume.again", proves=("sse.response-eventually",), needs=_NEEDS)
 async def again(server: ServerUnderTest) -> None:
-    """A stream that is resumed, lost and resumed again during its call contains the response, as after one resumption."""
+    """A stream that is resumed, lost and resumed again during its call contains the response, as after one resumption.
+
+    So does the resumed stream of a request to read a resource.
+    """
     async with session(server) as peer:
         # Its events must have ids.
         await _streams(server, peer, "again")
@@ -197,6 +202,27 @@ async def again(server: ServerUnderTest) -> None:
             raise NotApplicable("a resumed stream does not go on")
         if (observed := await each_time(partial(lost, 2))) is not None:
             raise Deviation("the response in a stream that is resumed for the second time", observed)
+        with suppress(NotApplicable, NotTestable):
+            if (observed := await each_time(partial(_without_contents, server, peer))) is not None:
+                raise Deviation("the response in a resumed stream of resources/read", observed)
+
+
+async def _without_contents(server: ServerUnderTest, peer: HttpConnection) -> str | None:
+    """Return what is wrong with the stream of a request to read a resource, which is lost while the server waits.
+
+    Raises:
+        NotApplicable: The response to the request is not a stream with ids.
+        NotTestable: The server lacks the resource, or sends no client request to read it.
+    """
+    uri = server.require("resources", "test://conformance/asking")
+    request = peer.message("resources/read", {"uri": uri})
+    last, message = await _lost(peer, request)
+    method = str(message.get("method"))
+    if "id" not in message or method not in REPLIES:
+        raise NotTestable("the server sends no client request while it reads the resource")
+    await peer.post({"jsonrpc": "2.0", "id": message["id"], "result": REPLIES[method](params_of(message))})
+    found = await _resumed(peer, last)
+    return None if any(_belongs(each, request, "") for each in found) else f"{len(found)} messages without the response"
 
 
 async def _has_response(server: ServerUnderTest, peer: HttpConnection, times: int) -> bool:
@@ -220,7 +246,7 @@ async def _has_response(server: ServerUnderTest, peer: HttpConnection, times: in
                     found.extend(_messages_in(event))
 
     try:
-        headers.append(("Last-Event-ID", await _lost(peer, request)))
+        headers.append(("Last-Event-ID", (await _lost(peer, request))[0]))
         for left in reversed(range(times)):
             async with open_nursery() as nursery:
                 nursery.start_soon(read)
@@ -239,25 +265,26 @@ async def _has_response(server: ServerUnderTest, peer: HttpConnection, times: in
     return any(_belongs(each, request, "") for each in found)
 
 
-async def _lost(peer: HttpConnection, request: JsonObject) -> str:
-    """Close the stream of a call after its first message, and return the last event id.
+async def _lost(peer: HttpConnection, request: JsonObject) -> tuple[str, JsonObject]:
+    """Close the stream of a request after its first message, and return the last event id and this message.
 
     Raises:
         NotApplicable: There is no stream with ids.
     """
     last: str | None = None
+    message: JsonValue = None
     async with (
-        peer.within("a message in the stream of a call"),
+        peer.within("a message in the stream of a request"),
         peer.open_exchange("POST", peer.headers(request), encoded(request)) as exchange,
     ):
         while exchange.media_type == "text/event-stream" and (event := await exchange.next_event()) is not None:
             last = event.id or last
             if event.data:
-                peer.transcript.message(event.data, sent=False)
+                message = peer.transcript.message(event.data, sent=False)
                 break
     if last is None:
         raise NotApplicable("the events have no ids")
-    return last
+    return last, message if isinstance(message, dict) else {}
 
 
 @check("resume.foreign-session", proves=("resume.no-cross-stream",), needs=_NEEDS)
