@@ -6,6 +6,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from mutants.server.client_requests import InputRequired
 from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, MODERN, RpcError
 from mutants.server_faults.lists import changed, name_of
@@ -237,6 +238,23 @@ def _required_page(name: str, check: str, url: str) -> None:
 
 _required_page("required-page-relative", "elicitation.url-valid", "https:/confirm")
 _required_page("required-page-with-password", "elicitation.url-without-secrets", "https://me:secret@example.com/")
+
+
+_PAGE_OF_PROMPT: Final = "conformance: the page of a prompt"
+
+
+@fault(
+    "page-of-prompt-relative", "elicitation.url-valid", "elicitation.url-https", "schema.elicit-url", revisions=MODERN
+)
+class _PageOfPromptRelative(Fault):
+    """A server one of whose prompts sends a page whose URL is relative."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        first = "inputResponses" not in inbound.params
+        if name_of(inbound) == "test_simple_prompt" and first and inbound.declares("elicitation", "url"):
+            page: JsonObject = {"mode": "url", "message": "Please connect your account.", "url": "/connect?id=1"}
+            raise InputRequired({"page": {"method": _ELICIT, "params": page}}, _PAGE_OF_PROMPT)
+        return result
 
 
 @fault("cancelled-again", "elicitation.declined", revisions=(*LEGACY[2:], *MODERN))

@@ -54,6 +54,7 @@ _SENSITIVE_MESSAGE: Final = re.compile(
 _ADDRESS: Final = re.compile(r"[^/?&=#@]+(@|%40)[^/?&=#@]+\.[A-Za-z]{2,}")
 _LINK: Final = re.compile(r"(?i)\bhttps?://")
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+_MOST_PROMPTS: Final = 10
 
 
 async def _forms(server: ServerUnderTest) -> list[JsonObject]:
@@ -273,7 +274,7 @@ _MODES: Final[tuple[tuple[JsonObject, str, str], ...]] = (
 
 
 async def _pages(server: ServerUnderTest) -> list[ClientRequest]:
-    """Return the URL mode elicitations of a tool."""
+    """Return the URL mode elicitations of a tool, and those of prompts and a resource."""
     server.tool(_URL)
     async with server.share(capabilities=_BOTH, evident=True) as peer:
         done = await converse(server, _URL, peer=peer)
@@ -281,7 +282,19 @@ async def _pages(server: ServerUnderTest) -> list[ClientRequest]:
     found = [each for each in done.requests_of(_METHOD) if each.params.get("mode") == "url"]
     if not found:
         raise NotTestable(f"the control request failed: {_URL} sends no URL mode elicitation")
-    return found + required
+    return [*found, *required, *await server.once("pages of prompts and a resource", partial(_other_pages, server))]
+
+
+async def _other_pages(server: ServerUnderTest) -> list[ClientRequest]:
+    """Return the URL mode elicitations of prompts and of a resource, if the server elicits by MRTR."""
+    if server.revision.era is Era.LEGACY:
+        return []
+    async with server.share(capabilities=_BOTH, evident=True) as peer:
+        found = await _of_resource(server, peer)
+        for prompt in server.inventory.lists.get("prompts", ())[:_MOST_PROMPTS]:
+            if not any(member(each, "required") is True for each in items(prompt.get("arguments"))):
+                found += input_requests_of(await peer.request("prompts/get", {"name": str(prompt.get("name"))}))
+    return [each for each in found if each.method == _METHOD and each.params.get("mode") == "url"]
 
 
 async def _required_pages(server: ServerUnderTest, peer: SuiteConnection) -> list[ClientRequest]:
