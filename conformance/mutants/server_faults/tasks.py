@@ -147,6 +147,14 @@ class _CursorAny(Fault):
         raise error
 
 
+@fault("task-cursor-below-zero", "tasks.list-cursor", revisions=_CORE)
+class _CursorBelowZero(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if _is(inbound, "tasks/list") and inbound.params.get("cursor") == "-1":
+            return {"tasks": []}
+        raise error
+
+
 @fault("task-list-empty", "tasks.list", "tasks.input-status", revisions=_CORE)
 class _ListEmpty(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:

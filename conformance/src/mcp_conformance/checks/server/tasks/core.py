@@ -38,6 +38,8 @@ _SOON: Final[JsonObject] = {"seconds": 0.2, "label": "soon"}
 _LATER: Final[JsonObject] = {"seconds": 0.6, "label": "later"}
 """Arguments of a task that still runs when the response to the next request has arrived, also on a busy machine."""
 _LONG: Final[JsonObject] = {"seconds": 60, "label": "long"}
+_INVALID_CURSORS: Final = ("conformance-no-such-cursor", "-1")
+"""The last one is an offset that no page has, and which some languages count from the end."""
 _SHORT: Final[JsonObject] = {"seconds": 0.01, "label": "short"}
 _MANY: Final = 25
 """Tasks of a connection, more than usual pages have: 10 or 20."""
@@ -218,8 +220,9 @@ def _require_list(server: ServerUnderTest) -> None:
 async def list_cursor(server: ServerUnderTest) -> None:
     """An invalid cursor of `tasks/list` is answered with -32602."""
     _require_list(server)
-    answer = await ask(server, "tasks/list", {"cursor": "conformance-no-such-cursor"})
-    answer.error(-32602, what="an invalid cursor")
+    for cursor in _INVALID_CURSORS:
+        answer = await ask(server, "tasks/list", {"cursor": cursor})
+        answer.error(-32602, what=f"the invalid cursor {brief(cursor)}")
 
 
 @check("tasks.gated", proves=("tasks.list-gated", "tasks.cancel-gated"))
