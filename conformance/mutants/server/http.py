@@ -351,6 +351,10 @@ class _Handler(Answering):
         if not self.fault.keeps("several-streams") and _has_stream(session):
             self.refuse("conflict", 409, -32600, "the session has a stream")
             return
+        others = [each for each in self.server.sessions.values() if each is not session]
+        if not self.fault.keeps("streams-of-several-sessions") and any(_has_stream(each) for each in others):
+            self.refuse("conflict", 409, -32600, "another session has a stream")
+            return
         if not self.fault.keeps("next-stream") and session.had_standalone_stream:
             self.refuse("conflict", 400, -32600, "the session had a stream")
             return

@@ -359,6 +359,7 @@ breaking(
 breaking("calls-end-with-get", "sse.get-dropped", "calls-after-get", revisions=_STREAMS)
 breaking("errors-keep-their-stream", "sse.end", "end-of-error-stream", revisions=_STREAMS)
 breaking("second-stream-409", "sse.second-stream", "several-streams", revisions=_STREAMS)
+breaking("stream-of-second-session-409", "http.get", "streams-of-several-sessions", revisions=_STREAMS)
 breaking("next-stream-400", "sse.second-stream", "next-stream", revisions=_STREAMS)
 breaking(
     "request-on-two-streams",

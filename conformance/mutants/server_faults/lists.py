@@ -232,6 +232,22 @@ class _NoCompletions(_WithoutCapability):
     kind = "completions"
 
 
+@fault("completions-declared-when-used", "completion.declared", revisions=MODERN)
+class _CompletionsWhenUsed(_NoCompletions):
+    """A server that looks for completions at the first request for one, and declares them from then on."""
+
+    def __init__(self) -> None:
+        self._was_used = False
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if isinstance(message, dict) and message.get("method") == "completion/complete":
+            self._was_used = True
+        return message
+
+    def capabilities(self, declared: JsonObject) -> JsonObject:
+        return declared if self._was_used else super().capabilities(declared)
+
+
 _ICONS: Final[list[JsonValue]] = [
     {"src": "https://example.com/a.png?size=48#icon", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"},
     {"src": "HTTP://example.com/a.svg", "sizes": ["any"]},

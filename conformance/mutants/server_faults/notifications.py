@@ -1034,6 +1034,19 @@ class _WithoutId(Fault):
         return [messages[0], {**messages[1], "result": {"resultType": "complete", "_meta": {}}}]
 
 
+@fault("result-with-id-of-first", "subscription.result-shape", transports=("stdio",))
+class _IdOfFirst(Fault):
+    """A server that makes the `_meta` of the results once, when it stops."""
+
+    def __init__(self) -> None:
+        self._meta: JsonValue = None
+
+    def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
+        result = messages[1]["result"]
+        self._meta = self._meta or (result["_meta"] if isinstance(result, dict) else None)
+        return [messages[0], {**messages[1], "result": {"resultType": "complete", "_meta": self._meta}}]
+
+
 @fault("version-of-server-as-number", "subscription.result-shape", transports=("stdio",))
 class _NumberedEnd(Fault):
     def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
