@@ -331,7 +331,11 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "capability.list-changed-undeclared": ("capability.list-changed-declared",),
     "cancellation.malformed": ("jsonrpc.notification-not-answered",),
     # Their pings may meet a call that waits for its client.
-    **dict.fromkeys(("capability.unknown", "ping.before-initialized", "version.alternative"), ("ping.during-a-call",)),
+    # Their pings may also have the id of a call of another session.
+    **dict.fromkeys(
+        ("capability.unknown", "ping.before-initialized", "version.alternative"),
+        ("ping.during-a-call", "session.same-ids"),
+    ),
     "caching.of-one-user": (
         "caching.scope",
         "caching.scope-of-pages",
