@@ -233,6 +233,8 @@ class Answers:
             return _error(-32602, "elicitationId is invalid")
         if self._scenario == "conformance_declines":
             return {"result": {"action": "decline"}}
+        if wrong("completes-elicitations"):
+            self.tasks.complete(params.get("elicitationId"))
         return {"result": {"action": "accept", **({"content": {}} if wrong("url-content") else {})}}
 
     def _roots(self) -> JsonObject:

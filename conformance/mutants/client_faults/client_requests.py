@@ -49,6 +49,7 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("required-booleans-false", _MODERN, "http", "elicitation.client-defaults"),
     of("titles-as-values", _LATE, "stdio", "elicitation.client-content-fits", "elicitation.client-defaults"),
     of("notifies-of-answers", _JUNE, "http", "schema.client-methods", "capability.client-keeps-declared"),
+    of("completes-elicitations", _LATE, "http", "schema.client-methods"),
     of("no-false-defaults", _LATE, "stdio", "elicitation.client-defaults"),
     of("no-false-defaults", _MODERN, "stdio", "elicitation.client-defaults"),
     of("no-defaults", _MODERN, "stdio", "elicitation.client-defaults"),

@@ -13,7 +13,7 @@ from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.robustness import EARLY, UNKNOWN
 from mcp_conformance.scenarios.table import FEW_CAPABILITIES
 from mcp_conformance.wire.transcript import Kind
-from mcp_core.methods import methods, notifications
+from mcp_core.methods import Side, methods, notifications
 from mcp_core.revisions import LEGACY, MODERN, R2025_06_18, between
 
 if TYPE_CHECKING:
@@ -169,11 +169,13 @@ async def params_object(client: ClientUnderTest) -> None:
     ),
 )
 async def known_methods(client: ClientUnderTest) -> None:
-    """The client sends only requests and notifications that the revision defines."""
-    known = {**methods(client.revision), **notifications(client.revision)}
+    """The client sends only requests and notifications that the revision defines for clients."""
+    revision = client.revision
+    known = {each.name for each in methods(revision).values() if Side.CLIENT in each.sender}
+    known |= {each.name for each in notifications(revision).values() if Side.CLIENT in each.sender_in(revision)}
     for message in _objects(client):
         if "method" in message and message["method"] not in known:
-            raise Deviation(f"a method of {client.revision}", brief(message))
+            raise Deviation(f"a method of clients of {revision}", brief(message))
 
 
 _REMOVED_METHODS: Final = frozenset(
