@@ -29,6 +29,8 @@ def act_for_users(wire: Wire, context: JsonObject) -> bool:
 
 
 def _act(wire: ModernHttp, token: str, kept: dict[str, JsonObject]) -> None:
+    if wire.token is not None and wrong("pings-second-user"):
+        wire.call("ping", {})
     wire.token = token
 
     def call(method: str, params: JsonObject) -> JsonObject:

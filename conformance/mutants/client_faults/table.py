@@ -116,6 +116,7 @@ CLIENT_FAULTS: Final = (
     _of("falls-back-always", _MODERN, "http", "compat.client-modern-error-no-fallback"),
     _of("initializes", _MODERN, "http", "compat.client-stays-modern"),
     _of("pings", _MODERN, "http", "compat.client-no-legacy-methods"),
+    _of("pings-second-user", _MODERN, "http", "compat.client-no-legacy-methods"),
     _of("no-stream-accepted", _LATE, "http", "http.client-accept"),
     _of("no-stream-accepted", _MODERN, "http", "http.client-accept"),
     _of("get-accepts-all", _LATE, "http", "http.client-get-accept"),

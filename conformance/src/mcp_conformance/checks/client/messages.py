@@ -10,6 +10,7 @@ from mcp_conformance.drivers.client.stdio_host import STARTED
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.cache_scope import TWO_USERS
 from mcp_conformance.scenarios.robustness import EARLY, UNKNOWN
 from mcp_conformance.scenarios.table import FEW_CAPABILITIES
 from mcp_conformance.wire.transcript import Kind
@@ -194,18 +195,19 @@ _REMOVED_METHODS: Final = frozenset(
 @check(
     "compat.client-no-legacy-methods",
     proves=("compat.no-ping",),
-    needs=("scenario:tools_call", "scenario:meets-modern"),
+    needs=("scenario:tools_call", "scenario:meets-modern", f"scenario:{TWO_USERS}", "scenario:conformance_crash"),
 )
 async def no_legacy_methods(client: ClientUnderTest) -> None:
-    """A modern server gets no message that only legacy revisions define, also if the client may use any revision."""
+    """A modern server gets no message that only legacy revisions define, also from a further connection of the client."""
     for message in client.run("tools_call").messages:
         if isinstance(message, dict) and message.get("method") in _REMOVED_METHODS:
             raise Deviation("no message of a legacy revision", brief(message))
-    free = client.run("meets-modern")
-    # Another check covers a client that sends initialize. A legacy client sends nothing else.
-    for message in [] if free.sent("initialize") else free.messages:
-        if isinstance(message, dict) and message.get("method") in _REMOVED_METHODS:
-            raise Deviation("no message of a legacy revision", brief(message))
+    for evidence in (client.run("meets-modern"), *client.all(instructed=True)):
+        # Another check covers a client that sends initialize. A legacy client sends nothing else, and a client of both eras
+        # may take the rejection of a request for a sign of a legacy server.
+        for message in [] if evidence.sent("initialize") else evidence.messages:
+            if isinstance(message, dict) and message.get("method") in _REMOVED_METHODS:
+                raise Deviation("no message of a legacy revision", brief(message))
 
 
 @check(
