@@ -444,12 +444,15 @@ def _flaw(messages: list[JsonValue], wrong: Wrong) -> str:
         content = message.get("content") if isinstance(message, dict) else None
         blocks = [each for each in (content if isinstance(content, list) else [content]) if isinstance(each, dict)]
         kinds = {str(each.get("type")) for each in blocks}
-        if "image" in kinds and (wrong("no-images") or not _images_right(blocks, wrong)):
+        if "image" in kinds and (wrong("no-images") or not _media_right(blocks, wrong)):
             return "invalid image"
-        if "audio" in kinds and wrong("no-audio"):
+        if "audio" in kinds and (
+            wrong("no-audio") or not (_media_right(blocks, wrong) or wrong("validates-images-only"))
+        ):
             return "invalid audio"
         results = {each.get("toolUseId") for each in blocks if each.get("type") == "tool_result"}
-        if results and kinds != {"tool_result"} and not wrong("mixed-results"):
+        late = blocks[0].get("type") != "tool_result" and wrong("results-behind-text") if blocks else False
+        if results and kinds != {"tool_result"} and not wrong("mixed-results") and not late:
             return "a tool_result beside other content"
         if uses - results and not wrong("missing-results") and not (results and wrong("some-results")):
             return "a tool_result is missing"
@@ -457,5 +460,5 @@ def _flaw(messages: list[JsonValue], wrong: Wrong) -> str:
     return ""
 
 
-def _images_right(blocks: list[JsonObject], wrong: Wrong) -> bool:
+def _media_right(blocks: list[JsonObject], wrong: Wrong) -> bool:
     return wrong("any-content") or all(isinstance(each.get("mimeType", ""), str) for each in blocks)

@@ -345,6 +345,14 @@ WRONG: Final = (
         deviant="an image with invalid data and media type",
     ),
     ClientRequest(
+        name="ask_sample_odd_audio",
+        method="sampling/createMessage",
+        needs="sampling",
+        revisions=between(R2025_03_26),
+        params=_sample(_message("user", {"type": "audio", "data": "not base64!", "mimeType": 7})),
+        deviant="audio with invalid data and media type",
+    ),
+    ClientRequest(
         name="ask_sample_missing_result",
         method="sampling/createMessage",
         needs="sampling.tools",
@@ -374,6 +382,14 @@ WRONG: Final = (
             _ASK, _message("assistant", [_USE]), _message("user", [_RESULT, _text("and more")]), tools=_TOOLS
         ),
         deviant="a tool_result beside other content",
+    ),
+    ClientRequest(
+        name="ask_sample_mixed_before",
+        method="sampling/createMessage",
+        needs="sampling.tools",
+        revisions=_LATE,
+        params=_sample(_ASK, _message("assistant", [_USE]), _message("user", [_text("This:"), _RESULT]), tools=_TOOLS),
+        deviant="a tool_result behind other content",
     ),
 )
 """Client requests that break a rule."""

@@ -226,8 +226,8 @@ _add_loop(
 _add_loop(
     "sampling.client-mixed-result",
     "sampling.mixed-tool-result-error",
-    ("ask_sample_mixed_result",),
-    "Messages with a tool_result next to other content are rejected.",
+    ("ask_sample_mixed_result", "ask_sample_mixed_before"),
+    "Messages with a tool_result before or behind other content are rejected.",
 )
 
 
@@ -237,9 +237,12 @@ _add_loop(
 
 @check("sampling.client-validates", proves=("sampling.validate-content",), needs=_WITH_WRONG)
 async def validates(client: ClientUnderTest) -> None:
-    """Invalid content is not passed to the model."""
+    """Invalid content, an image or audio, is not passed to the model."""
     result_of(client, _WRONG, "ask_sample")
     refuses(client, _WRONG, "ask_sample_odd_content", capability="", kind="CreateMessageResult")
+    # Earlier revisions have no audio, and the client may have ended after the image.
+    with suppress(NotTestable):
+        refuses(client, _WRONG, "ask_sample_odd_audio", capability="", kind="CreateMessageResult")
 
 
 @check(
