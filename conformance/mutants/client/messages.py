@@ -336,7 +336,9 @@ def late_notifications() -> list[JsonObject]:
 
 
 def reply(request: JsonObject) -> JsonObject | None:
-    """Return the response to a message of the server, or `None` for a notification."""
+    """Return the response to a message of the server, or `None` for a notification, and for a request of a modern server."""
+    if "id" in request and answers().modern and not _answers_modern(request):
+        return None
     if isinstance(request.get("id"), str) and in_scenario("server-asks") and wrong("ids-are-numbers"):
         return None
     if len(MessageFactory.made) > 1 and "does-not-exist" in str(request["method"]) and wrong("rejects-unknown-once"):
@@ -353,6 +355,11 @@ def reply(request: JsonObject) -> JsonObject | None:
         return answer
     error: JsonObject = {"code": -32601 if wrong("takes-any-method") else -32600, "message": "invalid request"}
     return {"jsonrpc": "2.0", "id": request.get("id"), "error": error}
+
+
+def _answers_modern(request: JsonObject) -> bool:
+    """Return whether a faulty client responds to a request of a modern server."""
+    return wrong("pongs-to-modern" if request["method"] == "ping" else "rejects-modern-requests")
 
 
 def _id_of_answer(id: JsonValue) -> JsonValue:

@@ -112,6 +112,8 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("roots-fail-null", _FIRST, "http", "roots.client-internal-error", "jsonrpc.client-response-shape"),
     of("roots-silent", _LATE, "stdio", "roots.client-list-changed"),
     of("roots-list-changed", _MODERN, "stdio", "roots.client-no-list-changed"),
+    of("pongs-to-modern", _MODERN, "stdio", "jsonrpc.client-no-responses"),
+    of("rejects-modern-requests", _MODERN, "http", "jsonrpc.client-no-responses"),
     of("answers-newest-only", _JUNE, "stdio", "capability.client-keeps-declared"),
     of("answers-newest-only", _LATE, "http", "capability.client-keeps-declared"),
     of("one-request-at-a-time", _JUNE, "stdio", "capability.client-keeps-declared", "jsonrpc.client-response-once"),

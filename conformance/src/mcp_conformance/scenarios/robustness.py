@@ -480,6 +480,18 @@ def _no_request(setup: ScenarioSetup) -> None:
     setup.server.offers.add_tool("test_no_request", "Sends an invalid request", send)
 
 
+def _sends_requests(setup: ScenarioSetup) -> None:
+    """Add a tool that sends requests, which servers of the modern revision must not do, before its response."""
+
+    async def send(request: ScriptedRequest) -> JsonObject:
+        for id, method in (("of the server", "ping"), (0, "roots/list"), ("", "ping")):
+            message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
+            await request.sink.send(encoded(message), deviant="a request of a server")
+        return text_result("sent")
+
+    setup.server.offers.add_tool("test_sends_requests", "Sends requests", send)
+
+
 def _early_ping(setup: ScenarioSetup) -> None:
     """Send a ping before the response to `initialize`."""
 
@@ -562,6 +574,12 @@ ROBUSTNESS_SCENARIOS: Final = (
         title="A tool that sends unknown methods, an invalid request, and an error without an id; the client connects twice.",
         prepare=_no_request,
         revisions=frozenset(LEGACY),
+    ),
+    Scenario(
+        name="conformance_sends_requests",
+        title="A tool that sends requests of a legacy server, which are no messages of a modern one.",
+        prepare=_sends_requests,
+        revisions=_MODERN,
     ),
     Scenario(
         name="conformance_early_ping",

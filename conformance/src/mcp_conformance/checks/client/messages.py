@@ -216,7 +216,7 @@ async def no_legacy_methods(client: ClientUnderTest) -> None:
     revisions=_MODERN,
 )
 async def no_responses(client: ClientUnderTest) -> None:
-    """The client never sends a response, since the server sends no requests."""
+    """The client never sends a response, even to a request, which a server must not send."""
     for message in _objects(client):
         if "method" not in message:
             raise Deviation("no response of the client", brief(message))
