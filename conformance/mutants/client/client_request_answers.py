@@ -56,6 +56,8 @@ class Answers:
         self._looked = 0
         self._invalid = 0
         """The number of sampling requests without messages."""
+        self.failed = False
+        """Whether the server has sent an error, for a fault of the requests after it."""
         self.odd = False
         """Whether the fault changes the message that is sent now."""
 
@@ -90,6 +92,8 @@ class Answers:
                 found["elicitation"] = {"voice": {}}
         if not little:
             found["roots"] = {} if self.modern or wrong("roots-changes-undeclared") else {"listChanged": True}
+        if self.failed and wrong("forgets-roots-after-errors"):
+            del found["roots"]
         if wrong("samples-by-number"):
             found = {"sampling": {}}
         found |= task_capabilities(self._scenario, self._version, wrong)

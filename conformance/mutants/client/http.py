@@ -523,6 +523,7 @@ class ModernHttp(_Http):
             # Without its cursor, so that the list ends.
             return {name: value for name, value in self._fresh[method].items() if name != "nextCursor"}
         result = result_of(self._exchange(method, params))
+        answers().failed = answers().failed or "error" in result
         if result.get("ttlMs"):
             self._fresh[method] = result
         return result

@@ -32,6 +32,7 @@ MRTR_FAULTS: Final = (
     of("old-state-of-prompts", _MODERN, "http", "mrtr.client-no-state"),
     of("same-id-again", _MODERN, "http", "mrtr.client-new-id"),
     of("same-id-of-prompt", _MODERN, "http", "mrtr.client-new-id"),
+    of("forgets-roots-after-errors", _MODERN, "http", "meta.client-capabilities-each"),
     of("forgets-params", _MODERN, "stdio", "mrtr.client-same-params"),
     of("forgets-prompt-arguments", _MODERN, "stdio", "mrtr.client-same-params"),
     of("declares-nothing-again", _MODERN, "http", "meta.client-capabilities-each"),

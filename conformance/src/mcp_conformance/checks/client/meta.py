@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _LEGACY: Final = [each.name for each in LEGACY]
 _FEATURES: Final = frozenset({"elicitation", "sampling", "roots"})
 """The features of clients that a client declares in each request."""
+_DECLARING: Final = ("conformance_asks", "conformance_rounds", "conformance_results", "conformance_broken_stream")
+"""Scenarios in which a client declares the same in each request. In the last two, some requests get errors."""
 _LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _KEY: Final = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 _TOKEN: Final = r"[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*"
@@ -59,11 +61,11 @@ async def meta_object(client: ClientUnderTest) -> None:
 @check(
     "meta.client-capabilities-each",
     proves=("elicitation.capability", "sampling.capability", "roots.capability"),
-    needs=("scenario:conformance_asks", "scenario:conformance_rounds"),
+    needs=tuple(f"scenario:{each}" for each in _DECLARING),
 )
 async def capabilities_each(client: ClientUnderTest) -> None:
-    """A client that supports elicitation, sampling or roots declares it in each request."""
-    for scenario in ("conformance_asks", "conformance_rounds"):
+    """A client that supports elicitation, sampling or roots declares it in each request, also after an error."""
+    for scenario in (each for each in _DECLARING if each in client.runs):
         declaring: dict[str, JsonObject] = {}
         declared: list[tuple[JsonObject, JsonObject]] = []
         for message in client.run(scenario).requests:
