@@ -75,8 +75,9 @@ def _grants_nothing(wire: Wire, _: JsonObject, __: JsonObject) -> None:
 
 
 def _ends_subscriptions(wire: Wire, _: JsonObject, __: JsonObject) -> None:
-    wire.call(_LISTEN, _TOOLS)
-    if wrong("end-is-failure"):
+    ended = wire.call(_LISTEN, _TOOLS)
+    odd = len(ended.keys() - {"resultType", "_meta"}) > 0 and wrong("bare-ends-only")
+    if odd or wrong("end-is-failure"):
         raise ClientError("the subscription ended")
     _list(wire)
 

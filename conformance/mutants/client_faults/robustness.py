@@ -46,6 +46,7 @@ BEARING_FAULTS: Final = (
     of("subscriptions-by-order", _MODERN, "stdio", "subscription.client-demux"),
     of("insists-on-grant", _MODERN, "stdio", "subscription.client-bears-less"),
     of("end-is-failure", _MODERN, "http", "subscription.client-clean-end"),
+    of("bare-ends-only", _MODERN, "stdio", "subscription.client-clean-end"),
     of("progress-falls", _LATE, "stdio", "progress.client-increases"),
     of("progress-falls", "2024-11-05", "stdio", "progress.client-increases"),
     of("progress-behind", _JUNE, "http", "progress.client-stops"),

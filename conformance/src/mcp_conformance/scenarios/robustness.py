@@ -396,14 +396,14 @@ def _grants_nothing(setup: ScenarioSetup) -> None:
 
 
 def _ends_subscriptions(setup: ScenarioSetup) -> None:
-    """Acknowledge a subscription, and then end it with a result."""
+    """Acknowledge a subscription, and then end it with a result, which has an unknown member and an unknown key of `_meta`."""
     server = setup.server
 
     async def listen(request: ScriptedRequest) -> JsonObject:
         meta: JsonObject = {SUBSCRIPTION_ID: request.message["id"]}
         params: JsonObject = {"notifications": request.subscription_filter(), "_meta": meta}
         await request.notify("notifications/subscriptions/acknowledged", params)
-        return {"_meta": meta}
+        return {"_meta": {**meta, **_META}, "com.example.more": [None]}
 
     server.handlers["subscriptions/listen"] = listen
 

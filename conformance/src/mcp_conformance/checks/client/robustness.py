@@ -310,7 +310,7 @@ async def accepts_partial_grant(client: ClientUnderTest) -> None:
     needs=("scenario:conformance_ends_subscriptions", "scenario:tools_call", f"scenario:{STREAMS}"),
 )
 async def clean_end(client: ClientUnderTest) -> None:
-    """A subscription that the server ends with a result is not an error."""
+    """A subscription that the server ends with a result is not an error, also with unknown members in the result."""
     client.control_streams()
     evidence = _with_subscription(client, "conformance_ends_subscriptions")
     if evidence.status != 0:
