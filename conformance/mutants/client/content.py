@@ -19,6 +19,15 @@ def reject_content(result: JsonObject) -> None:
         raise ClientError("there is no content")
     if wrong("knows-no-links") and '"resource_link"' in dumps(result):
         raise ClientError("unknown type of content")
+    blocks = result.get("content")
+    for block in blocks if isinstance(blocks, list) else []:
+        if (
+            isinstance(block, dict)
+            and block.get("type") == "audio"
+            and not block.get("data")
+            and wrong("no-empty-audio")
+        ):
+            raise ClientError("there is no audio")
     if wrong("no-binary-resources") and '"blob"' in dumps(result.get("contents")):
         raise ClientError("there is no text")
 

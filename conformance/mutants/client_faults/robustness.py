@@ -26,6 +26,7 @@ BEARING_FAULTS: Final = (
     of("dies-of-rich-progress", _JUNE, "stdio", "schema.client-bears-rich"),
     of("needs-a-block", _OLD, "stdio", "schema.client-bears-rich"),
     of("knows-no-links", _JUNE, "http", "schema.client-bears-rich"),
+    of("no-empty-audio", _LATE, "http", "schema.client-bears-rich"),
     of("no-binary-resources", _LATE, "stdio", "schema.client-bears-rich"),
     of("object-outputs-only", _MODERN, "http", "schema.client-bears-rich"),
     of("skips-prompts-without-arguments", _MODERN, "stdio", "schema.client-bears-rich"),

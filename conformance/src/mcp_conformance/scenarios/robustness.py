@@ -122,7 +122,9 @@ def _blocks(revision: Revision) -> list[JsonObject]:
         {"type": "text", "text": "rich"},
         {"type": "text", "text": ""},
         {"type": "image", "data": _DATA, "mimeType": "image/png"},
+        {"type": "image", "data": "", "mimeType": "image/png"},
         {"type": "audio", "data": _DATA, "mimeType": "audio/wav"},
+        {"type": "audio", "data": "", "mimeType": "audio/wav"},
         *({"type": "resource", "resource": each} for each in _CONTENTS),
     ]
     june = revision in between(R2025_06_18)
