@@ -19,6 +19,7 @@ __all__ = ["Answers"]
 
 _UNDECLARED: Final = "conformance_asks_undeclared"
 _LITTLE: Final = "conformance_declares_little"
+_DECLINING: Final = ("conformance_declines", "conformance_asks_tasks_declined")
 _METHODS: Final = ("roots/list", *AUGMENTABLE, "tasks/get", "tasks/result", "tasks/cancel", "tasks/list")
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "string": str,
@@ -193,7 +194,7 @@ class Answers:
             return _error(-32602, "unsupported type array")
         if self._scenario == "conformance_declines" and wrong("says-no"):
             return {"result": {"action": "no"}}
-        if self._scenario == "conformance_declines":
+        if self._scenario in _DECLINING:
             return {
                 "result": {"action": "decline", **({"content": {"name": "Jo"}} if wrong("decline-content") else {})}
             }
@@ -275,7 +276,7 @@ class Answers:
         why = _flaw(messages, wrong)
         if why:
             return _error(-32603 if wrong("unbalanced-as-internal") else -32602, why)
-        if self._scenario in ("conformance_declines", "conformance_asks_tasks_declined"):
+        if self._scenario in _DECLINING:
             return self._rejected(params)
         answer = _said("an answer")
         choice = params.get("toolChoice")

@@ -93,6 +93,7 @@ _ANSWERING: Final = (
     of("task-told-other", _LATE, "stdio", "tasks.client-told-known"),
     of("task-told-related", _LATE, "stdio", "tasks.client-told-unrelated"),
     of("task-result-at-once", _LATE, "stdio", "tasks.client-result-waits"),
+    of("task-declined-as-error", _LATE, "http", "tasks.client-result"),
     of("task-result-wrapped", _LATE, "stdio", "tasks.client-result"),
     of("task-unrelated", _LATE, "stdio", "tasks.client-related-result"),
     of("task-odd-relation", _LATE, "http", "tasks.client-related-result"),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CANCELS",
+    "DECLINED_FORM",
     "ENORMOUS",
     "KINDS",
     "MANY",
@@ -54,6 +55,8 @@ UNANSWERED: Final = "ask_task_unanswered"
 """The tool that requests a task to which the user does not respond."""
 UNANSWERED_SAMPLE: Final = "ask_task_unanswered_sample"
 """The same for sampling, also if the client declares forms."""
+DECLINED_FORM: Final = "ask_declined_form"
+"""The tool that requests a form which the user declines, without and with a task."""
 UNKNOWN: Final = "ask_unknown_task"
 """The tool that requests tasks that do not exist."""
 PLAIN_PING: Final = "ask_ping_as_task"
@@ -281,18 +284,19 @@ def request_tasks_undeclared(setup: ScenarioSetup) -> None:
 
 
 def request_tasks_declined(setup: ScenarioSetup) -> None:
-    """Request sampling twice, without and with a task. The user declines both."""
+    """Request sampling and a form, each without and with a task. The user declines all."""
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
-    sample = _client_requests()[1]
+    form, sample = _client_requests()
 
-    async def decline(request: ScriptedRequest, client_request: ClientRequest) -> None:
-        await request.send_client_request(client_request.method, client_request.params, name="ask_declined: plain")
-        id = await _create(request, client_request, "ask_declined: create", {"ttl": 60_000})
+    async def decline(request: ScriptedRequest, client_request: ClientRequest, name: str) -> None:
+        await request.send_client_request(client_request.method, client_request.params, name=f"{name}: plain")
+        id = await _create(request, client_request, f"{name}: create", {"ttl": 60_000})
         if id is None:
             return
-        await request.send_client_request("tasks/result", {"taskId": id}, name="ask_declined: result")
-        await request.send_client_request("tasks/get", {"taskId": id}, name="ask_declined: get")
+        await request.send_client_request("tasks/result", {"taskId": id}, name=f"{name}: result")
+        await request.send_client_request("tasks/get", {"taskId": id}, name=f"{name}: get")
 
-    _tool("ask_declined", [sample], decline, setup)
+    for name, client_request in (("ask_declined", sample), (DECLINED_FORM, form)):
+        _tool(name, [client_request], _named(name, decline), setup)

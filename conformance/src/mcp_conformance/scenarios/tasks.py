@@ -97,7 +97,7 @@ TASK_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_asks_tasks_declined",
-        title="A tool that requests sampling, without and with a task; the user declines both.",
+        title="Tools that request sampling and a form, each without and with a task; the user declines all.",
         prepare=request_tasks_declined,
         revisions=_CORE,
     ),

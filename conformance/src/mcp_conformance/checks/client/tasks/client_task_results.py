@@ -25,6 +25,7 @@ from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.client_tasks import (
     CANCELS,
+    DECLINED_FORM,
     KINDS,
     MANY,
     UNANSWERED,
@@ -77,9 +78,13 @@ def _each_waiter_answered(client: ClientUnderTest) -> None:
             raise Deviation("a response to each tasks/result", brief(message))
 
 
-@check("tasks.client-result", proves=("tasks.result-terminal", "tasks.result-success-same"), needs=_NEEDS)
+@check(
+    "tasks.client-result",
+    proves=("tasks.result-terminal", "tasks.result-success-same"),
+    needs=(*_NEEDS, f"scenario:{_DECLINED}"),
+)
 async def result(client: ClientUnderTest) -> None:
-    """`tasks/result` returns the result of the request itself, each time until the task is deleted."""
+    """`tasks/result` returns the result of the request itself, also if the user declines, until the task is deleted."""
     tried = 0
     for tool, kind in KINDS.items():
         if _failed(client, tool):
@@ -97,6 +102,12 @@ async def result(client: ClientUnderTest) -> None:
                     raise Deviation(f"a {kind}", f"{wrong}, in {brief(response)}")
     if not tried:
         raise NotTestable(f"no task reached its result: {client.run(TASK_SCENARIO).ending}")
+    # The client may not declare tasks for forms, or its user may accept them.
+    with suppress(NotApplicable, NotTestable):
+        action = member(step(client, DECLINED_FORM, "plain", _DECLINED), "result", "action")
+        response = step(client, DECLINED_FORM, "result", _DECLINED)
+        if action == "decline" and member(response, "result", "action") != action:
+            raise Deviation("the result that the user declines the form", brief(response))
 
 
 def _failed(client: ClientUnderTest, tool: str) -> bool:
