@@ -107,7 +107,8 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
         tools = [tool for tool in tools if str(tool["name"]).islower()]
     _call_each(wire, tools)
     changing = in_scenario("conformance_roots_change")
-    if wrong("roots-list-changed") or (changing and not wrong("roots-silent")):
+    silent = wrong("roots-silent") or wrong("roots-kept")
+    if wrong("roots-list-changed") or (changing and not silent):
         wire.notify("notifications/roots/list_changed")
     if changing:
         _call_each(wire, tools)

@@ -255,7 +255,7 @@ class Answers:
         if self._wrong("roots-traversal"):
             uri = "file:///tmp/project/%2e%2e/other"
         self._looked += 1
-        if self._scenario == "conformance_roots_change":
+        if self._scenario == "conformance_roots_change" and not self._wrong("roots-kept"):
             uri = f"{uri}/{self._looked}"
         if self._wrong("roots-null"):
             return {"result": {"roots": None}}

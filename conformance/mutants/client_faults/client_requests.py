@@ -111,6 +111,7 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("roots-fail-oddly", _LATE, "stdio", "roots.client-internal-error"),
     of("roots-fail-null", _FIRST, "http", "roots.client-internal-error", "jsonrpc.client-response-shape"),
     of("roots-silent", _LATE, "stdio", "roots.client-list-changed"),
+    of("roots-kept", _OLD, "http", "roots.client-monitors"),
     of("roots-list-changed", _MODERN, "stdio", "roots.client-no-list-changed"),
     of("pongs-to-modern", _MODERN, "stdio", "jsonrpc.client-no-responses"),
     of("rejects-modern-requests", _MODERN, "http", "jsonrpc.client-no-responses"),

@@ -28,7 +28,7 @@ from mcp_core.methods import methods
 from mcp_core.revisions import LEGACY, MODERN, REVISIONS
 
 if TYPE_CHECKING:
-    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject
 
 _SCENARIO: Final = "conformance_asks"
@@ -36,6 +36,8 @@ _NEEDS: Final = (f"scenario:{_SCENARIO}",)
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 _CHANGED: Final = "notifications/roots/list_changed"
+_LISTED: Final = 2
+"""How often a client lists its roots where they change: before and after the change."""
 _EXTENSION: Final = re.compile(
     r"[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?)*"
     r"/[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -132,6 +134,34 @@ async def list_changed(client: ClientUnderTest) -> None:
     if all(each == roots[0] for each in roots):
         raise NotTestable("the roots of the client do not change, or it did not call the tool again after the change")
     raise Deviation(_CHANGED, f"different roots without the notification, and {evidence.ending}")
+
+
+@check(
+    "roots.client-monitors",
+    proves=("roots.monitor-changes",),
+    needs=("scenario:conformance_roots_change", f"scenario:{_SCENARIO}"),
+)
+async def monitors(client: ClientUnderTest) -> None:
+    """A client that declares roots.listChanged notices when its roots change: it lists other roots, or sends the notification."""
+    scenario = "conformance_roots_change"
+    if not declares(client, scenario, "roots.listChanged"):
+        raise NotApplicable("the client does not declare roots.listChanged")
+    evidence = client.run(scenario)
+    check_sent(evidence, "ask_roots")
+    result_of(client, _SCENARIO, "ask_roots")
+    usual, changed = ([each.get("roots") for each in _listed(client.run(name))] for name in (_SCENARIO, scenario))
+    # A client that has code for the scenario requests the roots again after the change, and not otherwise.
+    if len(changed) < _LISTED or len(usual) >= _LISTED:
+        raise NotTestable("the client did not call the tool again after the change of its roots")
+    if not evidence.sent(_CHANGED) and all(each == changed[0] for each in changed):
+        raise Deviation(f"other roots after the change, or {_CHANGED}", brief(changed[-1]))
+
+
+def _listed(evidence: Evidence) -> list[JsonObject]:
+    """Return the results of `roots/list` of the tool that requests roots only."""
+    answers = [each.response for each in evidence.server.client_requests if each.name == "ask_roots"]
+    results = [each.get("result") for each in answers if each is not None]
+    return [each for each in results if isinstance(each, dict)]
 
 
 @check(
