@@ -46,6 +46,8 @@ class _Lines(ABC):
         self.messages: Final = MessageFactory(version, used=used)
         self.notified: Final[list[JsonObject]] = []
         """The notifications of the server."""
+        self._annotated: Final[set[str]] = set()
+        """The names of the annotated arguments, for a fault that takes them for headers."""
 
     @abstractmethod
     def send(self, message: JsonObject) -> None:
@@ -101,6 +103,10 @@ class _Lines(ABC):
         """Send a request and return the result."""
         if method.endswith("/list") and in_scenario("meets-legacy") and wrong("probes-again"):
             self._response(self.messages.request("server/discover", {}))
+        arguments = params.get("arguments")
+        if self._annotated and isinstance(arguments, dict):
+            kept = {name: value for name, value in arguments.items() if value or name not in self._annotated}
+            params = {**params, "arguments": kept}
         return result_of(self._response(self.messages.request(method, params)))
 
     def call_at_once(self, method: str, each_params: list[JsonObject]) -> list[JsonObject]:
@@ -171,8 +177,13 @@ class _Lines(ABC):
     def fetch(self, tools: list[JsonObject]) -> None:  # noqa: B027  optional to override
         """Do nothing: only HTTP servers have URLs to fetch."""
 
-    def learn(self, tools: list[JsonObject]) -> None:  # noqa: B027  optional to override
-        """Do nothing: there are no headers over this transport."""
+    def learn(self, tools: list[JsonObject]) -> None:
+        """Do nothing, as there are no headers over this transport, unless the fault treats some arguments as headers."""
+        for tool in tools if wrong("falsy-arguments-in-headers") else ():
+            schema = tool.get("inputSchema")
+            properties = schema.get("properties") if isinstance(schema, dict) else None
+            listed = properties if isinstance(properties, dict) else {}
+            self._annotated.update(name for name, part in listed.items() if "x-mcp-header" in str(part))
 
     def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Return all tools."""

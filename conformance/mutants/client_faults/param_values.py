@@ -49,6 +49,7 @@ PASSING_FAULTS: Final = (
     of("unsubscribes-by-list", _LATE, "stdio", "schema.client-resources-unsubscribe"),
     of("listens-to-paths", _MODERN, "stdio", "schema.client-uris"),
     of("ends-listening-by-word", _MODERN, "http", "subscription.client-ends-http"),
+    of("falsy-arguments-in-headers", _MODERN, "stdio", "stdio.client-arguments"),
     of("listens-to-the-end", _MODERN, "stdio", "subscription.client-ends-stdio"),
 )
 """The faults of this module."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ANNOTATED", "HEADER_SCENARIOS", "INVALID", "NESTED", "URIS"]
+__all__ = ["ANNOTATED", "BODY_CALLS", "HEADER_SCENARIOS", "INVALID", "NESTED", "URIS", "WITHOUT_HEADERS"]
 
 URIS: Final = (
     "file:///path/to/file%20name.txt",
@@ -94,6 +94,16 @@ _CALLS: Final[tuple[JsonObject, ...]] = (
     {"priority": 2**53 - 1},
     {"priority": 1 - 2**53},
 )
+
+
+BODY_CALLS: Final[tuple[JsonObject, ...]] = (
+    {"query": "first", "region": "us-west1", "priority": 42, "verbose": True},
+    {"query": "second", "region": "", "priority": 0, "verbose": False},
+    {"query": "third", "region": "\u6771\u4eac", "place": {"city": "Z\u00fcrich"}, "items": {"count": 3}},
+)
+"""The arguments of calls over stdio, which has no headers. The query, which is not annotated, names the call."""
+WITHOUT_HEADERS: Final = "conformance_without_headers"
+"""The scenario with these calls."""
 
 
 def _custom(setup: ScenarioSetup) -> None:
@@ -183,6 +193,14 @@ HEADER_SCENARIOS: Final = (
         revisions=frozenset(MODERN),
         transports=frozenset({Transport.HTTP}),
         context={"toolCalls": [{"name": "test_custom_headers", "arguments": call} for call in _CALLS]},
+    ),
+    Scenario(
+        name=WITHOUT_HEADERS,
+        title="A tool with header parameters, over a transport without headers; the context states the calls.",
+        prepare=_custom,
+        revisions=frozenset(MODERN),
+        transports=frozenset({Transport.STDIO}),
+        context={"toolCalls": [{"name": "test_custom_headers", "arguments": call} for call in BODY_CALLS]},
     ),
     Scenario(
         name="http-invalid-tool-headers",

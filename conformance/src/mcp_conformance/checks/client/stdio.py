@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.headers import BODY_CALLS, WITHOUT_HEADERS
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.stdio_host import Launch
     from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_core.jsonrpc.messages import JsonValue
 
 
 @check(
@@ -57,6 +60,24 @@ async def no_array(client: ClientUnderTest) -> None:
             for value in launch.values:
                 if isinstance(value, list) and not launch.session.revision.batching:
                     raise Deviation("one message per line", brief(value))
+
+
+@check("stdio.client-arguments", proves=("stdio.no-header-layer",), needs=(f"scenario:{WITHOUT_HEADERS}",))
+async def arguments(client: ClientUnderTest) -> None:
+    """A call over stdio has all its arguments in the body, also those that HTTP repeats in headers."""
+    evidence = client.run(WITHOUT_HEADERS)
+    found: dict[JsonValue, JsonValue] = {}
+    for message in evidence.sent("tools/call"):
+        given = params_of(message).get("arguments")
+        query = given.get("query") if isinstance(given, dict) else None
+        if isinstance(query, str):
+            found[query] = given
+    expected = [each for each in BODY_CALLS if each["query"] in found]
+    if not expected:
+        raise NotTestable(f"the client did not make the calls of its context: {evidence.ending}")
+    for call in expected:
+        if found[call["query"]] != call:
+            raise Deviation(f"the arguments {brief(call)}", brief(found[call["query"]]))
 
 
 @check("stdio.client-closes-input", proves=("stdio.shutdown-close-stdin",), needs=("scenario:initialize",))
