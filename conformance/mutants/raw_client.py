@@ -57,7 +57,7 @@ def _use(wire: Wire, capabilities: JsonObject, context: JsonObject) -> None:
         _subscribe(wire, capabilities["resources"])
         for resource in _list(wire, "resources/list", "resources"):
             _complete(wire, "resources/read", {"uri": resource["uri"]})
-        if in_scenario("conformance_pages"):
+        if in_scenario("conformance_pages") or wrong("one-key-for-resources"):
             _list(wire, "resources/templates/list", "resourceTemplates")
     if "prompts" in capabilities:
         for prompt in _list(wire, "prompts/list", "prompts"):

@@ -50,6 +50,8 @@ _FIELDS: Final = ("data", "event", "id")
 """The fields of an event that each client knows."""
 _LONG: Final = 65536
 """Characters of a line that some readers cannot exceed."""
+_HOUR: Final = 3_600_000
+"""The `ttlMs` of a list that stays fresh."""
 _UNAVAILABLE: Final = 503
 _MODERN_ERRORS: Final = (-32020, -32021, -32022)
 
@@ -522,6 +524,9 @@ class ModernHttp(_Http):
         if "cursor" in params and method in self._fresh and wrong("caches-without-cursor"):
             # Without its cursor, so that the list ends.
             return {name: value for name, value in self._fresh[method].items() if name != "nextCursor"}
+        others = self._fresh.get("resources/list", {})
+        if method == "resources/templates/list" and others.get("ttlMs") == _HOUR and wrong("one-key-for-resources"):
+            return others
         result = result_of(self._exchange(method, params))
         answers().failed = answers().failed or "error" in result
         if result.get("ttlMs"):

@@ -19,6 +19,7 @@ FRESH_FAULTS: Final = (
     of("overflows", _MODERN, "stdio", "caching.client-fresh"),
     of("caches-by-params", _MODERN, "stdio", "caching.client-key"),
     of("polls", _MODERN, "stdio", "caching.client-no-polling"),
+    of("one-key-for-resources", _MODERN, "http", "caching.client-key"),
     of("shares-private-lists", _MODERN, "http", "caching.client-private"),
     of("shares-private-contents", _MODERN, "http", "caching.client-private"),
     of("first-schema", _MODERN, "http", "header.client-param-latest"),

@@ -20,7 +20,7 @@ from mcp_conformance.scenarios.cancellation import CANCEL_SCENARIOS
 from mcp_conformance.scenarios.client_requests import CLIENT_REQUEST_SCENARIOS
 from mcp_conformance.scenarios.completion import COMPLETION_SCENARIOS
 from mcp_conformance.scenarios.concurrent_calls import CONCURRENT_SCENARIOS
-from mcp_conformance.scenarios.fetches import ACCESS_SCENARIOS
+from mcp_conformance.scenarios.fetches import ACCESS_SCENARIOS, FRESH
 from mcp_conformance.scenarios.headers import HEADER_SCENARIOS
 from mcp_conformance.scenarios.http import HTTP_SCENARIOS
 from mcp_conformance.scenarios.mrtr import MRTR_SCENARIOS
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ENDPOINT_FORMS", "FEW_CAPABILITIES", "REFUSED_UNREAD", "SCENARIOS"]
+__all__ = ["ENDPOINT_FORMS", "FEW_CAPABILITIES", "REFUSED_UNREAD", "RESOURCE_LISTS", "SCENARIOS"]
 
 ENDPOINT_FORMS: Final[Mapping[str, EndpointForm]] = {
     "no-capabilities": EndpointForm.RELATIVE,
@@ -81,6 +81,8 @@ def _no_capabilities(setup: ScenarioSetup) -> None:
     setup.server.capabilities = {}
 
 
+RESOURCE_LISTS: Final = ("resources/list", "resources/templates/list")
+"""The lists that are valid for an hour where results have unknown members."""
 _ODD_METHODS: Final = (
     "initialize",
     "server/discover",
@@ -123,7 +125,11 @@ def _odd_but_legal(setup: ScenarioSetup) -> None:
             result = await handler(request)
             meta = result.get("_meta")
             more: JsonObject = {"com.example/odd": {"y": None}, **(meta if isinstance(meta, dict) else {})}
-            return {**result, "_meta": more, "com.example.more": [None]}
+            # Another check requires that neither of these lists is used in place of the other.
+            held: JsonObject = (
+                {"ttlMs": FRESH} if setup.revision.result_type and request.method in RESOURCE_LISTS else {}
+            )
+            return {**result, **held, "_meta": more, "com.example.more": [None]}
 
         server.handlers[name] = odd
 

@@ -14,6 +14,7 @@ from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.fetches import ENDLESS, OTHERS, PAGE, SCHEMA
 from mcp_conformance.scenarios.icons import FTP, ICON, OTHER_ORIGIN, REDIRECTED, SCRIPT, SVG_SCRIPT, WEBSOCKET
 from mcp_conformance.scenarios.pagination import CACHED_CURSOR, CACHED_LIST, cursors
+from mcp_conformance.scenarios.table import RESOURCE_LISTS
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _URLS: Final = "conformance_urls"
 _CACHING: Final = "conformance_caching"
 _PAGES: Final = "conformance_pages"
+_ODD: Final = "odd-but-legal"
 _NOT_KEPT: Final = ("resources/list", "resources/templates/list")
 """The lists that are stale immediately in that scenario, although ttlMs is not 0."""
 
@@ -246,15 +248,24 @@ def _list_by_list(client: ClientUnderTest) -> None:
         raise Deviation("prompts/list, although tools/list is cached", evidence.ending)
 
 
+def _templates_apart(client: ClientUnderTest) -> None:
+    """Check that resources and templates are both requested if both lists are cached, if the client lists both otherwise."""
+    evidence, usual = client.run(_ODD), client.run("tools_call")
+    missing = [each for each in RESOURCE_LISTS if not evidence.sent(each)]
+    if evidence.status == 0 and len(missing) == 1 and all(usual.sent(each) for each in RESOURCE_LISTS):
+        raise Deviation(f"{missing[0]}, although the other list is cached", evidence.ending)
+
+
 @check(
     "caching.client-key",
     proves=("caching.key-method-and-params",),
-    needs=(f"scenario:{_CACHING}", f"scenario:{_PAGES}", "scenario:tools_call"),
+    needs=(f"scenario:{_CACHING}", f"scenario:{_PAGES}", f"scenario:{_ODD}", "scenario:tools_call"),
 )
 async def key(client: ClientUnderTest) -> None:
     """A cached result is not used for another resource, for another list, or for the next page."""
     _page_by_page(client)
     _list_by_list(client)
+    _templates_apart(client)
     uris = {
         params.get("uri")
         for each in _caching(client).sent("resources/read")
