@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from mutants.client.http import ModernHttp, SessionHttp, events
-from mutants.client.messages import MODERN, ClientError, answers, wrong
+from mutants.client.messages import MODERN, SPOKEN, ClientError, answers, wrong
 from mutants.client.skills import SKILL_ACTS
 from mutants.client.stdio import Pipes
 
@@ -245,8 +245,13 @@ def _call_unlisted(wire: Wire, _: JsonObject, context: JsonObject) -> None:
     _list(wire)
 
 
+def _has_completions(capabilities: JsonObject) -> bool:
+    """Return whether the server has completions, for which 2024-11-05 has no capability."""
+    return "completions" in capabilities or os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION") == SPOKEN[0]
+
+
 def _completes(wire: Wire, capabilities: JsonObject, _: JsonObject) -> None:
-    if "completions" not in capabilities:
+    if not _has_completions(capabilities):
         return
     prompt: JsonObject = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
     params: JsonObject = {"ref": prompt, "argument": {"name": "arg1", "value": ""}}
@@ -260,6 +265,17 @@ def _completes(wire: Wire, capabilities: JsonObject, _: JsonObject) -> None:
     if wrong("no-context"):
         del params["context"]
     wire.call("completion/complete", params)
+
+
+def _completes_at_once(wire: Wire, capabilities: JsonObject, _: JsonObject) -> None:
+    if not _has_completions(capabilities):
+        return
+    prompt: JsonObject = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
+    params: list[JsonObject] = [{"ref": prompt, "argument": {"name": each, "value": ""}} for each in ("arg1", "arg2")]
+    for result in wire.call_at_once("completion/complete", params):
+        completion = result.get("completion")
+        if isinstance(completion, dict) and "total" not in completion and wrong("needs-total-of-each"):
+            raise ClientError("the total is missing")
 
 
 # --- schemas ---------------------------------------------------------------------------------------------------------
@@ -310,6 +326,7 @@ _ACTS: Final[Mapping[str, Callable[[Wire, JsonObject, JsonObject], None]]] = {
     "conformance_call_unlisted": _call_unlisted,
     "conformance_called_twice": _called_twice,
     "conformance_completes": _completes,
+    "conformance_completes_at_once": _completes_at_once,
     "conformance_crossed": _crossed,
     "conformance_ends_subscriptions": _ends_subscriptions,
     "conformance_freshness": _freshness,

@@ -8,6 +8,7 @@ from mutants.client_faults.fault import of
 
 __all__ = ["BEARING_FAULTS"]
 
+_FIRST = "2024-11-05"
 _OLD = "2025-03-26"
 _JUNE = "2025-06-18"
 _LATE = "2025-11-25"
@@ -73,6 +74,7 @@ BEARING_FAULTS: Final = (
     of("rejects-unknown-once", _OLD, "stdio", "jsonrpc.client-response-id"),
     of("batches-after-503", _LATE, "http", "http.client-one-message"),
     of("number-arguments-after-error", _OLD, "http", "schema.client-prompts-get"),
+    of("needs-total-of-each", _FIRST, "stdio", "completion.client-partial"),
     of("needs-total", _OLD, "stdio", "completion.client-partial"),
     of("no-context", _MODERN, "stdio", "completion.client-context"),
 )

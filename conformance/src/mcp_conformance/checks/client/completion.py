@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.completion import COMPLETES
+from mcp_conformance.scenarios.completion import AT_ONCE, COMPLETES, COMPLETES_AT_ONCE
 
 if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest
@@ -34,10 +34,18 @@ def _argument(params: JsonObject) -> object:
     return argument.get("name") if isinstance(argument, dict) else None
 
 
-@check("completion.client-partial", proves=("completion.client-partial",), needs=(*_NEEDS, "scenario:tools_call"))
+@check(
+    "completion.client-partial",
+    proves=("completion.client-partial",),
+    needs=(*_NEEDS, f"scenario:{COMPLETES_AT_ONCE}", "scenario:tools_call"),
+)
 async def partial(client: ClientUnderTest) -> None:
-    """A completion result without values, or without a total, is accepted."""
+    """A completion result without values, or without a total, is accepted, also while another request is pending."""
     client.control()
+    concurrent = client.run(COMPLETES_AT_ONCE)
+    # A client without code for that scenario completes one argument after the other.
+    if AT_ONCE in concurrent.notes and concurrent.status != 0 and client.run(COMPLETES).status == 0:
+        raise Deviation("the client to continue as with completions one after another", concurrent.ending)
     _completion_requests(client)
     if client.run(COMPLETES).status != 0:
         raise Deviation("the client to continue as with other completion results", client.run(COMPLETES).ending)
