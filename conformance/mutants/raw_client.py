@@ -293,6 +293,9 @@ def main() -> int:
             outlive(given.start)
             return 0
         try:
+            if in_scenario("initialize-unanswered"):
+                with suppress(ClientError):
+                    _visit(given, version or MODERN, agreed)
             for _time in range(2 if in_scenario("conformance_no_request") else 1):
                 _visit(given, version or MODERN, agreed)
         except UnsupportedRevision as refused:

@@ -414,7 +414,12 @@ class EventStream(_Lines):
 
     def open(self) -> JsonObject:
         """Open the connection."""
-        return self.initialize()
+        try:
+            return self.initialize()
+        except ClientError:
+            if len(self.messages.made) > 1 and in_scenario("initialize-unanswered") and wrong("cancels-all-pending"):
+                self.cancel_last()
+            raise
 
     def close(self) -> None:
         """Close the stream."""

@@ -27,6 +27,7 @@ CANCEL_FAULTS: Final = (
     of("cancels-others", _FIRST, "stdio", "cancellation.client-own"),
     of("cancels-others", _MODERN, "stdio", "cancellation.client-own"),
     of("cancels-in-new-session", _LATE, "http", "cancellation.client-own"),
+    of("cancels-all-pending", _FIRST, "http", "cancellation.client-not-initialize"),
     of("cancels-initialize", _OLD, "stdio", "cancellation.client-not-initialize"),
     of("declines-and-cancels", _JUNE, "stdio", "cancellation.client-own"),
     of("cancels-in-return", _LATE, "stdio", "cancellation.client-own"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
-from mcp_conformance.drivers.client.sse_host import SseHost
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, encoded
+from mcp_conformance.drivers.client.sse_host import SessionEvents, SseHost
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2024_11_05, R2025_03_26, between
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["CODES", "ERA_SCENARIOS", "REFUSED_WITH_400", "REJECTED", "WITHOUT_ID"]
+__all__ = ["CODES", "ERA_SCENARIOS", "REFUSED_WITH_400", "REJECTED", "UNANSWERED", "WITHOUT_ID"]
 
 CODES: Final = (-32601, -32602, -32000)
 """The codes by which legacy servers reject the probe, beside the one in the scenario `meets-legacy`."""
@@ -27,6 +27,8 @@ REFUSED_WITH_400: Final = "meets-two-endpoints-400"
 """The scenario of a server with the endpoints of 2024-11-05 that responds to POST with 400 in place of 405."""
 REJECTED: Final = "initialize-rejected"
 """The scenario of a server that rejects `initialize`."""
+UNANSWERED: Final = "initialize-unanswered"
+"""The scenario of a server that does not respond to `initialize`."""
 WITHOUT_ID: Final = "meets-legacy-without-id"
 """The scenario of a legacy server that rejects the probe in an error without an id."""
 
@@ -63,6 +65,17 @@ def _rejects_initialize(setup: ScenarioSetup) -> None:
     setup.server.handlers["initialize"] = reject
     if setup.transport is Transport.HTTP:
         setup.http.sessions = False
+
+
+def _ends_initialize(setup: ScenarioSetup) -> None:
+    """End the stream in place of the response to `initialize`."""
+
+    async def end(request: ScriptedRequest) -> JsonObject:
+        if isinstance(request.sink, SessionEvents):
+            await request.sink.finish()
+        raise NoReply("the stream has ended")
+
+    setup.server.handlers["initialize"] = end
 
 
 def _refusing(code: int) -> Scenario:
@@ -124,6 +137,14 @@ ERA_SCENARIOS: Final = (
         title="A server that rejects `initialize` with an error.",
         prepare=_rejects_initialize,
         revisions=frozenset(LEGACY),
+    ),
+    Scenario(
+        name=UNANSWERED,
+        title="A server that ends the stream in place of its response to `initialize`; the client connects twice.",
+        prepare=_ends_initialize,
+        revisions=frozenset({R2024_11_05}),
+        # Only there can a client still send messages after the end of the stream.
+        transports=frozenset({Transport.HTTP_SSE}),
     ),
     Scenario(
         name="meets-any-legacy",

@@ -275,7 +275,7 @@ def _not_answered(evidence: Evidence) -> None:
 
 @check("cancellation.client-not-initialize", proves=("cancellation.not-initialize",))
 async def not_initialize(client: ClientUnderTest) -> None:
-    """`initialize` is never cancelled."""
+    """`initialize` is never cancelled, even if the stream ends before its response."""
     for evidence in client.all():
         for messages in evidence.conversations:
             # A request without a valid id cannot be cancelled.

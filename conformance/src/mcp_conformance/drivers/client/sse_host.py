@@ -38,6 +38,11 @@ class SessionEvents:
         async with self._writing:
             await self._exchange.named_event("message", data, deviant=deviant)
 
+    async def finish(self) -> None:
+        """End the stream."""
+        async with self._writing:
+            await self._exchange.finish()
+
     async def chunks(self, parts: Sequence[bytes]) -> None:
         """Send bytes of the stream unchanged, with no event between them."""
         async with self._writing:
