@@ -296,7 +296,8 @@ def main() -> int:
             if in_scenario("initialize-unanswered"):
                 with suppress(ClientError):
                     _visit(given, version or MODERN, agreed)
-            for _time in range(2 if in_scenario("conformance_no_request") else 1):
+            twice = in_scenario("conformance_no_request") or in_scenario("conformance_tasks_cancel_later")
+            for _time in range(2 if twice else 1):
                 _visit(given, version or MODERN, agreed)
         except UnsupportedRevision as refused:
             # Only a server that does not know the modern revision is tried again with another revision.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from mutants.client.http import ModernHttp
 from mutants.client.messages import ClientError, answers, in_scenario, wrong
 from mutants.client.stdio import Pipes
 
@@ -18,6 +19,7 @@ _SCENARIOS: Final = (
     "conformance_tasks",
     "conformance_tasks_undeclared",
     "conformance_tasks_cancel",
+    "conformance_tasks_cancel_later",
     "conformance_tasks_unfit",
 )
 _ENDED: Final = ("completed", "failed", "cancelled")
@@ -40,6 +42,9 @@ def use_tasks(wire: Wire, tools: list[JsonObject], capabilities: JsonObject) -> 
         capabilities: The capabilities of the server.
     """
     modern = answers().modern
+    if in_scenario("conformance_tasks_cancel_later"):
+        _cancel_later(wire)
+        return
     for tool in tools:
         if modern:
             _call(wire, str(tool["name"]))
@@ -49,6 +54,25 @@ def use_tasks(wire: Wire, tools: list[JsonObject], capabilities: JsonObject) -> 
         _send_invalid(wire)
         if not modern:
             _list(wire)
+
+
+_CALLED: Final[list[tuple[JsonValue, JsonObject]]] = []
+"""The id of a task that is cancelled in the next connection, and a cancellation of its call, for a fault."""
+
+
+def _cancel_later(wire: Wire) -> None:
+    """Start a task in the first connection, and cancel it in the second one."""
+    if not isinstance(wire, ModernHttp):
+        return
+    if not _CALLED:
+        id = wire.call("tools/call", {"name": _WAITS, "arguments": {}}).get("taskId")
+        _CALLED.append((id, wire.messages.cancellation_of_last()))
+        return
+    id, cancellation = _CALLED[0]
+    if wrong("task-notified-later"):
+        wire.post(cancellation).read()
+    else:
+        wire.call("tasks/cancel", {"taskId": id})
 
 
 def _member(value: JsonValue, *names: str) -> JsonValue:

@@ -40,6 +40,8 @@ _CALLING: Final = (
 
 _EXTENSION: Final = (
     of("task-compares-times-as-text", _MODERN, "stdio", "tasks.client-polls"),
+    # The call has its response, the task.
+    of("task-notified-later", _MODERN, "http", "cancellation.client-tasks", "cancellation.client-in-progress"),
     of("task-hides-extension", _MODERN, "stdio", "tasks.client-declares"),
     of("task-no-name", _MODERN, "http", "tasks.client-mcp-name"),
     of("task-old-methods", _MODERN, "stdio", "tasks.client-reserved"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result
+from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.client_tasks import (
     PONDERED,
     request_tasks,
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["TASK_SCENARIOS"]
+__all__ = ["CANCELLED_LATER", "TASK_SCENARIOS"]
+
+CANCELLED_LATER: Final = "conformance_tasks_cancel_later"
+"""The scenario of a task that is cancelled in another connection than that of its call."""
 
 _LATE: Final = between(R2025_11_25)
 _CORE: Final = frozenset({R2025_11_25})
@@ -50,6 +54,11 @@ def _cancel(setup: ScenarioSetup) -> None:
     setup.server.offers.add_tool("test_behind", "Must be called last", plain)
 
 
+def _cancel_later(setup: ScenarioSetup) -> None:
+    """Add a task that must be cancelled in a further connection. It ends after some polls, in case that it is not."""
+    ExtensionTasks(setup, (TaskScript(name=WAITING_TASK, steps=("working", "working", "working", "completed")),))
+
+
 TASK_SCENARIOS: Final = (
     Scenario(
         name="conformance_tasks",
@@ -68,6 +77,13 @@ TASK_SCENARIOS: Final = (
         title="A tool `task_waits` whose task never ends: the client must cancel it, and then call the other tools.",
         prepare=_cancel,
         revisions=_LATE,
+    ),
+    Scenario(
+        name=CANCELLED_LATER,
+        title="A tool `task_waits` whose task takes long: the client must connect again, and cancel the task there.",
+        prepare=_cancel_later,
+        revisions=frozenset(MODERN),
+        transports=frozenset({Transport.HTTP}),
     ),
     Scenario(
         name="conformance_tasks_unfit",

@@ -5,6 +5,7 @@ Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.recorded_values import params_of
@@ -15,6 +16,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.core_tasks import INSISTING, WAITING_TASK
 from mcp_conformance.scenarios.task_script import at_end, in_words, logs_of, tasks_of
+from mcp_conformance.scenarios.tasks import CANCELLED_LATER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,11 +74,19 @@ def _wrong_headers(exchange: HttpExchange, revision: Revision) -> Iterator[tuple
 @check(
     "cancellation.client-tasks",
     proves=("cancellation.tasks-use-tasks-cancel", "tasks.cancel-method"),
-    needs=(f"scenario:{_CANCEL}",),
+    needs=(f"scenario:{_CANCEL}", f"scenario:{CANCELLED_LATER}"),
 )
 async def cancels(client: ClientUnderTest) -> None:
-    """A task is cancelled by `tasks/cancel`, not by notifications/cancelled."""
-    evidence = client.run(_CANCEL)
+    """A task is cancelled by `tasks/cancel`, not by notifications/cancelled, also in a further connection."""
+    _cancels(client.run(_CANCEL))
+    if CANCELLED_LATER in client.runs:
+        # A client without code for that scenario lets the task end.
+        with suppress(NotApplicable, NotTestable):
+            _cancels(client.run(CANCELLED_LATER))
+
+
+def _cancels(evidence: Evidence) -> None:
+    """Check that the waiting task is not cancelled by a notification. Raise `NotTestable` if it is not cancelled."""
     jobs = tasks_of(evidence)
     call_ids = [
         encoded(each["id"]) for each in evidence.sent("tools/call") if params_of(each).get("name") == WAITING_TASK
