@@ -472,6 +472,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tasks.param-ignored": ("tasks.fallback",),
     "tasks.get-at-once": ("tasks.status",),
     "tasks.get-elsewhere": ("tasks.get-at-once",),
+    "session.ended-during-a-call": ("session.ended",),
     "tasks.http-rules": ("http.origin-foreign", "http.version-unknown", "session.ended"),
     "tasks.other-user-extension": ("tasks.status",),
     "tasks.cancel-ended": ("tasks.cancelled",),
