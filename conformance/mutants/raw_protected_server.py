@@ -86,6 +86,8 @@ class ProtectedServer(ThreadingHTTPServer):
         """The claims of valid tokens, for faults that keep them."""
         self.refused: Final[set[str]] = set()
         """The users whose scope was insufficient, for a fault that keeps them."""
+        self.refused_token = False
+        """Whether an invalid token was refused."""
         self.scopes: set[str] = set()
         """The scopes of the present request, for a fault that keeps them here."""
 
@@ -294,6 +296,8 @@ class _Handler(BaseHTTPRequestHandler):
             at_path = self.path == _PRM + path
             if wrong("no-servers") or (wrong("no-servers-at-path") and at_path):
                 document["authorization_servers"] = []
+            if wrong("metadata-of-host-after-refusal") and self.server.refused_token:
+                document["resource"] = self.server.resource.removesuffix(path)
             if wrong("metadata-of-another") or (wrong("metadata-of-another-at-path") and at_path):
                 document["resource"] = "https://elsewhere.example/mcp"
             self._send(200, document, {"Content-Type": "text/plain"} if wrong("metadata-as-text") else None)
@@ -474,6 +478,7 @@ class _Handler(BaseHTTPRequestHandler):
             place = "/metadata?of=mcp" if wrong("metadata-with-query") else place
             place += urlsplit(self.server.resource).path if wrong("metadata-url-doubled") else ""
             parts.append(f'resource_metadata="{"" if wrong("relative-metadata-url") else origin}{place}"')
+        self.server.refused_token |= refused.error == "invalid_token"
         if wrong("description-quotes"):
             parts.append(r'error_description="the token \"no-such-token\" is invalid"')
         if wrong("realm-twice"):

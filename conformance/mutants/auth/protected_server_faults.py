@@ -79,6 +79,7 @@ PROTECTED_FAULTS: Final = (
     _of("no-servers-at-path", "auth.server-metadata-servers"),
     _of("metadata-of-another", "auth.server-metadata-resource"),
     _of("metadata-of-another-at-path", "auth.server-metadata-resource"),
+    _of("metadata-of-host-after-refusal", "auth.server-metadata-resource"),
     _of("metadata-of-another-issuer", "auth.server-metadata-servers", revision="2025-06-18"),
     _of("metadata-issuer-slash", "auth.server-metadata-servers"),
     _of("metadata-null", "auth.server-metadata"),

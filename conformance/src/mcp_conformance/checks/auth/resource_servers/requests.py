@@ -312,11 +312,15 @@ def flaw_of_challenges(answer: HttpResponse) -> str | None:
     return None
 
 
-async def metadata_of(peer: HttpConnection) -> tuple[JsonObject, ...]:
+async def metadata_of(peer: HttpConnection, headers: Headers = ()) -> tuple[JsonObject, ...]:
     """Return the protected resource metadata from all places where a client finds them.
 
     These are the URL in the challenge, the well-known URI for the path of the server and, for a client that finds neither,
     the one of the host, which may otherwise describe another resource of the host.
+
+    Args:
+        peer: The connection.
+        headers: The credentials of the request that gets the challenge.
 
     Raises:
         Deviation: The metadata are missing, of another media type, or at a relative URL.
@@ -331,7 +335,8 @@ async def metadata_of(peer: HttpConnection) -> tuple[JsonObject, ...]:
             raise Deviation(f"application/json at {place} (RFC 9728, section 3.2)", answer.media_type or "no type")
         return found
 
-    url = (challenge(await probe(peer)) or {}).get("resource_metadata")
+    answer = await probe(peer, headers, deviant="an opaque token" if headers else "")
+    url = (challenge(answer) or {}).get("resource_metadata")
     if url and urlsplit(url).scheme not in ("http", "https"):
         raise Deviation("an absolute URL in resource_metadata (RFC 9728, section 5.1)", url)
     path = peer.endpoint.target.partition("?")[0].rstrip("/")

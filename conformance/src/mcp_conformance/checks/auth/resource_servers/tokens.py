@@ -70,11 +70,19 @@ def _challenged(answer: HttpResponse, what: str) -> dict[str, str]:
 
 
 async def _documents(peer: HttpConnection) -> tuple[JsonObject, ...]:
-    """Return the protected resource metadata from each place. Raise `NotTestable` if they are missing."""
+    """Return the protected resource metadata from each place, before and after the rejection of a token.
+
+    Raises:
+        NotTestable: They are missing.
+    """
     try:
-        return await metadata_of(peer)
+        found = await metadata_of(peer)
     except Deviation as deviation:
         raise NotTestable(f"the server has no metadata: {deviation.observed}") from deviation
+    # A server may build the documents from what its last rejection left, or name others in the challenge of this one.
+    with suppress(Deviation):
+        found += await metadata_of(peer, bearer("no-such-token"))
+    return found
 
 
 _OPAQUE: Final = "with an opaque token"
