@@ -367,6 +367,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("machine-consents", "client-credentials.client-no-person"),
     _of("workload-other-grant", "wif.client-grant"),
     _of("workload-other-assertion", "wif.client-shows-assertion", "wif.client-unregistered"),
+    _of("workload-unsigned", "wif.client-shows-assertion"),
     _of("workload-registers", "wif.client-unregistered"),
     _of("workload-registers-later", "wif.client-unregistered"),
     _of("workload-as-client", "wif.client-unregistered"),

@@ -602,6 +602,9 @@ class Login:
             fetch("GET", self._url, {"X-Workload": fields["assertion"]})
         if wrong("workload-other-assertion"):
             fields = {**fields, "assertion": "x.y.z", "client_assertion": fields["assertion"]}
+        if wrong("workload-unsigned"):
+            unsigned = base64.urlsafe_b64encode(b'{"alg": "none"}').decode().rstrip("=")
+            fields["assertion"] = f"{unsigned}.{fields['assertion'].split('.')[1]}."
         if wrong("workload-registers") or (self._token and wrong("workload-registers-later")):
             self._registered()
         grant = "urn:example:jwt" if wrong("workload-other-grant") else _JWT_BEARER

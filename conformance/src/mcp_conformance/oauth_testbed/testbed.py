@@ -100,8 +100,8 @@ class OAuthTestbed:
             servers=(self.server, self.other),
         )
         """The MCP server."""
-        self.workload: Final = self.recorder.new("workload", self.places.server)
-        """A JWT that a platform issued to a workload, and that the authorization server trusts."""
+        self.workload = self.recorder.new("workload", self.places.server)
+        """A JWT that a platform issued to a workload. The authorization server trusts it, unless a scenario replaces it."""
         assertions[self.workload] = "wif.client-assertion"
         self.id_token: Final = self.recorder.new("id-token", idp)
         """An ID token of an employee."""

@@ -5,8 +5,11 @@ The client receives the necessary data in the context. A client without the exte
 
 from __future__ import annotations
 
+import json
+import time
 from typing import TYPE_CHECKING, Final
 
+from joserfc import jws
 from joserfc.jwk import ECKey
 
 from mcp_conformance.oauth_testbed.quirks import Part, Quirks
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["GRANTS"]
 
 _SECRET: Final = "machine:secret with space + 100%"
+_HOUR: Final = 3600
 _KEYS: Final = frozenset({Part.TOKEN, Part.MCP})
 
 
@@ -71,14 +75,33 @@ def _by_employee(testbed: OAuthTestbed) -> JsonObject:
     }
 
 
+def _signed_workload(testbed: OAuthTestbed) -> JsonObject:
+    """Sign the JWT of a workload, as its platform does. The client may read the claims of the JWT, and sends it unchanged."""
+    now = int(time.time())
+    claims: JsonObject = {
+        "iss": "https://platform.example",
+        "sub": "workload",
+        "aud": testbed.places.issuer,
+        "iat": now,
+        "exp": now + _HOUR,
+        "jti": "workload-1",
+    }
+    key = ECKey.generate_key("P-256")
+    testbed.workload = jws.serialize_compact({"alg": "ES256", "typ": "JWT"}, json.dumps(claims), key)
+    testbed.recorder.secrets[testbed.workload] = testbed.places.server
+    return {"client_id": "workload", "valid_jwt": testbed.workload}
+
+
 def _by_workload(testbed: OAuthTestbed) -> JsonObject:
     expire_tokens(testbed)
-    return {"client_id": "workload", "valid_jwt": testbed.workload}
+    context = _signed_workload(testbed)
+    testbed.server.assertions[testbed.workload] = "wif.client-assertion"
+    return context
 
 
 def _by_workload_refused(testbed: OAuthTestbed) -> JsonObject:
     """Issue a JWT of a platform that the authorization server does not trust."""
-    return {"client_id": "workload", "valid_jwt": testbed.recorder.new("workload", testbed.places.server)}
+    return _signed_workload(testbed)
 
 
 _TENANT: Final = "{server}/tenant1"

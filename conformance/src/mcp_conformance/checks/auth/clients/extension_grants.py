@@ -142,14 +142,18 @@ def _asserted(found: OAuthRun) -> bool:
 
 
 def _workload(found: OAuthRun) -> bool:
-    """Return whether the client sends the JWT of the platform."""
-    return any("workload-0" in each.body.decode("latin-1") for each in found.tokens)
+    """Return whether the client sends the JWT of the platform, or any JWT as its authorization."""
+    given = found.testbed.workload
+    return any(
+        given in each.body.decode("latin-1") or single(each.form).get("grant_type") == _JWT_BEARER
+        for each in found.tokens
+    )
 
 
 def _assertion(found: OAuthRun) -> str | None:
-    issued = {secret for secret in found.testbed.secrets if secret.startswith("workload-")}
+    given = found.testbed.workload
     return next(
-        (f"assertion {form.get('assertion')!a}" for form in _forms(found) if form.get("assertion") not in issued), None
+        (f"assertion {form.get('assertion')!a}" for form in _forms(found) if form.get("assertion") != given), None
     )
 
 
