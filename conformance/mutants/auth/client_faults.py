@@ -97,6 +97,7 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-server-metadata-order-path",
         "auth.client-server-metadata-order-root",
     ),
+    _of("later-path-dropped-first", "auth.client-server-metadata-order-path"),
     _of("openid-first", "auth.client-server-metadata-order-path", "auth.client-server-metadata-order-root"),
     _of(
         "forbidden-ends-discovery",

@@ -285,6 +285,8 @@ class Login:
             path = "/"
         wells = [origin + _OAUTH + path, origin + _OPENID + path]
         wells += [origin + path + _OPENID] if path else []
+        if path and self._token and wrong("later-path-dropped-first"):
+            fetch("GET", origin + _OAUTH)
         if wrong("openid-first"):
             wells = [wells[-1], *wells[:-1]]
         if wrong("oauth-only"):

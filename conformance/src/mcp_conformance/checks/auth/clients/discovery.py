@@ -8,7 +8,9 @@ from mcp_conformance.checks.auth.clients.violations import ALL_LOGINS, Rule, add
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
-from mcp_conformance.oauth_testbed.http_messages import origin_of, single
+from mcp_conformance.oauth_testbed.http_messages import json_object, origin_of, single
+from mcp_conformance.oauth_testbed.metadata_documents import listed
+from mcp_conformance.oauth_testbed.quirks import Part, Well
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2025_11_25, between
 
@@ -26,6 +28,8 @@ _ENDPOINTS: Final = "auth/challenge-among-others"
 """The scenario in which the endpoints of the authorization server have other paths than usual."""
 _OWN_ENDPOINTS: Final = "auth/2025-03-26-token-expiry"
 """The same for a server that is its own authorization server."""
+_MIGRATION: Final = "auth/authorization-server-migration"
+"""The scenario in which an issuer with a path replaces one without, on the same host."""
 _UNQUOTED: Final = "auth/challenge-unquoted"
 _SCOPES: Final = between(R2025_11_25)
 """The revisions in which the client requests the scopes of the challenge."""
@@ -80,6 +84,27 @@ def _default_endpoint(found: OAuthRun) -> str | None:
     server = found.testbed.places.server
     urls = {f"{server}{path}" for path in ("/register", "/authorize", "/token")}
     return next((f"{each.method} {each.place}" for each in found.testbed.requests if each.place in urls), None)
+
+
+def _without_new_path(found: OAuthRun) -> str | None:
+    """Return a request for metadata without the path of a new issuer, before any with it; `None` without such a request."""
+    if found.name != _MIGRATION:
+        return None
+    places, known = found.testbed.places, False
+    with_path = {well.url(places.other) for well in Well}
+    without = {well.url(places.issuer) for well in Well} - with_path
+    requests = found.testbed.requests
+    for index, (request, answer) in enumerate(zip(requests, found.testbed.answers, strict=True)):
+        if known and request.url in with_path:
+            return None
+        if known and request.url in without:
+            # A client may look up the former authorization server again, to refresh or revoke a token there.
+            former = {found.testbed.server.part(each) for each in requests[index:]}
+            at_former = former & {Part.TOKEN, Part.REVOCATION}
+            return None if at_former else f"{request.url} is requested first, although the issuer is {places.other}"
+        document = None if answer is None else json_object(answer.body)
+        known = known or places.other in listed(document or {}, "authorization_servers")
+    return None
 
 
 def _goes_on(found: OAuthRun) -> str | None:
@@ -217,12 +242,13 @@ add_rules(
         ),
         Rule(
             id="auth.client-server-metadata-order-path",
-            title="For an issuer with a path the well-known URIs are tried in order.",
+            title="For an issuer with a path, also one that replaces another, the well-known URIs are tried in order.",
             proves=("auth.metadata-order-with-path", "auth.as-wellknown-path-order"),
             notes=("auth.as-wellknown-path-order",),
-            within=("auth/metadata-var2", "auth/metadata-var3"),
+            within=("auth/metadata-var2", "auth/metadata-var3", _MIGRATION),
             tested=_reaches_server,
             gets_in=True,
+            wrong=_without_new_path,
         ),
         Rule(
             id="auth.client-server-metadata-order-root",
