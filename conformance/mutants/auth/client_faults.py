@@ -240,6 +240,7 @@ CLIENT_FAULTS_AUTH: Final = (
     ),
     _of("step-up-without-resource", "auth.client-resource-in-authorization"),
     _of("resource-fragment", "auth.client-resource-canonical", revision=_JUNE),
+    _of("resource-as-given", "auth.client-resource-canonical", revision=_LATE),
     _of(
         "resource-origin",
         "auth.client-resource-specific",

@@ -62,7 +62,8 @@ class Login:
     """
 
     def __init__(self, url: str, version: str, context: JsonObject) -> None:
-        self._url: Final = url
+        self._given: Final = url
+        self._url: Final = url.partition("#")[0]
         self._origin: Final = "{0.scheme}://{0.netloc}".format(urlsplit(url))
         self._version: Final = version
         self._context: Final = context
@@ -435,6 +436,8 @@ class Login:
             return f"{self._url}/"
         if wrong("resource-fragment"):
             return f"{self._url}#mcp"
+        if "#" in self._given and wrong("resource-as-given"):
+            return self._given
         if wrong("resource-elsewhere"):
             return "https://elsewhere.example/mcp"
         return str(self._resource.get("resource", self._url))

@@ -335,7 +335,8 @@ async def _play_oauth(
     async with open_testbed(setup.quirks, path=setup.path) as testbed:
         context = setup.enter(testbed, transcript)
         environment = _environment(scenario, revision, context)
-        status, log = await _run(command.words(testbed.places.resource), environment, settings, transcript)
+        words = command.words(f"{testbed.places.resource}{setup.fragment}")
+        status, log = await _run(words, environment, settings, transcript)
     return Evidence(
         scenario=scenario,
         revision=revision,

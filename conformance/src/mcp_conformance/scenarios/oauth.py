@@ -543,7 +543,10 @@ _ANSWERS: Final = (
         Quirks(authorization={"state": "guessed"}),
     ),
     _of(
-        "state-missing", "The authorization response has no state.", _RESOURCES, Quirks(authorization={"state": ABSENT})
+        "state-missing",
+        "The authorization response has no state. The URL that the client receives has a fragment.",
+        _RESOURCES,
+        OAuthSetup(quirks=Quirks(authorization={"state": ABSENT}), fragment="#notes"),
     ),
     _of(
         "pkce-missing",

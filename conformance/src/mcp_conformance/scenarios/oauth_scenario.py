@@ -48,6 +48,8 @@ class OAuthSetup:
     """The deviations from the default behavior."""
     path: str = "/mcp"
     """The path of the MCP server, with a query if it has one."""
+    fragment: str = ""
+    """The fragment of the URL that the client receives, with the number sign. It is no part of the resource."""
     begin: Callable[[OAuthTestbed], JsonObject | None] = _nothing
     """A function that prepares the testbed before the client starts, and returns the data for the client, or `None`."""
 

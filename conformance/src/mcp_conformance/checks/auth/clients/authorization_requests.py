@@ -202,10 +202,10 @@ add_rules(
         ),
         Rule(
             id="auth.client-resource-canonical",
-            title="The resource is an absolute URI without a fragment.",
+            title="The resource is an absolute URI without a fragment, also if the URL of the server has one.",
             proves=("auth.resource-canonical-uri",),
             notes=("auth.resource-canonical-uri",),
-            within=(_DEFAULT,),
+            within=(_DEFAULT, "auth/state-missing"),
             tested=lambda found: any(_resources(found)),
             wrong=_not_absolute,
         ),
