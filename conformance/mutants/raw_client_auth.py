@@ -100,7 +100,8 @@ def _declared(message: JsonObject) -> JsonObject:
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(params, dict) or not isinstance(meta, dict) or wrong("employee-undeclared"):
         return message
-    if not in_scenario("auth/enterprise-managed-authorization"):
+    scenario = "auth/enterprise-managed-authorization"
+    if not in_scenario(scenario) and not in_scenario(f"{scenario}-secret"):
         return message
     name = "io.modelcontextprotocol/clientCapabilities"
     known = meta.get(name)

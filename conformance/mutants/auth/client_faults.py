@@ -387,6 +387,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("exchange-without-resource"),
     _of("exchange-subject", "ema.client-subject-token"),
     _of("exchange-unknown", "ema.client-client-auth-at-idp"),
+    _of("exchange-without-secret", "ema.client-client-auth-at-idp"),
     _of("exchange-not-n-a", "ema.client-takes-n-a"),
     _of(
         "id-jag-as-token",

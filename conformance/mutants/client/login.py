@@ -175,6 +175,7 @@ class Login:
             "auth/wif-jwt-bearer": self._by_workload_jwt,
             "auth/wif-refused": self._by_workload_jwt,
             "auth/enterprise-managed-authorization": self._by_id_jag,
+            "auth/enterprise-managed-authorization-secret": self._by_id_jag,
         }
         for name, way in ways.items():
             if in_scenario(name):
@@ -642,6 +643,8 @@ class Login:
             "subject_token_type": _TYPES + ("access_token" if wrong("exchange-subject") else "id_token"),
             "client_id": "nobody" if wrong("exchange-unknown") else str(context["idp_client_id"]),
         }
+        if "idp_client_secret" in context and not wrong("exchange-without-secret"):
+            form["client_secret"] = str(context["idp_client_secret"])
         if wrong("exchange-without-resource"):
             del form["resource"]
         typed = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["GRANTS"]
 
 _SECRET: Final = "machine:secret with space + 100%"
+_IDP_SECRET: Final = "secret-at-the-identity-provider"
 _HOUR: Final = 3600
 _KEYS: Final = frozenset({Part.TOKEN, Part.MCP})
 
@@ -75,6 +76,14 @@ def _by_employee(testbed: OAuthTestbed) -> JsonObject:
     }
 
 
+def _by_employee_with_secret(testbed: OAuthTestbed) -> JsonObject:
+    """Give the client a secret at the identity provider, too."""
+    context = _by_employee(testbed)
+    known: JsonObject = {"client_id": "app-at-idp", "client_secret": _IDP_SECRET}
+    testbed.register({**known, "token_endpoint_auth_method": ANY_SECRET_METHOD}, at_idp=True)
+    return {**context, "idp_client_secret": _IDP_SECRET}
+
+
 def _signed_workload(testbed: OAuthTestbed) -> JsonObject:
     """Sign the JWT of a workload, as its platform does. The client may read the claims of the JWT, and sends it unchanged."""
     now = int(time.time())
@@ -120,6 +129,10 @@ GRANTS: Final[Mapping[str, tuple[str, OAuthSetup]]] = {
         "A client of an employee who has an ID token of the enterprise. The access token expires early, and then the "
         "authorization server does not trust the enterprise any more.",
         OAuthSetup(quirks=Quirks(registers=False, issuer=_TENANT), begin=_by_employee),
+    ),
+    "enterprise-managed-authorization-secret": (
+        "The same; the identity provider requires a secret of the client, which is `idp_client_secret` in the context.",
+        OAuthSetup(quirks=Quirks(registers=False, issuer=_TENANT), begin=_by_employee_with_secret),
     ),
     "wif-jwt-bearer": (
         "A workload with a JWT of its platform, which the authorization server trusts. Access tokens expire early.",

@@ -25,6 +25,8 @@ _SECRET: Final = "auth/client-credentials-basic"
 _KEY: Final = "auth/client-credentials-jwt"
 _MACHINE: Final = (_SECRET, _KEY)
 _EMPLOYEE: Final = ("auth/enterprise-managed-authorization",)
+_BY_SECRET: Final = ("auth/enterprise-managed-authorization-secret",)
+"""The scenario in which the client has a secret at the identity provider."""
 _WORKLOAD: Final = ("auth/wif-jwt-bearer",)
 _REFUSED: Final = ("auth/wif-refused",)
 
@@ -230,13 +232,13 @@ def _tokens(found: OAuthRun) -> bool:
     return bool(found.tokens)
 
 
-def _exchange(id: str, title: str) -> Rule:
+def _exchange(id: str, title: str, *, within: Sequence[str] = _EMPLOYEE) -> Rule:
     return Rule(
         id=f"ema.client-{id}",
         title=title,
         proves=(f"ema.{id}",),
         notes=(f"ema.{id}",),
-        within=_EMPLOYEE,
+        within=within,
         tested=_uses_idp,
         optional=_NO_EMPLOYEE,
     )
@@ -407,7 +409,11 @@ add_rules(
         _exchange("audience", "The audience of the ID-JAG is the authorization server of the MCP server."),
         _exchange("resource", "The resource of the ID-JAG, if the client names one, is the MCP server."),
         _exchange("subject-token", "The subject token is the ID token, with its type."),
-        _exchange("client-auth-at-idp", "The client authenticates at the identity provider."),
+        _exchange(
+            "client-auth-at-idp",
+            "The client authenticates at the identity provider, with its secret there if it has one.",
+            within=(*_EMPLOYEE, *_BY_SECRET),
+        ),
         Rule(
             id="ema.client-takes-n-a",
             title="The token type N_A is accepted, and the ID-JAG is not sent to the MCP server.",
