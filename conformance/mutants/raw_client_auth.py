@@ -34,7 +34,8 @@ class _Modern(ModernHttp):
     def send(self, method: str, headers: dict[str, str], body: bytes | None = None) -> http.client.HTTPResponse:
         """Send a request, with a token as soon as the client has one."""
         while True:
-            self.query = self._login.query
+            subscribes = body is not None and b"subscriptions/listen" in body
+            self.query = self._login.subscription_query if subscribes else self._login.query
             named = {**headers, **self._login.headers(method)}
             response = super().send(method, named, body)
             if response.status == 307 and wrong("follows-with-token"):
@@ -113,13 +114,16 @@ def _visit(url: str, version: str, context: JsonObject) -> None:
     login = Login(url, version, context)
     wire = _Modern(url, login) if version == MODERN else _Session(url, version, login)
     try:
-        wire.open()
+        capabilities = wire.open()
         if wrong("insists") and not login.headers("POST"):
             raise ClientError("the server requires no token")
         if not in_scenario("initialize"):
             found = wire.call("tools/list", {}).get("tools")
             for tool in found if isinstance(found, list) else []:
                 wire.call("tools/call", {"name": tool["name"] if isinstance(tool, dict) else "", "arguments": {}})
+            tools = capabilities.get("tools")
+            if version == MODERN and isinstance(tools, dict) and tools.get("listChanged"):
+                wire.call("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     finally:
         wire.close()
         login.revoke()

@@ -138,6 +138,21 @@ def test_stream_of_call_is_resumed_in_one_revision(revision: str) -> None:
     assert [each.requirement for each in testbed.violations] == ["auth.bearer-every-request"]
 
 
+@pytest.mark.parametrize(("revision", "listens"), [("2025-11-25", True), ("2026-07-28", True), ("2026-07-28", False)])
+def test_server_that_declares_changes_ends_each_subscription(revision: str, listens: bool) -> None:
+    testbed = OAuthTestbed(Quirks(listens=listens))
+    client = RawOAuthClient(testbed)
+    client.run_flow()
+    version = ("MCP-Protocol-Version", revision)
+    declared = b"listChanged" in client.call("server/discover", version, client.bearer()).body
+    answer = client.call("subscriptions/listen", version, client.bearer())
+    right = listens and revision == "2026-07-28"
+    assert (declared, answer.header("content-type") == "text/event-stream") == (right, right)
+    names = ("notifications/subscriptions/acknowledged", "resultType")
+    assert all((name.encode() in answer.body) is right for name in names)
+    assert testbed.violations == []
+
+
 @pytest.mark.parametrize(
     ("place", "url"),
     [

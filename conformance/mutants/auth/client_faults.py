@@ -193,6 +193,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("token-once", "auth.client-every-request"),
     _of("token-in-query", "auth.client-no-query-token", revision=_JUNE),
     _of("token-in-other-field", "auth.client-no-query-token"),
+    _of("token-in-query-of-stream", "auth.client-no-query-token"),
     # The challenge of a wrong token names no scopes.
     _of(
         "undefined-token",

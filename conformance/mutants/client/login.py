@@ -121,7 +121,16 @@ class Login:
     @property
     def query(self) -> str:
         """The query of the server's URL, and of a token in the query."""
-        name = "access_token" if wrong("token-in-query") else "api_key" if wrong("token-in-other-field") else ""
+        return self._query(
+            "access_token" if wrong("token-in-query") else "api_key" if wrong("token-in-other-field") else ""
+        )
+
+    @property
+    def subscription_query(self) -> str:
+        """The same for a request that opens a subscription."""
+        return self._query("access_token") if wrong("token-in-query-of-stream") else self.query
+
+    def _query(self, name: str) -> str:
         shown = f"{name}={self._token}" if self._token and name else ""
         whole = "&".join(part for part in (urlsplit(self._url).query, shown) if part)
         return f"?{whole}" if whole else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from mcp_conformance.oauth_testbed.http_messages import Response, json_object, j
 from mcp_conformance.oauth_testbed.metadata_documents import changed, listed, resource_metadata
 from mcp_conformance.oauth_testbed.quirks import Part
 from mcp_core.revisions import LATEST_LEGACY, MODERN, REVISIONS
+from mcp_core.types.meta import SUBSCRIPTION_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,12 +60,32 @@ def _result(method: str, params: JsonObject) -> JsonObject | None:
     return None
 
 
-def _speak(message: JsonObject, *, modern: bool) -> Response:
+def _subscribed(params: JsonObject, id: JsonValue) -> Response:
+    """Return a stream that acknowledges a subscription, and ends it with a result."""
+    wanted, meta = params.get("notifications"), {SUBSCRIPTION_ID: id}
+    tools = isinstance(wanted, dict) and wanted.get("toolsListChanged") is True
+    granted: JsonObject = {"toolsListChanged": True} if tools else {}
+    acknowledged: JsonObject = {
+        "jsonrpc": "2.0",
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {"notifications": granted, "_meta": meta},
+    }
+    ended: JsonObject = {"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "_meta": {**_META, **meta}}}
+    events = (f"data: {json.dumps(each)}\n\n" for each in (acknowledged, ended))
+    return Response(status=200, headers=_STREAM, body="".join(events).encode())
+
+
+def _speak(message: JsonObject, *, modern: bool, listens: bool = False) -> Response:
     """Return the response of a correct server."""
     method, params, id = message.get("method"), message.get("params"), message.get("id")
     if id is None:
         return Response(status=202)
-    result = _result(str(method), params if isinstance(params, dict) else {})
+    given = params if isinstance(params, dict) else {}
+    if listens and method == "subscriptions/listen":
+        return _subscribed(given, id)
+    result = _result(str(method), given)
+    if result is not None and listens and method == "server/discover":
+        result = {**result, "capabilities": {"tools": {"listChanged": True}}}
     if result is None:
         error: JsonObject = {"code": -32601, "message": "unknown method"}
         return json_response({"jsonrpc": "2.0", "id": id, "error": error}, 404 if modern else 200)
@@ -141,7 +163,8 @@ class ProtectedResource:
                 return Response(status=200, headers=_STREAM, body=b"data: " + self._held + b"\n\n")
             return Response(status=405, headers=(("Allow", "POST"),))
         revision = REVISIONS.get(request.header("mcp-protocol-version") or "")
-        answer = _speak(message, modern=revision in MODERN)
+        modern = revision in MODERN
+        answer = _speak(message, modern=modern, listens=modern and self.quirks.listens)
         if self.quirks.resumes and method == "tools/call" and revision is not None and revision.priming_event:
             self._held = answer.body
             return Response(status=200, headers=_STREAM, body=f"id: {_EVENT}\nretry: 10\ndata:\n\n".encode())

@@ -122,6 +122,8 @@ class Quirks:
     """Whether methods of `scopes_of` are rejected for any scopes."""
     resumes: bool = False
     """Whether the stream of a call ends before the response, which the client gets when it resumes it (2025-11-25)."""
+    listens: bool = False
+    """Whether the server notifies of changes of its tools; it ends each subscription at once (2026-07-28)."""
     dpop: Literal["off", "accepted", "required"] = "off"
     """Whether tokens are bound to keys (RFC 9449)."""
     nonce_at: frozenset[Part] = frozenset()

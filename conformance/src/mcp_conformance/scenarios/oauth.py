@@ -174,13 +174,15 @@ _DISCOVERY: Final = (
     _of(
         "metadata-var3",
         "The metadata of the server are at a URL that only the challenge states; the issuer has a path, and its metadata "
-        "are at the OpenID Connect path. In 2025-11-25 the stream of a call ends before the response, and the client must resume it.",
+        "are at the OpenID Connect path. In 2025-11-25 the stream of a call ends before the response, and the client must "
+        "resume it. In 2026-07-28 the server declares changes of its tools, and ends each subscription at once.",
         _LATE,
         Quirks(
             resource_metadata_at="elsewhere",
             issuer="{server}/tenant1",
             server_metadata_at=(Well.OPENID_APPENDED,),
             resumes=True,
+            listens=True,
         ),
     ),
     _of(
