@@ -257,6 +257,8 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
         "proof-any-future": late > -_WINDOW or late < -_YEAR,
         "proof-time-far": abs(late) < _YEAR,
     }
+    if not good["proof-any-token"] and wrong("proof-token-by-400"):
+        raise _AccessDenied(400, "invalid_dpop_proof", "DPoP")
     if not all(right or wrong(fault) for fault, right in good.items()):
         raise bad
     nonce = found.get("nonce")
@@ -405,6 +407,8 @@ class _Handler(BaseHTTPRequestHandler):
         other_case = wrong("scheme-exact") and scheme not in ("Bearer", "DPoP")
         other_case = other_case or (wrong("dpop-scheme-exact") and scheme == "dpop")
         unknown = other_case or scheme.lower() not in ("bearer", "dpop")
+        if scheme and not token and wrong("bare-scheme-by-403"):
+            raise _AccessDenied(403)
         if not token or (unknown and not wrong("takes-any-scheme")):
             raise _AccessDenied(403 if wrong("missing-by-403") else 401)
         claims = _claims(self.server, token, method, session)
@@ -465,7 +469,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not (wrong("scope-untold") and refused.status == 403) and not (
             wrong("challenge-without-scope") and refused.status == 401
         ):
-            parts.append(f'scope="{refused.scope}"')
+            parts.append(f'scope="{"mcp" if wrong("scope-of-token-named") else refused.scope}"')
         untold = wrong("no-metadata-url-if-invalid") and refused.error == "invalid_token"
         if (
             not untold

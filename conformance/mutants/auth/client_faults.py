@@ -153,6 +153,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("silent-registration", "auth.client-registration-refusal-told"),
     # The token request has the registered URI.
     _of("other-redirect", "auth.client-redirect-registered", "auth.client-oauth21", revision=_JUNE),
+    _of("step-up-redirects-elsewhere", "auth.client-redirect-registered", "auth.client-document-redirects"),
     _of("plain-redirect", "auth.client-redirect-safe", revision=_OWN),
     _of("given-anywhere", "auth.client-credentials-by-issuer"),
     _of("given-by-host", "auth.client-credentials-by-issuer"),
@@ -221,6 +222,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("refresh-token-lost", "auth.client-oauth21"),
     _of("refresh-token-lost", "auth.client-oauth21", revision=_LATE),
     _of("refresh-wider", "auth.client-oauth21", revision=_JUNE),
+    _of("refresh-for-issuer", "auth.client-resource-identifies", revision=_LATE),
     _of("refresh-without-resource", "auth.client-resource-in-token"),
     _of("refresh-without-resource", "auth.client-resource-in-token", revision=_JUNE),
     # Authorization and token requests.
@@ -239,6 +241,7 @@ CLIENT_FAULTS_AUTH: Final = (
         "client-credentials.client-resource",
         "wif.client-names-resource",
     ),
+    _of("authorization-for-origin", "auth.client-resource-identifies"),
     _of("step-up-without-resource", "auth.client-resource-in-authorization"),
     _of("resource-fragment", "auth.client-resource-canonical", revision=_JUNE),
     _of("resource-as-given", "auth.client-resource-canonical", revision=_LATE),

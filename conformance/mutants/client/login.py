@@ -404,7 +404,8 @@ class Login:
         fields = {
             "response_type": "token" if wrong("response-type-token") else "code",
             "client_id": str(client["client_id"]),
-            "redirect_uri": _REDIRECT + ("/other" if wrong("other-redirect") else ""),
+            "redirect_uri": _REDIRECT
+            + ("/other" if wrong("other-redirect") or (status == 403 and wrong("step-up-redirects-elsewhere")) else ""),
             "code_challenge": verifier
             if plain
             else base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("="),
@@ -416,6 +417,8 @@ class Login:
         for fault, name in (("no-state", "state"), ("no-resource", "resource"), ("no-challenge", "code_challenge")):
             if wrong(fault):
                 del fields[name]
+        if wrong("authorization-for-origin"):
+            fields["resource"] = self._origin
         if status == 403 and wrong("step-up-without-resource"):
             del fields["resource"]
         if not fields["scope"] and not wrong("empty-scope"):
@@ -511,7 +514,9 @@ class Login:
 
     def _ask(self, grant: str, fields: dict[str, str], client: JsonObject | None) -> None:
         url = str(self._metadata["token_endpoint"])
-        form = {"grant_type": grant, "resource": self._target(), **fields}
+        for_issuer = grant == "refresh_token" and wrong("refresh-for-issuer")
+        target = str(self._metadata["issuer"]) if for_issuer else self._target()
+        form = {"grant_type": grant, "resource": target, **fields}
         if wrong("no-token-resource") or (wrong("refresh-without-resource") and grant == "refresh_token"):
             del form["resource"]
         if self._refresh and wrong("refresh-anywhere"):
