@@ -100,7 +100,7 @@ class OAuthTestbed:
             servers=(self.server, self.other),
         )
         """The MCP server."""
-        self.workload = self.recorder.new("workload", self.places.server)
+        self.workload: str = self.recorder.new("workload", self.places.server)
         """A JWT that a platform issued to a workload. The authorization server trusts it, unless a scenario replaces it."""
         assertions[self.workload] = "wif.client-assertion"
         self.id_token: Final = self.recorder.new("id-token", idp)
