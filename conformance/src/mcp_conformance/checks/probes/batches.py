@@ -26,9 +26,7 @@ async def send_batch(
         known = len(peer.strays)
         await peer.post(batch, deviant=deviant)
         found = []
-        async with peer.within(f"{answers} responses to a batch"):
-            while len(peer.strays) - known < answers and not _ended(peer):
-                await peer.fence()
+        await peer.until(lambda: len(peer.strays) - known >= answers or _ended(peer), f"{answers} responses to a batch")
         # All responses to the batch precede this one.
         await peer.fence()
         found = peer.strays[known:]
