@@ -16,6 +16,7 @@ from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.timeouts import WaitKind
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import R2025_11_25, Era
 
@@ -107,7 +108,7 @@ async def _exit(server: ServerUnderTest, peer: StdioConnection) -> None:
     # What a server writes while it stops is evidence for the checks of its output.
     server.evidence.append(peer.transcript)
     await peer.process.close_input()
-    async with peer.within("the process to exit at the end of its input"):
+    async with peer.within("the process to exit at the end of its input", kind=WaitKind.EXIT):
         await peer.process.wait()
     # A process that the server started may keep the output open.
     with trio.move_on_after(_TO_END):
