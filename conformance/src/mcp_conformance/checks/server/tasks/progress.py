@@ -77,7 +77,7 @@ async def progress_token(server: ServerUnderTest) -> None:
     This is so also beside another task.
     """
     peer = server.peer
-    tasks: dict[str, JsonValue] = {}
+    tasks: dict[str, str] = {}
     early: dict[str, int] = {}
     for token in _TOKENS:
         tasks[key_of(token)] = await _begin_task(server, token)
