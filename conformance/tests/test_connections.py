@@ -12,6 +12,7 @@ from program_path import PROGRAM_PATH
 
 from mcp_conformance.checks.probes.waiting_call import calls_in_progress
 from mcp_conformance.drivers.server.connection_pool import ConnectionPool, kind_of
+from mcp_conformance.drivers.server.inventory import read_inventory
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import SuiteConnection
 from mcp_conformance.drivers.server.targets import CommandTarget
@@ -308,3 +309,16 @@ async def test_failure_after_the_progress_of_a_call_remains_one() -> None:
     with pytest.raises(Deviation, match="an answer"):
         async with calls_in_progress(peer, {"token": trio.sleep_forever}, "tool"):
             raise Deviation("an answer", "none")
+
+
+async def test_inventory_is_not_read_in_a_shortened_wait(autojump_clock: trio.testing.MockClock) -> None:
+    peer = _Peer()
+    for _ in range(3):
+        with peer.limited("a response to ping"):
+            await trio.sleep_forever()
+    with peer.limited("a response to tools/list") as wait:
+        assert wait.seconds < _SETTINGS.timeout
+    peer.handshake = JsonRpcResponse(method="initialize", message={"result": {"capabilities": {}}})
+    await read_inventory(peer)
+    with peer.limited("a response to tools/list") as wait:
+        assert wait.seconds == _SETTINGS.timeout

@@ -18,7 +18,7 @@ from mcp_conformance.drivers.settings import CLIENT_INFO, capabilities_in
 from mcp_conformance.model.verdict import Deviation, ExpiredWait
 from mcp_conformance.protocol.message_schema import flaw_of_params
 from mcp_conformance.protocol.response import JsonRpcResponse, brief
-from mcp_conformance.wire.timeouts import WaitKind
+from mcp_conformance.wire.timeouts import AdaptiveTimeouts, WaitKind
 from mcp_core.revisions import Era
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
@@ -105,6 +105,8 @@ class SuiteConnection(abc.ABC):
         """Responses that match no pending request."""
         self.handshake: JsonRpcResponse | None = None
         """The response to `initialize`; `None` before it, and in the modern era."""
+        self.is_patient = False
+        """Whether waits are as long as for a server without waits in vain."""
         self._ids = 0
         self._arrived = trio.Event()
 
@@ -315,7 +317,8 @@ class SuiteConnection(abc.ABC):
             # The process may still be starting.
             longest = self.settings.timeouts.longest_start(longest, self.settings.starting)
             kind = WaitKind.START
-        with self.settings.timeouts.wait(longest, self._subjects(expected), kind) as wait:
+        timeouts = AdaptiveTimeouts() if self.is_patient else self.settings.timeouts
+        with timeouts.wait(longest, self._subjects(expected), kind) as wait:
             yield wait
 
     @asynccontextmanager
