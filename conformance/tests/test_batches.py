@@ -1,4 +1,4 @@
-"""Batches that the suite sends to servers."""
+"""Tests of the batches that the suite sends to servers."""
 
 from __future__ import annotations
 
