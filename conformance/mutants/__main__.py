@@ -1,8 +1,8 @@
 """The command that shows that the suite detects each fault, with the expected checks: `python -m mutants`.
 
 Each broken peer is tested in one revision, and the checks that are meant for its fault must fail. With `--whole` it is
-tested over each transport in which the fault is observable, with all checks, and no other check may fail. That takes an
-hour; without `--whole` the command takes several minutes, and CI tries a sample.
+tested over each transport in which the fault is observable, with all checks, and no other check may fail. That takes
+two hours; without `--whole` the command takes several minutes, and CI tries a sample.
 
 With `--generated`, faults are not taken from the tables but generated from the official schemas: `mutants.generated`.
 """
