@@ -36,6 +36,8 @@ _NEEDS: Final = (f"scenario:{_SCENARIO}",)
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 _CHANGED: Final = "notifications/roots/list_changed"
+_CHANGES: Final = "conformance_roots_change"
+"""The scenario in which the roots of the client change."""
 _LISTED: Final = 2
 """How often a client lists its roots where they change: before and after the change."""
 _EXTENSION: Final = re.compile(
@@ -88,7 +90,7 @@ def _uris(client: ClientUnderTest) -> list[str]:
 @check(
     "roots.client-file",
     proves=("roots.uri-file-scheme", "roots.file-uri"),
-    needs=(*_NEEDS, "scenario:conformance_roots_change"),
+    needs=(*_NEEDS, f"scenario:{_CHANGES}"),
 )
 async def file_scheme(client: ClientUnderTest) -> None:
     """Every root is a file: URI."""
@@ -120,14 +122,24 @@ async def internal_error(client: ClientUnderTest) -> None:
         raise Deviation("error -32603", brief(response))
 
 
-@check("roots.client-list-changed", proves=("roots.list-changed",), needs=("scenario:conformance_roots_change",))
+def _with_change(client: ClientUnderTest) -> Evidence:
+    """Return the recorded messages of the scenario in which the roots of the client change.
+
+    Raises:
+        NotApplicable: The client does not declare roots.listChanged.
+        NotTestable: The client did not call the tool that requests the roots.
+    """
+    if not declares(client, _CHANGES, "roots.listChanged"):
+        raise NotApplicable("the client does not declare roots.listChanged")
+    evidence = client.run(_CHANGES)
+    check_sent(evidence, "ask_roots")
+    return evidence
+
+
+@check("roots.client-list-changed", proves=("roots.list-changed",), needs=(f"scenario:{_CHANGES}",))
 async def list_changed(client: ClientUnderTest) -> None:
     """A client that declares roots.listChanged sends the notification when its roots change."""
-    scenario = "conformance_roots_change"
-    if not declares(client, scenario, "roots.listChanged"):
-        raise NotApplicable("the client does not declare roots.listChanged")
-    evidence = client.run(scenario)
-    check_sent(evidence, "ask_roots")
+    evidence = _with_change(client)
     if evidence.sent(_CHANGED):
         return
     roots = [each.response.get("result") for each in evidence.server.client_requests if each.response is not None]
@@ -139,17 +151,13 @@ async def list_changed(client: ClientUnderTest) -> None:
 @check(
     "roots.client-monitors",
     proves=("roots.monitor-changes",),
-    needs=("scenario:conformance_roots_change", f"scenario:{_SCENARIO}"),
+    needs=(f"scenario:{_CHANGES}", f"scenario:{_SCENARIO}"),
 )
 async def monitors(client: ClientUnderTest) -> None:
     """A client that declares roots.listChanged notices when its roots change: it lists other roots, or sends the notification."""
-    scenario = "conformance_roots_change"
-    if not declares(client, scenario, "roots.listChanged"):
-        raise NotApplicable("the client does not declare roots.listChanged")
-    evidence = client.run(scenario)
-    check_sent(evidence, "ask_roots")
+    evidence = _with_change(client)
     result_of(client, _SCENARIO, "ask_roots")
-    usual, changed = ([each.get("roots") for each in _listed(client.run(name))] for name in (_SCENARIO, scenario))
+    usual, changed = ([each.get("roots") for each in _listed(run)] for run in (client.run(_SCENARIO), evidence))
     # A client that has code for the scenario requests the roots again after the change, and not otherwise.
     if len(changed) < _LISTED or len(usual) >= _LISTED:
         raise NotTestable("the client did not call the tool again after the change of its roots")
