@@ -40,8 +40,8 @@ _KIND = kind_of(CheckScope.SHARED, None)
 class _Peer(SuiteConnection):
     """A server that answers until the test sets another behavior."""
 
-    def __init__(self) -> None:
-        super().__init__(REVISIONS["2025-11-25"], Transport.STDIO, Transcript(), _SETTINGS)
+    def __init__(self, revision: str = "2025-11-25") -> None:
+        super().__init__(REVISIONS[revision], Transport.STDIO, Transcript(), _SETTINGS)
         self.deaf = False
         self.chatty = False
         self.code: int | None = None
@@ -311,14 +311,30 @@ async def test_failure_after_the_progress_of_a_call_remains_one() -> None:
             raise Deviation("an answer", "none")
 
 
-async def test_inventory_is_not_read_in_a_shortened_wait(autojump_clock: trio.testing.MockClock) -> None:
-    peer = _Peer()
+async def _wait_in_vain(peer: _Peer) -> None:
     for _ in range(3):
         with peer.limited("a response to ping"):
             await trio.sleep_forever()
+
+
+async def test_inventory_is_not_read_in_a_shortened_wait(autojump_clock: trio.testing.MockClock) -> None:
+    peer = _Peer()
+    await _wait_in_vain(peer)
     with peer.limited("a response to tools/list") as wait:
         assert wait.seconds < _SETTINGS.timeout
     peer.handshake = JsonRpcResponse(method="initialize", message={"result": {"capabilities": {}}})
     await read_inventory(peer)
     with peer.limited("a response to tools/list") as wait:
         assert wait.seconds == _SETTINGS.timeout
+
+
+async def test_first_response_of_a_revision_is_awaited_in_a_shortened_wait(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    peer = _Peer("2026-07-28")
+    await _wait_in_vain(peer)
+    peer.deaf = True
+    with pytest.raises(Deviation):
+        await read_inventory(peer)
+    with peer.limited("a response to server/discover") as wait:
+        assert wait.seconds < _SETTINGS.timeout

@@ -64,14 +64,15 @@ async def read_inventory(peer: SuiteConnection) -> ServerInventory:
     Raises:
         Deviation: The server sent no valid response.
     """
-    # Without it nothing is tested in the revision, and what other legs waited for in vain says nothing about it.
-    peer.is_patient = True
     if peer.revision.era is Era.LEGACY:
         if peer.handshake is None:
             raise AssertionError("the connection is not open")
         first = peer.handshake
     else:
         first = await peer.request("server/discover")
+    # The server serves the revision, of which nothing is tested without the lists. What other legs waited for in vain says
+    # nothing about them.
+    peer.is_patient = True
     declared = first.result().get("capabilities")
     capabilities: JsonObject = declared if isinstance(declared, dict) else {}
     lists: dict[str, tuple[JsonObject, ...]] = {}
