@@ -6,19 +6,23 @@ import json
 import math
 import shlex
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
 import trio
 
+from mcp_conformance.checks import SERVER_CHECKS
+from mcp_conformance.drivers.server.connection_pool import ConnectionPool
+from mcp_conformance.drivers.server.inventory import ServerInventory
 from mcp_conformance.drivers.server.stdio_connection import open_stdio
-from mcp_conformance.drivers.server.targets import UrlTarget
+from mcp_conformance.drivers.server.targets import CommandTarget, UrlTarget
+from mcp_conformance.drivers.server.under_test import ServerUnderTest
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.fixtures_manifest import Manifest
-from mcp_conformance.model.verdict import Deviation, Outcome
+from mcp_conformance.model.verdict import Deviation, ExpiredWait, Outcome
 from mcp_conformance.runners.client import ClientCommand, play
 from mcp_conformance.runners.server import run_server
 from mcp_conformance.scenarios.table import SCENARIOS
@@ -29,13 +33,16 @@ from mcp_conformance.wire.transcript import strict_json
 from mcp_core.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.model.verdict import Run
     from mcp_conformance.wire.http_server import ServerExchange
     from mcp_conformance.wire.timeouts import Wait
+    from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.revisions import Revision
 
 _SETTINGS: Final = Settings(timeout=10.0)
 _KEY: Final = ("run", "run tools/call")
@@ -326,6 +333,55 @@ async def test_server_that_only_initializes_costs_few_timeouts(autojump_clock: t
     (leg,) = run.legs
     assert leg.refusal == "expected a response to tools/list; observed nothing within 10 seconds"
     assert seconds < 30.0
+
+
+class _StayingServer(CommandTarget):
+    """A server that stays after the end of its input. It left four requests without a response before another one."""
+
+    def __init__(self) -> None:
+        super().__init__([sys.executable, "-c", "import signal; print({}, flush=True); signal.pause()"], _SETTINGS)
+
+    @asynccontextmanager
+    async def open(
+        self,
+        revision: Revision,
+        transport: Transport,
+        *,
+        capabilities: JsonObject | None = None,
+        handshake: bool = True,
+        by_tool: Mapping[str, Mapping[str, str]] | None = None,
+        transcript: Transcript | None = None,
+    ) -> AsyncIterator[SuiteConnection]:
+        async with super().open(revision, transport, handshake=handshake) as peer:
+            while not peer.has_spoken:
+                # The mock clock does not advance while a task runs.
+                await trio.lowlevel.checkpoint()
+            for number in range(4):
+                with peer.limited(f"a response to request {number}", kind=WaitKind.RESPONSE):
+                    await trio.sleep_forever()
+            with peer.limited("a response to initialize", kind=WaitKind.RESPONSE):
+                pass
+            yield peer
+
+
+async def test_responses_awaited_in_vain_do_not_shorten_the_wait_for_an_exit(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    server = ServerUnderTest(
+        target=_StayingServer(),
+        revision=REVISIONS["2025-06-18"],
+        transport=Transport.STDIO,
+        inventory=ServerInventory(capabilities={}, lists={}),
+        manifest=Manifest(),
+        settings=_SETTINGS,
+        evidence=[],
+        connections=ConnectionPool(nursery),
+    )
+
+    with pytest.raises(ExpiredWait) as raised:
+        await SERVER_CHECKS["stdio.exit-early"].run(server)
+
+    assert raised.value.observed == "nothing within 10 seconds"
 
 
 async def _inactivity(entries: Sequence[float], end: float, before: int = 0) -> tuple[bool, float]:
