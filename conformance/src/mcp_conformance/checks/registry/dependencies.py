@@ -211,6 +211,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "header.invalid-characters": ("header.name-mismatch",),
     "header.param-accepted": ("header.mark-token", "header.mark-unique", "header.param-absent"),
     "header.param-base64-invalid": ("header.param-mismatch",),
+    "header.param-beyond": ("header.param-mismatch", "header.param-missing"),
     "header.param-characters": ("header.param-mismatch",),
     **{
         f"header.{each}": ("header.method-missing",)
