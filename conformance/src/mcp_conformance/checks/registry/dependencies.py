@@ -328,7 +328,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "cancellation.while-it-waits",
         "stdio.cancelled-silent",
     ),
-    "session.same-ids": ("http-sse.progress-apart", "http-sse.requests-apart"),
+    "session.same-ids": ("http-sse.answers-apart", "http-sse.progress-apart", "http-sse.requests-apart"),
     "capability.list-changed-undeclared": ("capability.list-changed-declared",),
     "cancellation.malformed": ("jsonrpc.notification-not-answered",),
     # Their pings may meet a call that waits for its client.
