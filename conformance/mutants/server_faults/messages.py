@@ -31,14 +31,20 @@ def _is(inbound: InboundRequest, *methods: str) -> bool:
     return inbound.request["method"] in methods
 
 
-def _identified(name: str, change: Callable[[JsonValue], JsonValue], *checks: str) -> None:
+def _identified(
+    name: str,
+    change: Callable[[JsonValue], JsonValue],
+    *checks: str,
+    revisions: tuple[str, ...] | None = None,
+    transports: tuple[str, ...] = ("stdio", "http"),
+) -> None:
     """Add a server that sends another id in its responses."""
 
     class _OtherId(Fault):
         def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
             return {**response, "id": change(response["id"])} if "id" in response else response
 
-    fault(name, "jsonrpc.id-echo", *checks)(_OtherId)
+    fault(name, "jsonrpc.id-echo", *checks, revisions=revisions, transports=transports)(_OtherId)
 
 
 _identified("id-in-lower-case", lambda id: id.lower() if isinstance(id, str) else id, "jsonrpc.response-ids")
@@ -46,7 +52,14 @@ _identified(
     "id-of-32-bits", lambda id: id & 0xFFFF_FFFF if isinstance(id, int) and id > 0 else id, "jsonrpc.response-ids"
 )
 _identified("id-without-sign", lambda id: abs(id) if isinstance(id, int) else id, "sse.own-responses")
-_identified("id-zero-dropped", lambda id: None if id == 0 else id)
+_identified("id-zero-dropped", lambda id: None if id == 0 else id, transports=_PIPES)
+_identified(
+    "id-zero-dropped-over-http",
+    lambda id: None if id == 0 else id,
+    "jsonrpc.response-ids",
+    revisions=MODERN,
+    transports=("http",),
+)
 _identified("id-empty-dropped", lambda id: None if id == "" else id)
 _identified("id-cut", lambda id: id[:64] if isinstance(id, str) else id, "jsonrpc.response-ids")
 _identified(
