@@ -153,6 +153,10 @@ class Fault(HttpFault):
         """Return the messages after the response to a request."""
         return []
 
+    def invalid_id(self, id: JsonValue) -> JsonValue:  # noqa: ARG002
+        """Return the id of the error for a request whose own id `id`, or method, is invalid: none."""
+        return None
+
     def invalid_status(self, message: JsonValue) -> int:  # noqa: ARG002
         """Return the HTTP status for a message that is not JSON-RPC 2.0."""
         return 400

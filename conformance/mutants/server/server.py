@@ -88,7 +88,7 @@ class RawServer:
             self._cancel(message, session)
             return self.fault.notified(message, None), 202
         if not isinstance(method, str) or isinstance(id, bool) or not isinstance(id, str | int):
-            return self._error(None, RpcError(-32600, "invalid request"), session), 400
+            return self._error(self.fault.invalid_id(id), RpcError(-32600, "invalid request"), session), 400
         return self._answer(InboundRequest(self, session, message, lambda value: send(self.fault.before(value))), id)
 
     def _cancel(self, message: JsonObject, session: Session) -> None:
@@ -122,7 +122,7 @@ class RawServer:
             full |= {"ttlMs": 0, "cacheScope": "private"}
         return self.fault.modern(inbound, full)
 
-    def _error(self, id: str | int | None, error: RpcError, session: Session) -> JsonObject:
+    def _error(self, id: JsonValue, error: RpcError, session: Session) -> JsonObject:
         response: JsonObject = {"jsonrpc": "2.0", "error": self.fault.error(error.body())}
         if id is not None or session.revision in LEGACY[:3]:
             response["id"] = id

@@ -346,6 +346,20 @@ _reading(
     "jsonrpc.no-request-id-boolean",
     read=lambda m: {**m, "id": 1} if m.get("id") is True else m,
 )
+
+
+class _InvalidIdRepeated(Fault):
+    def invalid_id(self, id: JsonValue) -> JsonValue:
+        return id
+
+
+for _revisions, _era, _checks in (
+    (LEGACY, "legacy", ("jsonrpc.no-request-id", "jsonrpc.no-request-id-boolean")),
+    (MODERN, "modern", ("jsonrpc.invalid-id",)),
+):
+    fault(f"invalid-id-repeated-in-{_era}-era", *_checks, revisions=_revisions)(_InvalidIdRepeated)
+
+
 _reading(
     "params-array-ignored",
     "jsonrpc.invalid-params",

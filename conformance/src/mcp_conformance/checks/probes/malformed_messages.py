@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.message_pairs import is_id
 from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2025_06_18, Era, between
@@ -58,5 +59,5 @@ async def refuses(
     answer.error(code, what=what)
     id = answer.message.get("id")
     # Another check covers other ids, if the input does not have them.
-    if id in (0, ""):
+    if id is not None and (id in (0, "") or not is_id(id)):
         raise Deviation(f"no id, or null, in the error for {what} (JSON-RPC 2.0, section 5)", brief(id))

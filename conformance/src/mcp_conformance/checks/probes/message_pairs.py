@@ -20,6 +20,7 @@ __all__ = [
     "answered",
     "client_requests",
     "event_data",
+    "is_id",
     "key_of",
     "notified",
     "objects",
@@ -37,6 +38,11 @@ def key_of(id: JsonValue) -> str:
     if type(id) is str:
         return encode_basestring_ascii(id)
     return repr(id) if type(id) is int else json.dumps(id)
+
+
+def is_id(value: JsonValue) -> bool:
+    """Return whether a value is of a type that request ids have."""
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def objects(entry: Entry) -> Iterator[JsonObject]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.probes.http_requests import error_code, on_one_connection, session, shown, succeeded
 from mcp_conformance.checks.probes.interactive_calls import retried
 from mcp_conformance.checks.probes.malformed_messages import refuses
+from mcp_conformance.checks.probes.message_pairs import is_id
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
 from mcp_conformance.checks.server.lists import LISTS, List
@@ -126,6 +127,26 @@ async def member_names(server: ServerUnderTest) -> None:
     for each in answers:
         if "result" in each and each.get("id") == _SPELLED:
             raise Deviation(f"no result for {what}", brief(each))
+
+
+@check("jsonrpc.invalid-id", proves=("jsonrpc.error-id-echo",), subject=CheckScope.RECOVERING)
+async def invalid_id(server: ServerUnderTest) -> None:
+    """The error for a request whose id is an object or a boolean has no id, or null."""
+    peer = server.peer
+    await peer.fence()
+    ids: tuple[tuple[JsonValue, str], ...] = (({}, "an object"), (True, "a boolean"))
+    for id, kind in ids:
+        request, what = peer.message("server/discover", id=id), f"a request whose id is {kind}"
+        if isinstance(peer, HttpConnection):
+            answers = messages_of(await peer.send(encoded(request), headers=peer.headers(request), deviant=what))
+        else:
+            known = len(peer.strays)
+            await peer.post(request, deviant=what)
+            await peer.fence()
+            answers = peer.strays[known:]
+        for each in answers:
+            if "error" in each and each.get("id") is not None and not is_id(each["id"]):
+                raise Deviation(f"no id, or null, in the error for {what}", brief(each))
 
 
 @check("jsonrpc.other-version", proves=("jsonrpc.invalid-request-code",), transports=(Transport.HTTP,))

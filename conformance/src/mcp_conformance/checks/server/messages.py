@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.malformed_messages import refuses
-from mcp_conformance.checks.probes.message_pairs import key_of, objects, rejected_without_message
+from mcp_conformance.checks.probes.message_pairs import is_id, key_of, objects, rejected_without_message
 from mcp_conformance.checks.probes.unknown_methods import (
     UNKNOWN_METHOD,
     UNKNOWN_NOTIFICATION,
@@ -142,7 +142,7 @@ async def response_ids(server: ServerUnderTest) -> None:
                     of_invalid = (
                         exchange in invalid
                         and exchange not in valid
-                        and (each.get("id") is None or (_is_id(each["id"]) and id.encode() in bytes_sent))
+                        and (each.get("id") is None or (is_id(each["id"]) and id.encode() in bytes_sent))
                     )
                     if id not in used and not of_invalid:
                         raise Deviation("the id of a request", brief(each))
@@ -159,7 +159,7 @@ def _require_ids_of_readable_requests(transcript: Transcript) -> None:
         if entry.exchange is None:
             continue  # without HTTP exchanges it is unknown to which request an error without an id belongs
         if entry.sent and entry.kind is Kind.MESSAGE and isinstance(entry.value, dict):
-            if isinstance(entry.value.get("method"), str) and _is_id(entry.value.get("id")):
+            if isinstance(entry.value.get("method"), str) and is_id(entry.value.get("id")):
                 requested[entry.exchange] = entry.value
         elif not entry.sent and entry.exchange in requested:
             for each in objects(entry):
@@ -167,10 +167,6 @@ def _require_ids_of_readable_requests(transcript: Transcript) -> None:
                 has_been_read = isinstance(error, dict) and error.get("code") in _CODES_AFTER_READING
                 if "method" not in each and has_been_read and each.get("id") is None:
                     raise Deviation(f"the id {brief(requested[entry.exchange]['id'])} in the error", brief(each))
-
-
-def _is_id(value: JsonValue) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 @check("jsonrpc.utf8", proves=("jsonrpc.utf8",), subject=CheckScope.EVIDENCE)
