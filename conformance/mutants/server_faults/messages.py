@@ -944,6 +944,13 @@ class _LegacyCallKind(Fault):
         return result if inbound.modern or not _is(inbound, "tools/call") else {**result, "resultType": "complete"}
 
 
+@fault("legacy-lists-with-age", "compat.legacy-results", revisions=MODERN)
+class _LegacyAge(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        is_cacheable = _is(inbound, "tools/list", "prompts/list", "resources/list", "resources/read")
+        return {**result, "ttlMs": 0, "cacheScope": "private"} if is_cacheable and not inbound.modern else result
+
+
 @fault("legacy-ping-refused", "compat.legacy-session", "compat.modern-beside-legacy", revisions=MODERN)
 class _NoPing(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:

@@ -161,15 +161,16 @@ async def _require_no_modern_headers(server: ServerUnderTest) -> None:
 
 @check("compat.legacy-results", proves=("compat.server-dual-legacy-results",), subject=CheckScope.PROCESS)
 async def legacy_results(server: ServerUnderTest) -> None:
-    """A legacy session has no members of the modern era: no resultType, no error codes from -32022 to -32020."""
+    """A legacy session has no resultType, ttlMs or cacheScope, and no error codes from -32022 to -32020."""
     async with _both(server) as peer:
         for method, params in answered_requests(attrs.evolve(server, revision=LATEST_LEGACY)):
             if method in methods(LATEST_LEGACY):
                 await peer.request(method, params)
         await peer.request("conformance/does-not-exist", deviant="an unknown method")
         for each in RecordedMessages([peer.transcript]).exchanges:
-            if "resultType" in (each.result if isinstance(each.result, dict) else {}):
-                raise Deviation("no resultType in a legacy session", brief(each.response))
+            for name in ("resultType", "ttlMs", "cacheScope"):
+                if name in (each.result if isinstance(each.result, dict) else {}):
+                    raise Deviation(f"no {name} in a legacy session", brief(each.response))
             if member(each.response, "error", "code") in (-32020, -32021, -32022):
                 raise Deviation("no error code of the modern era in a legacy session", brief(each.response))
 
