@@ -32,7 +32,10 @@ def mismatch(fault: Fault, headers: Iterable[tuple[str, str]], message: JsonObje
     """Return how the headers of a request differ from its body, or `None`."""
     exact = not fault.keeps("names-any-case")
     exactly = list(headers)
-    given = {name if exact else name.lower(): value for name, value in exactly}
+    lines: dict[str, list[str]] = {}
+    for name, text in exactly:
+        lines.setdefault(name if exact else name.lower(), []).append(text)
+    given = {name: texts[0] if len(texts) == 1 else fault.repeated(texts) for name, texts in lines.items()}
     params = message.get("params")
     params = params if isinstance(params, dict) else {}
     meta = params.get("_meta")

@@ -325,6 +325,10 @@ class HttpFault:
         """Return how the headers of a request differ from its body; `kept` is the state of its connection."""
         return flaw
 
+    def repeated(self, values: Sequence[str]) -> str:
+        """Return the value of a header that occurs several times."""
+        return ", ".join(values)
+
     def read(self, name: str, value: str) -> str:  # noqa: ARG002
         """Return the value of a header."""
         return value

@@ -11,7 +11,7 @@ from mutants.server.fault import Fault, fault, ids_of
 from mutants.server.protocol import MODERN, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import Checks, InboundRequest
@@ -56,6 +56,20 @@ _breaking(
     ("header.name-base64", "prompts.unknown-name", "tasks.unknown", "tools.unknown-name-code"),
     "base64 Mcp-Name",
 )
+
+
+def _repeated(name: str, value: int) -> None:
+    """Add a server that reads one value of a header that occurs several times."""
+
+    class _OneValueRead(Fault):
+        def repeated(self, values: Sequence[str]) -> str:
+            return values[value]
+
+    fault(name, "header.twice", revisions=MODERN, transports=_HTTP)(_OneValueRead)
+
+
+_repeated("first-of-repeated-headers", 0)
+_repeated("last-of-repeated-headers", -1)
 _breaking("names-exact", "header.names-case", "names-any-case")
 _breaking("param-names-exact", "header.names-case", "names-any-case Mcp-Param-Region")
 _breaking("name-of-name-exact", "header.names-case", "names-any-case Mcp-Name")

@@ -209,6 +209,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "http.cancel-only-own": ("http.cancel-by-disconnect",),
     "header.method-case": ("header.method-mismatch",),
     "header.invalid-characters": ("header.name-mismatch",),
+    "header.twice": ("header.method-mismatch", "header.name-mismatch", "header.version-mismatch"),
     "header.param-accepted": ("header.mark-token", "header.mark-unique", "header.param-absent"),
     "header.param-base64-invalid": ("header.param-mismatch",),
     "header.param-beyond": ("header.param-mismatch", "header.param-missing"),

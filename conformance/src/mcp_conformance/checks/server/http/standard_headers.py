@@ -321,6 +321,32 @@ async def name_without_effect(server: ServerUnderTest) -> None:
     await require_no_effect(server, _put("Mcp-Name", "conformance-other"), "a call with another Mcp-Name")
 
 
+@check(
+    "header.twice",
+    proves=(
+        "header.mcp-method-mismatch-rejected",
+        "header.mcp-name-mismatch-rejected",
+        "header.protocol-version-mismatch-rejected",
+    ),
+)
+async def twice(server: ServerUnderTest) -> None:
+    """A request is not served that has MCP-Protocol-Version, Mcp-Method or Mcp-Name twice, once with another value."""
+    peer = http_peer(server)
+    cases = [(probe(peer), _VERSION, _UNKNOWN), (probe(peer), "Mcp-Method", "tools/list")]
+    with suppress(NotApplicable):
+        cases.append((_requests_with_name(server, peer)[0], "Mcp-Name", "conformance-other"))
+    for message, name, other in cases:
+        request = await control(peer, message)
+        # A server that reads one of the values may read the first or the last.
+        for is_first in (True, False):
+            request = {**request, "id": peer.next_id()}
+            right, added = peer.headers(request), (name, other)
+            what = f"{name} with another value {'before' if is_first else 'after'} the right one"
+            answer = await _sent(peer, request, [added, *right] if is_first else [*right, added], what)
+            if succeeded(answer):
+                raise Deviation(f"an error for {what}", shown(answer))
+
+
 @check("header.error-id", proves=("header.mismatch-error-id",))
 async def mismatch_id(server: ServerUnderTest) -> None:
     """The error for headers that differ from the body has the id of the request."""
