@@ -278,7 +278,7 @@ class _Handler(Answering):
                 open_here.set()
                 session.keep(stream)
                 self.start_stream()
-                if session.revision == "2025-11-25":
+                if self.fault.primes(session.revision):
                     self._frame(stream, None)
             for each in self.fault.on_stream(stream, value):
                 self._frame(stream, each)
@@ -426,7 +426,8 @@ class _Handler(Answering):
         self.close_connection = True
 
     def _sse_message(self, message: JsonValue) -> None:
-        session = self.server.sse.get(self.path.partition("session=")[2])
+        named = self.server.sse.get(self.path.partition("session=")[2])
+        session = self.fault.addressed(list(self.server.sse.values()), named)
         if session is None:
             self.respond(404, {})
             return

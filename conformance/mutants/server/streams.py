@@ -243,6 +243,10 @@ class HttpFault:
         """Return the id of a session."""
         return id
 
+    def primes(self, revision: str | None) -> bool:
+        """Return whether a stream for a request begins with an event without data."""
+        return revision == "2025-11-25"
+
     def frame(self, what: str, fields: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
         """Return the fields of a `priming` event, of an `event`, or of the `sse` event that names the endpoint."""
         return fields
@@ -282,6 +286,10 @@ class HttpFault:
     def on_stream(self, stream: Stream, value: JsonValue) -> Sequence[JsonValue]:  # noqa: ARG002
         """Return the messages that are sent on the stream of a request in place of one."""
         return [value]
+
+    def addressed(self, every: Sequence[HttpSession], session: HttpSession | None) -> HttpSession | None:  # noqa: ARG002
+        """Return the session to which a message over HTTP+SSE belongs; `session`: the one that the URI names, if any."""
+        return session
 
     def sse_targets(
         self,

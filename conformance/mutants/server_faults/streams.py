@@ -25,6 +25,8 @@ _SSE: Final = ("http-sse",)
 _STREAMS: Final = LEGACY[1:]
 _OLD: Final = LEGACY[:1]
 _PORTION: Final = 64 * 1024
+_FAR: Final = 1_000_000
+"""More than all ids that the suite gives to its requests."""
 _TO_MEET: Final = 0.5
 """The seconds that a client request waits for one of a concurrent call."""
 
@@ -162,6 +164,34 @@ class _PrimingIdAgain(Fault):
         if what == "priming":
             self._primed.add(stream)
         return {**fields, "id": f"{stream}-0"} if number == "1" and stream in self._primed else fields
+
+
+@fault("primes-old-streams", "sse.no-empty-data", revisions=LEGACY[1:3], transports=_HTTP)
+class _PrimesOldStreams(Fault):
+    def primes(self, revision: str | None) -> bool:  # noqa: ARG002
+        return True
+
+
+@fault("own-id-as-response", "sse.ids-of-each-side", revisions=_STREAMS, transports=_HTTP)
+class _OwnIdAsResponse(Fault):
+    """The stream of a call loses its response if a client request has the call's id."""
+
+    def __init__(self) -> None:
+        self._call = threading.local()
+
+    def client_request_id(self, id: str) -> JsonValue:
+        return _FAR + int(id[1:])
+
+    def client_request_params(self, inbound: InboundRequest, method: str, params: JsonObject) -> JsonObject:  # noqa: ARG002
+        self._call.id = inbound.request["id"]
+        return params
+
+    def on_stream(self, stream: Stream, value: JsonValue) -> Sequence[JsonValue]:  # noqa: ARG002
+        if not isinstance(value, dict) or value.get("id") is None or value["id"] != getattr(self._call, "id", None):
+            return [value]
+        is_response = "method" not in value
+        is_answered, self._call.is_answered = getattr(self._call, "is_answered", False), not is_response
+        return [] if is_response and is_answered else [value]
 
 
 @fault("no-response", "sse.response", revisions=LEGACY[3:], transports=_HTTP)
@@ -554,6 +584,12 @@ class _NotificationsToLast(Fault):
     ) -> Sequence[HttpSession]:
         methods = ("notifications/progress", "notifications/message")
         return every[-1:] if isinstance(value, dict) and value.get("method") in methods else [session]
+
+
+@fault("lost-sessions-served", "http-sse.disconnect", revisions=_OLD, transports=_SSE)
+class _LostSessionsServed(Fault):
+    def addressed(self, every: Sequence[HttpSession], session: HttpSession | None) -> HttpSession | None:
+        return session or next(reversed(every), None)
 
 
 @fault("silent-after-disconnect", "http-sse.disconnect", revisions=_OLD, transports=_SSE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from mcp_conformance.drivers.server.http_connection import HttpConnection
+    from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -47,6 +49,10 @@ _CLIENT_REQUESTS: Final[Mapping[str, tuple[str, JsonObject]]] = {
     "roots/list": ("test_input_required_result_list_roots", {}),
 }
 """By client request, a tool that sends it, and its arguments."""
+_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_SIDE: Final = "of the client"
+_CALLS: Final = 4
+"""The most calls until the id of the server's next request is one that the client has not used."""
 _LARGE: Final = 80_000
 """The size of a large message in bytes: more than 64 KiB, and less than the 100 kB to which some servers limit requests."""
 _CHANGES_AFTERWARDS: Final = 100
@@ -88,6 +94,45 @@ async def response(server: ServerUnderTest) -> None:
         messages += (await read_stream(peer, None, last_event_id=stream.ids[-1])).messages
     if not any(_is_response(each, request) for each in messages):
         raise Deviation("the response in the stream", f"{len(messages)} messages without the response")
+
+
+@check("sse.ids-of-each-side", proves=("sse.response-eventually",), needs=_NEEDS)
+async def ids_of_each_side(server: ServerUnderTest) -> None:
+    """A call gets its response if its id is that of the request which the server sends during the call."""
+    name, arguments = server.tool("test_sampling", {"prompt": "Say yes."})
+    params: JsonObject = {"name": name, "arguments": arguments}
+    # Some servers send their requests on the standalone stream.
+    async with server.open() as peer:
+        peer.replies.update(REPLIES)
+        used = {key_of(each.get("id")) for each in peer.transcript.messages(sent=True) if isinstance(each, dict)}
+        id: int | None = None
+        for number in range(_CALLS):
+            try:
+                (await peer.request("tools/call", params, id=f"{_SIDE} {number}")).result()
+            except Deviation as deviation:
+                raise NotTestable(f"the control request failed: {deviation}") from deviation
+            last = _sampling_ids(peer)[-1:]
+            if not last or type(last[0]) is not int:
+                break
+            if key_of(last[0] + 1) not in used:
+                id = last[0] + 1
+                break
+        if id is None:
+            raise NotApplicable("the server sends no client request, or one whose id is not an integer")
+        failure: Deviation | None = None
+        try:
+            (await peer.request("tools/call", params, id=id)).result()
+        except Deviation as deviation:
+            failure = deviation
+        if id not in _sampling_ids(peer):
+            raise NotApplicable(f"the server's request has another id than {id}, the next integer")
+        if failure is not None:
+            raise Deviation(f"{failure.expected}, whose id {id} the server's own request has, too", failure.observed)
+
+
+def _sampling_ids(peer: SuiteConnection) -> list[JsonValue]:
+    """Return the ids of the sampling requests that a connection has received."""
+    return [each.get("id") for each in peer.inbox if each.get("method") == "sampling/createMessage"]
 
 
 @check("sse.unbroken", proves=("sse.not-close-before-response",), needs=_NEEDS)
@@ -149,6 +194,23 @@ async def data(server: ServerUnderTest) -> None:
             raise Deviation("the JSON of one message in the data of an event", repr(entry.raw[:200]))
     if not known:
         raise NotApplicable("the server sends no event with data")
+
+
+@check("sse.no-empty-data", proves=("sse.data-is-json-rpc",), needs=_NEEDS, revisions=("2025-03-26", "2025-06-18"))
+async def no_empty_data(server: ServerUnderTest) -> None:
+    """The stream for a request has no event with empty data, as streams of 2025-11-25 have at their beginning."""
+    peer = http_peer(server)
+    request = progress_call(server, peer, "empty")
+    answer = await peer.send(encoded(request), headers=peer.headers(request))
+    if answer.media_type != "text/event-stream":
+        raise NotApplicable(f"POST returns HTTP {answer.status} without a stream")
+    for event in _EVENT_END.split(answer.body):
+        fields = [line.partition(b":") for line in event.splitlines()]
+        # Clients ignore events of other types, and those without a field for data.
+        is_message = all(value.strip() == b"message" for name, _, value in fields if name == b"event")
+        data = [value.removeprefix(b" ") for name, _, value in fields if name == b"data"]
+        if is_message and data and not b"".join(data):
+            raise Deviation("the JSON of one message in the data of an event", f"an event with empty data: {event!r}")
 
 
 @check("sse.large-event", proves=("sse.data-is-json-rpc",), needs=_NEEDS)

@@ -108,6 +108,7 @@ async def disconnect(server: ServerUnderTest) -> None:
         before = {each: await _methods(server, each) for each in (peer, later)}
         # The shared connections are free now, and end.
         await server.connections.close()
+        known = {each: len(each.strays) for each in (peer, later)}
         with suppress(Deviation):
             for _ in range(_GONE):
                 await gone.post(_ping(peer))
@@ -119,6 +120,8 @@ async def disconnect(server: ServerUnderTest) -> None:
                 raise Deviation(f"{deviation.expected}, {whose}", deviation.observed) from deviation
             if lacking := before[each] - after:
                 raise Deviation(f"{', '.join(sorted(lacking))} {whose}", "no such message")
+            if strays := each.strays[known[each] :]:
+                raise Deviation("no response for a client that has disconnected", brief(strays[0]))
 
 
 async def _methods(server: ServerUnderTest, peer: SuiteConnection) -> set[str]:
