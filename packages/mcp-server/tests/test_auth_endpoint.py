@@ -418,6 +418,37 @@ async def test_request_requires_scopes_of_its_target(revision: Revision) -> None
             assert reply.status != 403, method
 
 
+@pytest.mark.spec("auth.insufficient-scope-all-at-once")
+@EVERY
+async def test_request_without_base_scope_gets_all_scopes_in_one_challenge(revision: Revision) -> None:
+    table = Table(other=access(scopes="other"), all=access(scopes="use everything"))
+    app = protected(table, server=scoped_server(), scopes=SCOPES)
+    async with hosted(app, revision) as client:
+        client.headers["authorization"] = "Bearer all"
+        await begin(client)
+        client.headers["authorization"] = "Bearer other"
+        for method, params, needed in SCOPED_REQUESTS:
+            reply = client.post(client.request(method, params))
+            await reply.answer()
+            assert (reply.status, challenge_of(reply.headers).scopes) == (403, ("use", *needed.split())), method
+        reply = client.post({"id": 7})
+        await reply.body()
+        assert (reply.status, challenge_of(reply.headers).scopes) == (403, ("use",))
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/sse")])
+async def test_request_without_message_requires_base_scope(method: str, path: str) -> None:
+    table = Table(other=access(scopes="other"), all=access(scopes="use everything"))
+    app = protected(table, server=scoped_server(), scopes=SCOPES)
+    async with hosted(app, R2025_11_25) as client:
+        client.headers["authorization"] = "Bearer all"
+        await client.open()
+        client.headers["authorization"], client.path = "Bearer other", path
+        reply = client.start(method, more={"accept": "text/event-stream"})
+        await reply.body()
+        assert (reply.status, challenge_of(reply.headers).scopes) == (403, ("use",))
+
+
 async def test_subscription_requires_scopes_of_its_resources() -> None:
     table = Table(few=access(scopes="use"))
     app = protected(table, server=scoped_server(), scopes=SCOPES)
@@ -521,7 +552,7 @@ async def test_batch_requires_scopes_of_all_messages() -> None:
 
 
 async def test_http_sse_message_requires_scopes() -> None:
-    table = Table(few=access(scopes="use"), all=access(scopes="use everything"))
+    table = Table(few=access(scopes="use"), all=access(scopes="use everything"), other=access(scopes="other"))
     app = protected(table, server=scoped_server(), scopes=SCOPES)
     async with hosted(app, R2024_11_05) as client:
         client.headers["authorization"] = "Bearer few"
@@ -531,6 +562,11 @@ async def test_http_sse_message_requires_scopes() -> None:
         reply = client.post(client.call("write"))
         await reply.body()
         assert (reply.status, challenge_of(reply.headers).error) == (403, "insufficient_scope")
+        client.headers["authorization"] = "Bearer other"
+        for message, scopes in ((client.call("write"), ("use", "notes:write", "notes:read")), ({"id": 7}, ("use",))):
+            reply = client.post(message)
+            await reply.body()
+            assert (reply.status, challenge_of(reply.headers).scopes) == (403, scopes)
         client.headers["authorization"] = "Bearer all"
         reply = client.post(client.call("write"))
         await reply.body()

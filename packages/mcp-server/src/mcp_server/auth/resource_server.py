@@ -123,8 +123,14 @@ class ResourceServer:
         return dict.fromkeys(self.protected.metadata_paths, document)
 
     @allow_asyncio
-    async def authenticate(self, http: HttpRequest) -> Identity | AccessDenial:
-        """Authenticate the sender of a request by the header fields."""
+    async def authenticate(self, http: HttpRequest, *, before_message: bool = False) -> Identity | AccessDenial:
+        """Authenticate the sender of a request by the header fields.
+
+        Args:
+            http: The request.
+            before_message: Whether `check` follows, with the message in the body. If the scopes depend on the message, it
+                then also requires those that every request needs.
+        """
         try:
             credentials = bearer_token(http.headers.all("authorization"))
         except ValueError as bad:
@@ -148,7 +154,9 @@ class ResourceServer:
             _log.exception("authentication failed for %s %s", http.method, shown(http.path))
             return INTERNAL
         scopes = self.scopes.granted(token.scopes)
-        if not scopes.issuperset(self.protected.scopes):
+        # One challenge should name all scopes that an operation needs (basic/authorization#runtime-insufficient-scope-errors).
+        early = not (before_message and self.scopes.depend_on_message)
+        if early and not scopes.issuperset(self.protected.scopes):
             return self.protected.scope_insufficient(credentials.scheme, ())
         rest = math.inf if token.expires_at is None else token.expires_at + LEEWAY - now
         return Identity(
@@ -169,7 +177,7 @@ class ResourceServer:
             The denial, or `None` if the scopes are sufficient.
         """
         needed = self.scopes.needed(message, names)
-        if identity.scopes.issuperset(needed):
+        if identity.scopes.issuperset((*self.protected.scopes, *needed)):
             return None
         return self.protected.scope_insufficient(identity.scheme, needed)
 

@@ -67,6 +67,11 @@ class Scopes(FieldValue):
         named = [scope for table in tables for scopes in table.values() for scope in scopes]
         return tuple(dict.fromkeys((*self.base, *named, *self.includes)))
 
+    @property
+    def depend_on_message(self) -> bool:
+        """Whether a message can need other scopes than `base`."""
+        return any((self.methods, self.tools, self.resources, self.prompts))
+
     def granted(self, scopes: frozenset[str]) -> frozenset[str]:
         """Return the scopes of a token with all scopes that they include."""
         if self.includes.keys().isdisjoint(scopes):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
+from mcp_core.codec import Batch
 from mcp_core.errors import AccessDenied, ErrorCode
 from mcp_core.excerpts import shown
 from mcp_core.field_methods import FieldValue
@@ -26,7 +27,6 @@ from mcp_core.trio.async_library import call_in
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from mcp_core.codec import Batch
     from mcp_core.http.messages import HttpRequest
     from mcp_core.jsonrpc.messages import Message
     from mcp_core.trio.async_library import AsyncLibrary
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ANONYMOUS",
     "INTERNAL",
+    "UNREADABLE",
     "Authenticate",
     "Authenticator",
     "CallableAuthenticator",
@@ -74,6 +75,9 @@ class Identity(FieldValue):
 ANONYMOUS: Final = Identity()
 """Identity of an anonymous client."""
 
+UNREADABLE: Final = Batch(())
+"""What `Authenticator.check` gets in place of a message that could not be read."""
+
 
 @runtime_checkable
 class Authenticator(Protocol):
@@ -84,14 +88,22 @@ class Authenticator(Protocol):
         """JSON documents that are public, by path from the root of the host."""
         ...
 
-    async def authenticate(self, http: HttpRequest) -> Identity | AccessDenial:
-        """Authenticate a request by its headers."""
+    async def authenticate(self, http: HttpRequest, *, before_message: bool = False) -> Identity | AccessDenial:
+        """Authenticate a request by its headers.
+
+        Args:
+            http: The request.
+            before_message: Whether `check` follows, with the message in the body. It may then also require what every
+                request needs, so that a denial names all scopes at once.
+        """
         ...
 
     def check(
         self, identity: Identity, message: Message | Batch, names: Callable[[str], Iterable[str]]
     ) -> AccessDenial | None:
         """Return the denial of a message that its sender must not send, or `None` if it is allowed.
+
+        A batch without members stands for a message that could not be read.
 
         Args:
             identity: The identity of the HTTP request that contained the message.
@@ -115,7 +127,12 @@ class CallableAuthenticator:
         self._authenticate: Final = authenticate
         self._library: Final = library
 
-    async def authenticate(self, http: HttpRequest) -> Identity | AccessDenial:
+    async def authenticate(
+        self,
+        http: HttpRequest,
+        *,
+        before_message: bool = False,  # noqa: ARG002  there are no scopes
+    ) -> Identity | AccessDenial:
         """Authenticate a request by its headers. An exception other than `AccessDenied` leads to status 500."""
         try:
             who = await call_in(self._library, partial(self._authenticate, http))

@@ -33,7 +33,7 @@ from mcp_core.methods import INITIALIZE, METHODS, PROMPTS_GET, SUBSCRIPTIONS_LIS
 from mcp_core.revisions import Era
 from mcp_core.trio.async_library import allow_asyncio
 from mcp_core.trio.host_loop import host_of_trio
-from mcp_server.connection.authenticator import ANONYMOUS, Identity, rejected
+from mcp_server.connection.authenticator import ANONYMOUS, UNREADABLE, Identity, rejected
 from mcp_server.connection.request_queue import PrincipalQueues
 from mcp_server.errors import NotRunning
 from mcp_server.stores.sessions import StoreError
@@ -433,7 +433,7 @@ class HttpEndpoint:
         self, authenticator: Authenticator, http: HttpRequest, responses: Responses
     ) -> Identity | Rejection:
         """Return the identity of the sender of a request, or the rejection of the request."""
-        identity = await authenticator.authenticate(http)
+        identity = await authenticator.authenticate(http, before_message=http.method == "POST")
         return identity if isinstance(identity, Identity) else rejected(identity, responses)
 
     def _checked(self, identity: Identity, responses: Responses, message: Message | Batch) -> Rejection | None:
@@ -495,6 +495,9 @@ class HttpEndpoint:
         # Most of the memory of a large message is in the parsed objects.
         del body
         if isinstance(post, Rejection):
+            forbidden = self._checked(context.identity, exchange, UNREADABLE)
+            if forbidden is not None:
+                return forbidden
             if post.answers is not None:
                 await self._sessions.reject(post.answers, context)
             return post

@@ -33,7 +33,7 @@ from mcp_core.http.sse_2024 import admit, endpoint_event, message_event, read_po
 from mcp_core.limits.memory_budget import parsed_size
 from mcp_core.trio.writer import CoalescingWriter
 from mcp_server.cluster.messages import ClientMessageReceived, message_of, wire_of
-from mcp_server.connection.authenticator import ANONYMOUS, Identity
+from mcp_server.connection.authenticator import ANONYMOUS, UNREADABLE, Identity
 from mcp_server.connection.stream_channel import CallMemory, StreamChannel
 from mcp_server.stores.sessions import SessionRecord, StoreError
 from mcp_server.transports.http.request import AsgiResponse, memory_owner, receive_body
@@ -475,6 +475,10 @@ class SsePair:
             # The channel charges a queued request to the session.
             incoming.release()
         content = read_post(body, self._limits)
+        message = UNREADABLE if isinstance(content, Rejection) else content
+        forbidden = None if check is None else check(identity, responses, message)
+        if forbidden is not None:
+            return forbidden
         if isinstance(content, Rejection):
             if content.answers is not None and channel is not None:
                 channel.deliver(content.answers)
@@ -482,9 +486,6 @@ class SsePair:
                 await self._deliver(worker, id or "", content.answers)
             null_id = channel is not None and channel.connection.error_ids_are_null
             return attrs.evolve(content, null_id=content.null_id and null_id)
-        forbidden = None if check is None else check(identity, responses, content)
-        if forbidden is not None:
-            return forbidden
         if session is None or channel is None:
             has_arrived = await self._deliver(worker, id or "", content)
             return None if has_arrived else responses.unavailable(_NOT_CONFIRMED)
