@@ -145,6 +145,7 @@ ISSUER_FAULTS: Final = (
     _of("secret-by-beginning", "auth.as-client-secret"),
     _of("refresh-without-secret", "auth.as-client-secret", revision=_LATE),
     _of("any-secret-by-header", "auth.as-client-secret"),
+    _of("header-unread", "auth.as-client-methods"),
     _of("query-dropped", "auth.as-redirect-query"),
     _of("second-query", "auth.as-redirect-query", revision=_OWN),
     _of("tokens-untyped", "auth.as-token-response"),

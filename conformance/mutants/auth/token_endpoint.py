@@ -135,7 +135,7 @@ class RawTokens:
     def _authenticate(self, incoming: ServerExchange, fields: dict[str, str]) -> None:
         """Compare the secret of a client that has one, in the form or in a header."""
         scheme, _, pair = (incoming.header("authorization") or "").partition(" ")
-        if scheme.lower() == "basic":
+        if scheme.lower() == "basic" and self._fault != "header-unread":
             id, _, secret = b64decode(pair).decode().partition(":")
             fields |= {"client_id": unquote_plus(id), "client_secret": unquote_plus(secret)}
             if self._fault == "any-secret-by-header":

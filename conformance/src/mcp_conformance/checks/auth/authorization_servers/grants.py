@@ -198,6 +198,20 @@ def _require_secret(answers: Sequence[HttpResponse], method: str) -> None:
         require_refusal(answer, f"a refresh token of a client with a secret ({method}), {what}")
 
 
+@check("auth.as-client-methods", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
+async def client_methods(server: ServerUnderTest) -> None:
+    """A client with a secret gets tokens by the method that it registered, in the form and in a header."""
+    answers = {method: (await trial_of(server, name)).answers for method, name in SECRET_ATTEMPTS.items()}
+    # An attempt ends before the right secret if a wrong one gets tokens.
+    controls = {method: each[len(WRONG_SECRETS)] for method, each in answers.items() if len(each) > len(WRONG_SECRETS)}
+    # An authorization server may reject a code once it came with a wrong secret; then it does so by both methods.
+    if not any(tokens_of(answer) is not None for answer in controls.values()):
+        raise NotTestable("the control request failed: a code with the right secret gets no tokens")
+    for method, answer in controls.items():
+        if tokens_of(answer) is None and answer.status in (400, 401):
+            raise Deviation(f"tokens for a client that registered {method}, with the right secret", shown(answer))
+
+
 @check("auth.as-redirect-query", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def redirect_query(server: ServerUnderTest) -> None:
     """The query of a redirect URI is kept in the authorization response (OAuth 2.1, section 2.3)."""
