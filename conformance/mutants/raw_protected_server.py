@@ -40,6 +40,8 @@ _NONCE: Final = "nonce-of-the-server"
 _PAUSE: Final = 0.2
 """How long a request takes, in seconds, if a fault needs requests at the same time."""
 _ADMIN: Final = "mcp:admin"
+_MESSAGES: Final = "/messages?session=1"
+"""The endpoint for the messages of HTTP+SSE."""
 _INCLUDES: Final = {"mcp:root": {"mcp", _ADMIN}}
 
 
@@ -304,7 +306,8 @@ class _Handler(BaseHTTPRequestHandler):
                 document["resource"] = "https://elsewhere.example/mcp"
             self._send(200, document, {"Content-Type": "text/plain"} if wrong("metadata-as-text") else None)
         elif self.path == "/sse" and (wrong("old-stream-is-free") or self._admit({}) is not None):
-            self._send(200, None, {"Content-Type": "text/event-stream"})
+            # The stream ends at once. The server has no response to the messages that follow.
+            self._send_text(200, f"event: endpoint\ndata: {_MESSAGES}\n\n", "text/event-stream")
         elif self.path == "/sse":
             pass
         elif urlsplit(self.path).path != path:
@@ -327,6 +330,10 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         path = unquote(path) if wrong("encoded-paths-are-free") else path
         path = path.rstrip("/") if wrong("slashed-paths-are-free") else path
+        if self.path == _MESSAGES:
+            if wrong("old-messages-are-free") or self._admit(message) is not None:
+                self._send(202, None)
+            return
         if path != urlsplit(self.server.resource).path:
             self._send(404, None)
             return
@@ -456,16 +463,21 @@ class _Handler(BaseHTTPRequestHandler):
             if "mcp:admin" not in scopes:
                 self.server.refused.add(str(claims.get("sub")))
             scopes = set() if str(claims.get("sub")) in self.server.refused else scopes
+        one_by_one = wrong("missing-scope-named") or wrong("scopes-one-by-one")
+        if one_by_one and method == "tools/call" and "mcp" not in scopes:
+            raise _AccessDenied(403, "insufficient_scope", scope="mcp")
         any_scope = wrong("any-scope") or (wrong("any-scope-if-bound") and "cnf" in claims)
         any_scope = any_scope or (wrong("scope-optional") and not claims.get("scope"))
         if method == "tools/call" and name == "test_admin" and "mcp:admin" not in scopes and not any_scope:
-            raise _AccessDenied(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope="mcp mcp:admin")
+            missing = _ADMIN if wrong("missing-scope-named") else f"mcp {_ADMIN}"
+            raise _AccessDenied(401 if wrong("scope-by-401") else 403, "insufficient_scope", scope=missing)
 
     def _refuse(self, refused: _AccessDenied, message: JsonObject) -> None:
         if wrong("expired-to-login-page") and refused.expired:
             self._send(307, None, {"Location": f"{self.server.issuer}/login"})
             return
-        parts = [f'error="{refused.error}"'] if refused.error and not wrong("error-untold") else []
+        bare = wrong("error-untold") or (wrong("error-untold-at-403") and refused.status == 403)
+        parts = [f'error="{refused.error}"'] if refused.error and not bare else []
         if not (wrong("scope-untold") and refused.status == 403) and not (
             wrong("challenge-without-scope") and refused.status == 401
         ):
@@ -550,6 +562,13 @@ class _Handler(BaseHTTPRequestHandler):
             urllib.request.urlopen(urllib.request.Request(url, None, headers)).close()  # noqa: S310  the URL comes from the suite
         except urllib.error.URLError:
             return  # the other party may reject the request
+
+    def _send_text(self, status: int, text: str, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
 
     def _send(self, status: int, document: JsonValue, headers: dict[str, str] | None = None) -> None:
         body = b"" if document is None else json.dumps(document).encode()

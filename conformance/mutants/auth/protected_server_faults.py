@@ -158,6 +158,9 @@ PROTECTED_FAULTS: Final = (
     _of("scope-by-401", "auth.server-scope"),
     _of("scope-by-result", "auth.server-scope"),
     _of("scope-of-token-named", "auth.server-scope-named"),
+    _of("missing-scope-named", "auth.server-scope-named", revision=_LATE),
+    _of("scopes-one-by-one", "auth.server-scope-named"),
+    _of("error-untold-at-403", "auth.server-scope"),
     _of("scope-untold", "auth.server-scope-named"),
     _of("metadata-untold-at-403", "auth.server-scope-metadata"),
     _of("flat-scopes", "auth.server-scope-hierarchy"),
@@ -220,6 +223,7 @@ PROTECTED_FAULTS: Final = (
     _of("completions-are-free", "auth.server-every-request", revision="2025-03-26"),
     _of("subscriptions-are-free", "auth.server-every-request"),
     _of("old-stream-is-free", "auth.server-every-request", revision="2025-03-26"),
+    _of("old-messages-are-free", "auth.server-every-request", revision="2025-03-26"),
     _of("encoded-paths-are-free", "auth.server-every-request", revision=_LATE),
     _of("queries-are-free", "auth.server-every-request"),
     _of("slashed-paths-are-free", "auth.server-every-request", revision=_LATE),
@@ -286,7 +290,7 @@ async def try_protected(fault: str | None, revision: str, chosen: Collection[str
     if fault is not None:
         words += f" --fault {fault}"
     all_ = {each.id for each in SERVER_CHECKS if each.area in _AREAS or each.id in _SESSIONS}
-    sse_url = "http://localhost:{port}/sse" if fault == "old-stream-is-free" else None
+    sse_url = "http://localhost:{port}/sse" if fault in ("old-stream-is-free", "old-messages-are-free") else None
     async with started_protected(words, _AT, Settings(timeout=TIMEOUT), sse_url=sse_url) as (target, settings):
         return await run_server(
             target, settings, Manifest(), revisions=[REVISIONS[revision]], chosen=all_ if chosen is None else chosen

@@ -30,6 +30,7 @@ from mcp_conformance.checks.auth.resource_servers.requests import (
 from mcp_conformance.checks.probes.third_party import UPSTREAM_TOOL, open_third_party
 from mcp_conformance.checks.probes.unknown_methods import UNKNOWN_METHOD
 from mcp_conformance.checks.registry.server import SERVER_CHECKS, check
+from mcp_conformance.drivers.server.sse_connection import SseConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.drivers.server.targets import UrlTarget
 from mcp_conformance.model.check import CheckScope, Transport
@@ -485,6 +486,7 @@ async def every_request(server: ServerUnderTest) -> None:
                 raise Deviation(f"no data for tools/list without a token at {target}", f"{answer.body[:120]!r}")
         if isinstance(server.target, UrlTarget) and server.target.sse is not None:
             await _require_token_for_stream(peer, server.target.sse)
+            await _require_token_for_messages(server.target, peer)
         if peer.revision.batching:
             batch: list[JsonValue] = [peer.message("ping"), peer.message("tools/list")]
             for what, headers in (("without a token", ()), (_OPAQUE, bearer("no-such-token"))):
@@ -506,6 +508,24 @@ async def _require_token_for_stream(peer: HttpConnection, stream: Endpoint) -> N
         raise Deviation(what, str(ended)) from ended
     if status < 300:
         raise Deviation(f"HTTP 401 for GET {stream.url} without a token", f"HTTP {status}")
+
+
+async def _require_token_for_messages(target: UrlTarget, peer: HttpConnection) -> None:
+    """Require that a POST to the endpoint that the stream of HTTP+SSE names needs the token too."""
+    try:
+        async with target.open(peer.revision, Transport.HTTP_SSE, handshake=False) as old:
+            if not isinstance(old, SseConnection):
+                return
+            endpoint = await old.opened()
+            typed = (("Content-Type", "application/json"),)
+            answer = await exchanged(
+                peer, "POST", typed, encoded(peer.message("ping")), target=endpoint, endpoint=old.endpoint
+            )
+    except Deviation:
+        # Other checks cover the stream.
+        return
+    if answer.status < 300:
+        raise Deviation(f"HTTP 401 for POST {endpoint} without a token", f"HTTP {answer.status}")
 
 
 @check(
@@ -595,6 +615,10 @@ async def _refused_call(server: ServerUnderTest, peer: HttpConnection) -> dict[s
     return parameters
 
 
+_UNRELATED: Final = "conformance:unrelated"
+"""A scope that the server does not know."""
+
+
 def _with_scope(server: ServerUnderTest, scope: str) -> Headers:
     return bearer(issuer_of(server).token(changes={"scope": scope}))
 
@@ -635,11 +659,20 @@ async def scope(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def scope_named(server: ServerUnderTest) -> None:
-    """The challenge of a 403 response has all scopes that the call needs."""
+    """The challenge of a 403 response has all scopes that the call needs, so that a token with them is sufficient."""
     async with http_peer(server) as peer:
-        parameters = await _refused_call(server, peer)
-        if ADMIN not in parameters.get("scope", "").split():
-            raise Deviation(f"scope with {ADMIN}", str(parameters.get("scope")))
+        named = (await _refused_call(server, peer)).get("scope", "")
+        if ADMIN not in named.split():
+            raise Deviation(f"scope with {ADMIN}", named)
+        name, _ = server.tool(ADMIN_TOOL)
+        if peer.revision.era is Era.MODERN:
+            # The challenge may omit scopes of the token. Clients add them.
+            answer = await called(peer, name, _with_scope(server, _UNRELATED))
+            named = (challenge(answer) or {}).get("scope", "") if answer.status == 403 else ""
+        answer = await called(peer, name, _with_scope(server, f"{_UNRELATED} {named}")) if named else None
+        if answer is not None and answer.status == 403:
+            again = (challenge(answer) or {}).get("scope")
+            raise Deviation(f"no further scopes than {named} for a call", f"HTTP 403 with scope {again!a}")
 
 
 @check(
