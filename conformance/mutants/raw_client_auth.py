@@ -67,6 +67,8 @@ class _Session(SessionHttp):
         return self._send(method, headers, body)
 
     def _send(self, method: str, headers: dict[str, str], body: bytes | None) -> http.client.HTTPResponse:
+        if wrong("listens-without-token") and body is not None and b"tools/list" in body:
+            super().send("GET", {name: value for name, value in headers.items() if name != "Content-Type"}).close()
         while True:
             self.query = self._login.query
             named = {**headers, **self._login.headers(method)}

@@ -38,6 +38,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("first-challenge-only", "auth.client-challenge-parsed", "auth.client-step-up"),
     _of("first-challenge-only", "auth.client-challenge-parsed", revision=_JUNE),
     _of("first-challenge-only", "auth.client-challenge-parsed", "auth.client-step-up", revision=_LATE),
+    _of("scope-by-search", "auth.client-challenge-parsed", revision=_LATE),
     _of("challenge-by-search", "auth.client-challenge-parsed"),
     _of("challenge-by-search", "auth.client-challenge-parsed", revision=_JUNE),
     _of("challenge-in-one-case", "auth.client-challenge-parsed", "auth.client-step-up"),
@@ -52,6 +53,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("first-header-only", "auth.client-challenge-parsed", revision=_JUNE),
     _of("login-only-at-start", "auth.client-challenge-parsed", "auth.client-change-reregisters"),
     _of("login-only-at-start", "auth.client-challenge-parsed", revision=_JUNE),
+    _of("listens-without-token", "auth.client-every-request", revision=_LATE),
     _of("resumes-without-token", "auth.client-every-request", revision=_LATE),
     _of("deletes-without-token", "auth.client-every-request", revision=_LATE),
     _of(
@@ -72,6 +74,7 @@ CLIENT_FAULTS_AUTH: Final = (
     ),
     _of("servers-ignored", "auth.client-resource-metadata", revision=_JUNE),
     _of("named-once", "auth.client-metadata-named"),
+    _of("forbidden-ends-search", "auth.client-metadata-order", "auth.client-metadata-both-ways", revision=_LATE),
     _of("last-segment-only", "auth.client-metadata-order", "auth.client-metadata-both-ways"),
     _of("document-nameless", "auth.client-document-members"),
     _of("document-nameless", "auth.client-document-members", revision=_LATE),
@@ -223,6 +226,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("refresh-token-lost", "auth.client-oauth21", revision=_LATE),
     _of("refresh-wider", "auth.client-oauth21", revision=_JUNE),
     _of("refresh-for-issuer", "auth.client-resource-identifies", revision=_LATE),
+    _of("refresh-for-url", "auth.client-resource-identifies", revision=_LATE),
     _of("refresh-without-resource", "auth.client-resource-in-token"),
     _of("refresh-without-resource", "auth.client-resource-in-token", revision=_JUNE),
     # Authorization and token requests.

@@ -42,9 +42,9 @@ _MEETING: Final = 2.0
 """Seconds for which one of two requests at once waits for the other."""
 
 
-def _searched(challenge: str) -> dict[str, str]:
-    """Return the parameters of a challenge as a search in its text finds them, also within quoted strings."""
-    found = {name: re.search(rf'{name}="?([^",\s\\]+)', challenge) for name in ("resource_metadata", "error")}
+def _searched(challenge: str, *names: str) -> dict[str, str]:
+    """Return parameters of a challenge as a search in its text finds them, also within strings and other names."""
+    found = {name: re.search(rf'{name}="?([^",\s\\]+)', challenge) for name in names}
     return {name: each[1] for name, each in found.items() if each is not None}
 
 
@@ -149,8 +149,10 @@ class Login:
             pairs = _PAIR_WITHOUT_BLANKS if wrong("blanks-end-names") else pairs
             lower = str if wrong("parameters-in-one-case") else str.lower
             self._challenge.update({lower(m[1]): m[2] or m[3] or "" for m in pairs.finditer(challenge[mine.end() :])})
+            if wrong("scope-by-search"):
+                self._challenge.update(_searched(challenge[mine.end() :], "scope"))
             if wrong("challenge-by-search"):
-                self._challenge.update(_searched(challenge[mine.end() :]))
+                self._challenge.update(_searched(challenge[mine.end() :], "resource_metadata", "error"))
         if "dpop-nonce" in headers:
             self.keys.nonces[self._origin] = headers["dpop-nonce"]
         if self._challenge.get("error") == "use_dpop_nonce":
@@ -243,7 +245,7 @@ class Login:
         if wrong("only-named") and not named:
             candidates = []
         headers = {"Authorization": f"Bearer {self._token}"} if wrong("token-to-metadata") and self._token else {}
-        found = next((each for url in candidates if (each := document(url, headers)) is not None), None)
+        found = next((each for url in candidates if (each := self._document(url, headers)) is not None), None)
         if found is None:
             raise ClientError("no metadata of the resource")
         self._check_resource(str(found.get("resource")))
@@ -260,6 +262,12 @@ class Login:
             if not self._takes_issuer(issuer):
                 raise ClientError("the metadata is for another issuer")
             self._metadata["issuer"] = issuer
+
+    def _document(self, url: str, headers: dict[str, str]) -> JsonObject | None:
+        """Return the resource metadata at a URL; `None` if they are not there."""
+        if wrong("forbidden-ends-search") and fetch("GET", url)[0] not in (200, 404):
+            raise ClientError("the metadata cannot be read")
+        return document(url, headers)
 
     def _check_resource(self, resource: str) -> None:
         other = resource.lower().rstrip("/") not in (self._url.lower(), self._origin)
@@ -442,7 +450,11 @@ class Login:
         more = {"code": code, "redirect_uri": _REDIRECT, "code_verifier": verifier}
         self._ask("authorization_code", more, client)
 
-    def _target(self) -> str:
+    def _target(self, *, refreshes: bool = False) -> str:
+        if refreshes and wrong("refresh-for-issuer"):
+            return str(self._metadata["issuer"])
+        if refreshes and wrong("refresh-for-url"):
+            return self._url
         if wrong("resource-origin"):
             return self._origin
         if wrong("resource-slash"):
@@ -514,9 +526,7 @@ class Login:
 
     def _ask(self, grant: str, fields: dict[str, str], client: JsonObject | None) -> None:
         url = str(self._metadata["token_endpoint"])
-        for_issuer = grant == "refresh_token" and wrong("refresh-for-issuer")
-        target = str(self._metadata["issuer"]) if for_issuer else self._target()
-        form = {"grant_type": grant, "resource": target, **fields}
+        form = {"grant_type": grant, "resource": self._target(refreshes=grant == "refresh_token"), **fields}
         if wrong("no-token-resource") or (wrong("refresh-without-resource") and grant == "refresh_token"):
             del form["resource"]
         if self._refresh and wrong("refresh-anywhere"):

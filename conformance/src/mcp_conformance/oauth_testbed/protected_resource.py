@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ProtectedResource"]
 
-_SCOPE: Final = re.compile(r'\bscope=(?:"([^"]*)"|([^\s,]+))', re.IGNORECASE)
+_SCOPE: Final = re.compile(r'(?:^|[\s,])scope=(?:"([^"]*)"|([^\s,"]+)(?=[\s,]|$))', re.IGNORECASE)
+"""The scope of a challenge. Other places where a challenge contains `scope=` are behind a letter, or before a quotation mark."""
 _MOST_REFUSALS: Final = 2
 _STREAM: Final = (("Content-Type", "text/event-stream"),)
 _EVENT: Final = "held-1"

@@ -121,6 +121,8 @@ class TokenEndpoint:
     refresh_texts: set[str] = attrs.field(factory=set, init=False, repr=False)
     """All refresh tokens issued so far, also those that are used or revoked."""
     _refreshes: dict[str, _Refresh] = attrs.field(factory=dict, init=False, repr=False)
+    _resources: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
+    """The resource of each refresh token issued so far, also of those that are used or revoked."""
     _families: int = attrs.field(default=0, init=False)
     _forgotten: int = attrs.field(default=0, init=False)
     _refused: set[tuple[bytes, str | None]] = attrs.field(factory=set, init=False, repr=False)
@@ -258,7 +260,12 @@ class TokenEndpoint:
         expect(
             text in self.refresh_texts, "auth.oauth21-security", "a refresh request has no refresh token of the server"
         )
-        kept = self._refreshes.get(text)
+        kept, resource = self._refreshes.get(text), self._resources.get(text)
+        same = expect(
+            not resource or form.get("resource", resource) == resource,
+            "auth.resource-identifies-server",
+            "the resource of a refresh request is not that of the authorization request",
+        )
         if kept is None or client is None or kept.token.client_id != client.client_id:
             raise _TokenError("invalid_grant")
         if kept.used and self.quirks.refresh == "rotates":
@@ -267,12 +274,7 @@ class TokenEndpoint:
             raise _TokenError("invalid_grant")
         wider = requested - kept.token.scopes
         expect(not wider, "auth.oauth21-security", f"a refresh request adds scopes: {' '.join(sorted(wider))}")
-        resource = kept.token.resource
-        if not expect(
-            not resource or form.get("resource", resource) == resource,
-            "auth.resource-identifies-server",
-            "the resource of a refresh request is not that of the authorization request",
-        ):
+        if not same:
             raise _TokenError("invalid_target")
         # Refresh tokens of public clients are bound to the key, too (RFC 9449, section 5).
         if client.method == "none" and not self.recorder.expect(
@@ -324,6 +326,7 @@ class TokenEndpoint:
             refresh += "/+ %2F&=" if self.quirks.strange_texts else ""
             self._refreshes[refresh] = _Refresh(token)
             self.refresh_texts.add(refresh)
+            self._resources[refresh] = token.resource
             document["refresh_token"] = refresh
         document = changed(document, self.quirks.token, self.places)
         token.scopes = _scopes(document.get("scope"), token.scopes)

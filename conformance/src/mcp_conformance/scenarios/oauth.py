@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
-__all__ = ["FOREIGN_ERROR", "OAUTH_SCENARIOS"]
+__all__ = ["FOREIGN_ERROR", "OAUTH_SCENARIOS", "UNASKED"]
 
 FOREIGN_ERROR: Final = "shown_to_nobody"
 """The text in an authorization response that is not from the authorization server: error, description and page."""
+UNASKED: Final = "notes:unasked"
+"""A scope that a challenge contains, but not as its scope."""
 
 _FIRST: Final = frozenset({R2025_03_26})
 _NOW: Final = frozenset({LATEST})
@@ -162,10 +164,12 @@ _DISCOVERY: Final = (
     ),
     _of(
         "metadata-var2",
-        "The metadata of the server are at the root, and there is no challenge; the issuer has a path of two segments.",
+        "The metadata of the server are at the root, the first request for them gets 403, and there is no challenge; the "
+        "issuer has a path of two segments.",
         _LATE,
         Quirks(
             challenge=(),
+            replies={Part.RESOURCE_METADATA: _NOT_SHOWN},
             resource_metadata_at="root",
             resource_metadata={"resource": "{origin}"},
             issuer="{server}/realms/tenant1",
@@ -188,8 +192,9 @@ _DISCOVERY: Final = (
     _of(
         "challenge-among-others",
         "The challenge is one of several in the second of two headers. Its scheme is in lower case, and quoted strings "
-        "contain commas, escaped quotation marks and what looks like its parameters. The issuer has a path, and the "
-        "endpoints of the authorization server have other paths than usual, the first with a query.",
+        "contain commas, escaped quotation marks and what looks like its parameters. A parameter has a name that ends with "
+        "that of another one. The issuer has a path, and the endpoints of the authorization server have other paths than "
+        "usual, the first with a query.",
         _RESOURCES,
         Quirks(
             resource_metadata_at="elsewhere",
@@ -198,7 +203,7 @@ _DISCOVERY: Final = (
             challenge=(
                 "Negotiate",
                 'Basic realm="a, Bearer b", '
-                r'bearer realm="say \"resource_metadata={evil}/prm\"", '
+                rf'bearer realm="say \"resource_metadata={{evil}}/prm\", scope={UNASKED}", example_scope="{UNASKED}", '
                 f"{CHALLENGE.removeprefix('Bearer ')}, "
                 r'error_description="say \"resource_metadata={evil}/prm\" again", Negotiate YII=',
             ),

@@ -12,6 +12,7 @@ from mcp_conformance.oauth_testbed.http_messages import json_object, origin_of, 
 from mcp_conformance.oauth_testbed.metadata_documents import listed
 from mcp_conformance.oauth_testbed.quirks import Part, Well
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.scenarios.oauth import UNASKED
 from mcp_core.revisions import R2025_11_25, between
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ def _finds_server(found: OAuthRun) -> str | None:
 
 
 def _reads_challenge(found: OAuthRun) -> str | None:
-    """Return what is wrong when the client did not find the URL in the challenge, or not its unquoted scope."""
+    """Return what is wrong when the client did not find the URL in the challenge, or not its scope."""
+    if found.name == _ENDPOINTS and any(
+        UNASKED in single(each.query).get("scope", "").split() for each in found.authorizations
+    ):
+        return f"the scope {UNASKED} is requested, which is in another parameter"
     if found.name == _UNQUOTED and found.authorizations and found.evidence.revision in _SCOPES:
         scope = single(found.authorizations[0].query).get("scope")
         return None if "read" in (scope or "").split() else f"the scope read is challenged, and {scope!a} requested"
