@@ -62,8 +62,9 @@ def _finds_server(found: OAuthRun) -> str | None:
 
 def _reads_challenge(found: OAuthRun) -> str | None:
     """Return what is wrong when the client did not find the URL in the challenge, or not its scope."""
+    # A search may also find a quotation mark behind the scope.
     if found.name == _ENDPOINTS and any(
-        UNASKED in single(each.query).get("scope", "").split() for each in found.authorizations
+        UNASKED in single(each.query).get("scope", "") for each in found.authorizations
     ):
         return f"the scope {UNASKED} is requested, which is in another parameter"
     if found.name == _UNQUOTED and found.authorizations and found.evidence.revision in _SCOPES:

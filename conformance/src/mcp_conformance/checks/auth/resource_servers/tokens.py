@@ -518,9 +518,8 @@ async def _require_token_for_messages(target: UrlTarget, peer: HttpConnection) -
                 return
             endpoint = await old.opened()
             typed = (("Content-Type", "application/json"),)
-            answer = await exchanged(
-                peer, "POST", typed, encoded(peer.message("ping")), target=endpoint, endpoint=old.endpoint
-            )
+            body, what = encoded(peer.message("ping")), "no token"
+            answer = await exchanged(peer, "POST", typed, body, target=endpoint, endpoint=old.endpoint, deviant=what)
     except Deviation:
         # Other checks cover the stream.
         return
