@@ -563,7 +563,11 @@ async def test_http_sse_message_requires_scopes() -> None:
         await reply.body()
         assert (reply.status, challenge_of(reply.headers).error) == (403, "insufficient_scope")
         client.headers["authorization"] = "Bearer other"
-        for message, scopes in ((client.call("write"), ("use", "notes:write", "notes:read")), ({"id": 7}, ("use",))):
+        unreadable: JsonObject = {"id": 7}
+        for message, scopes in (
+            (client.call("write"), ("use", "notes:write", "notes:read")),
+            (unreadable, ("use",)),
+        ):
             reply = client.post(message)
             await reply.body()
             assert (reply.status, challenge_of(reply.headers).scopes) == (403, scopes)

@@ -668,8 +668,10 @@ async def scope_named(server: ServerUnderTest) -> None:
             # The challenge may omit scopes of the token. Clients add them.
             answer = await called(peer, name, _with_scope(server, _UNRELATED))
             named = (challenge(answer) or {}).get("scope", "") if answer.status == 403 else ""
-        answer = await called(peer, name, _with_scope(server, f"{_UNRELATED} {named}")) if named else None
-        if answer is not None and answer.status == 403:
+            if not named:
+                return
+        answer = await called(peer, name, _with_scope(server, f"{_UNRELATED} {named}"))
+        if answer.status == 403:
             again = (challenge(answer) or {}).get("scope")
             raise Deviation(f"no further scopes than {named} for a call", f"HTTP 403 with scope {again!a}")
 
