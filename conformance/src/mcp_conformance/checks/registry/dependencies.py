@@ -161,7 +161,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Whole messages: what no other check of a definition has judged.
     "schema.server-messages": _DEFINITIONS,
     # Framing and JSON-RPC.
-    "stdio.unicode": ("jsonrpc.utf8",),
+    "stdio.unicode": ("jsonrpc.utf8", "prompts.arguments"),
     "stdio.stdout-only-messages": ("jsonrpc.utf8",),
     "sse.data": ("jsonrpc.utf8",),
     "http.array": ("batch.refused",),
