@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, encoded
 from mcp_conformance.drivers.client.sse_host import SessionEvents, SseHost
 from mcp_conformance.model.check import Transport
+from mcp_conformance.scenarios.endpoints import use_endpoint_form
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, R2024_11_05, R2025_03_26, between
 
@@ -58,6 +59,7 @@ def _silent(setup: ScenarioSetup) -> None:
 
 def _rejects_initialize(setup: ScenarioSetup) -> None:
     """Reject `initialize`. The server assigns a session id only together with a result."""
+    use_endpoint_form(setup, REJECTED)
 
     async def reject(_: ScriptedRequest) -> JsonObject:
         raise ErrorReply(-32603, "the server cannot start")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.http_host import Stream
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
-from mcp_conformance.drivers.client.sse_host import EndpointForm, SseHost
 from mcp_conformance.model.check import Transport
 from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.scenarios.cache_scope import SCOPE_SCENARIOS
@@ -20,6 +19,7 @@ from mcp_conformance.scenarios.cancellation import CANCEL_SCENARIOS
 from mcp_conformance.scenarios.client_requests import CLIENT_REQUEST_SCENARIOS
 from mcp_conformance.scenarios.completion import COMPLETION_SCENARIOS
 from mcp_conformance.scenarios.concurrent_calls import CONCURRENT_SCENARIOS
+from mcp_conformance.scenarios.endpoints import use_endpoint_form
 from mcp_conformance.scenarios.fetches import ACCESS_SCENARIOS, FRESH
 from mcp_conformance.scenarios.headers import HEADER_SCENARIOS
 from mcp_conformance.scenarios.http import HTTP_SCENARIOS
@@ -45,13 +45,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ENDPOINT_FORMS", "FEW_CAPABILITIES", "REFUSED_UNREAD", "RESOURCE_LISTS", "SCENARIOS"]
-
-ENDPOINT_FORMS: Final[Mapping[str, EndpointForm]] = {
-    "no-capabilities": EndpointForm.RELATIVE,
-    "odd-but-legal": EndpointForm.ABSOLUTE,
-}
-"""The form of the URI in the `endpoint` event of HTTP+SSE, by scenario; a path in all others."""
+__all__ = ["FEW_CAPABILITIES", "REFUSED_UNREAD", "RESOURCE_LISTS", "SCENARIOS"]
 
 FEW_CAPABILITIES: Final = ("odd-but-legal", "conformance_rich")
 """Scenarios whose server declares only some of the capabilities: the second one denies those to subscribe."""
@@ -67,17 +61,9 @@ def _nothing(_: ScenarioSetup) -> None:
     """Leave the server unchanged."""
 
 
-def _use_endpoint_form(setup: ScenarioSetup, scenario: str) -> None:
-    if isinstance(setup.host, SseHost):
-        setup.host.endpoint = ENDPOINT_FORMS[scenario]
-        if setup.host.endpoint is EndpointForm.RELATIVE:
-            # At the first level, it would have the same meaning relative to the root.
-            setup.host.path = "/below/sse"
-
-
 def _no_capabilities(setup: ScenarioSetup) -> None:
     """Declare nothing."""
-    _use_endpoint_form(setup, "no-capabilities")
+    use_endpoint_form(setup, "no-capabilities")
     setup.server.capabilities = {}
 
 
@@ -102,7 +88,7 @@ def _odd_but_legal(setup: ScenarioSetup) -> None:
 
     Only some of the capabilities are declared.
     """
-    _use_endpoint_form(setup, "odd-but-legal")
+    use_endpoint_form(setup, "odd-but-legal")
     server = setup.server
     server.completes = False
     server.capabilities = {

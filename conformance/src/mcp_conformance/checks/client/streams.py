@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.scenarios.endpoints import ENDPOINT_FORMS
 from mcp_conformance.scenarios.http import (
     LOSES,
     LOST_TO_STATELESS,
@@ -16,7 +17,6 @@ from mcp_conformance.scenarios.http import (
     WITHOUT_STREAM,
 )
 from mcp_conformance.scenarios.robustness import STANDALONE_ENDS, STANDALONE_RETRY
-from mcp_conformance.scenarios.table import ENDPOINT_FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

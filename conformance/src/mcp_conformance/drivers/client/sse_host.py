@@ -59,6 +59,8 @@ class EndpointForm(enum.Enum):
     """A path relative to that of the stream."""
     ABSOLUTE = "absolute"
     """A whole URI."""
+    QUERY = "query"
+    """A query alone: the endpoint has the path of the stream."""
 
 
 class SseHost:
@@ -112,7 +114,8 @@ class SseHost:
         events = SessionEvents(exchange)
         # A sibling of the stream, so that a relative URI depends on the path of the stream.
         parent = self.path[: self.path.rindex("/") + 1]
-        place = f"{parent}messages?session={session.number}-8d1e"
+        query = f"?session={session.number}-8d1e"
+        place = f"{self.path}{query}" if self.endpoint is EndpointForm.QUERY else f"{parent}messages{query}"
         self._open[place] = (session, events)
         exchange.known = session
         session.standalone_sink = events
@@ -122,6 +125,7 @@ class SseHost:
             EndpointForm.PATH: place,
             EndpointForm.RELATIVE: place.removeprefix(parent),
             EndpointForm.ABSOLUTE: f"http://{exchange.header('host')}{place}",
+            EndpointForm.QUERY: query,
         }
         await exchange.named_event("endpoint", forms[self.endpoint].encode())
         await exchange.gone.wait()
