@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["CHANGED_SCENARIOS", "EAGER", "EAGER_HEADER", "MOVED", "OLD_AND_NEW", "UNLISTED"]
+__all__ = ["CHANGED_SCENARIOS", "EAGER", "EAGER_HEADER", "MOVED", "OLD_AND_NEW", "OTHER", "REPAIRED", "UNLISTED"]
 
 MOVED: Final = "test_moved_header"
 """The tool whose annotation changes after it was listed."""
@@ -27,6 +27,10 @@ EAGER: Final = "eager"
 """Its boolean argument."""
 EAGER_HEADER: Final = "Eager"
 """The header of that argument, which does not change."""
+OTHER: Final = "test_simple_text"
+"""The tool without a header, listed after all others."""
+REPAIRED: Final = "test_repaired_header"
+"""The tool whose annotation is invalid in the first list, and valid in all later ones."""
 UNLISTED: Final = "test_not_listed"
 """The tool that is called before it is listed."""
 
@@ -47,18 +51,20 @@ async def _done(_: ScriptedRequest) -> JsonObject:
 
 
 def _moves(setup: ScenarioSetup) -> None:
-    """Change the annotation after the first `tools/list`, and reject calls by the old one."""
+    """Change the annotation after the first `tools/list`, and reject calls by the old one. Repair that of another tool."""
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
     offers.add_tool(MOVED, "Has a header", _done, _with_boolean(OLD_AND_NEW[0]))
+    offers.add_tool(REPAIRED, "Has a header", _done, _schema(""))
     # Called after the rejected call, in case the client does not repeat that call.
-    offers.add_tool("test_simple_text", "Returns a text", _done)
+    offers.add_tool(OTHER, "Returns a text", _done)
     right = setup.server.handlers["tools/list"]
 
     async def listed(request: ScriptedRequest) -> JsonObject:
         result = await right(request)
         offers.tools[0] = tool(MOVED, "Has a header", _with_boolean(OLD_AND_NEW[1]))
+        offers.tools[1] = tool(REPAIRED, "Has a header", _schema("Repaired-Region"))
         return result
 
     setup.server.handlers["tools/list"] = listed
@@ -72,7 +78,7 @@ def _unlisted(setup: ScenarioSetup) -> None:
 CHANGED_SCENARIOS: Final = (
     Scenario(
         name="conformance_header_moves",
-        title="A tool whose header annotation changes after it was listed.",
+        title="Two tools whose header annotations change after they were listed: one is invalid at first.",
         prepare=_moves,
         revisions=frozenset(MODERN),
         transports=frozenset({Transport.HTTP}),

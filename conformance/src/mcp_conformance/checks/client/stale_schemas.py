@@ -8,7 +8,15 @@ from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.param_headers import header_value
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.stale_schemas import EAGER, EAGER_HEADER, MOVED, OLD_AND_NEW, UNLISTED
+from mcp_conformance.scenarios.stale_schemas import (
+    EAGER,
+    EAGER_HEADER,
+    MOVED,
+    OLD_AND_NEW,
+    OTHER,
+    REPAIRED,
+    UNLISTED,
+)
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
@@ -95,6 +103,19 @@ async def retry_values(client: ClientUnderTest) -> None:
         for value in exchange.all(f"{_PREFIX}{EAGER_HEADER}"):
             if value != expected:
                 raise Deviation(f"Mcp-Param-{EAGER_HEADER}: {expected}", value)
+
+
+@check("header.client-takes-repaired", proves=("header.xmcp-valid-not-rejected",), needs=(f"scenario:{_MOVES}",))
+async def takes_repaired(client: ClientUnderTest) -> None:
+    """A tool that was rejected for its annotation is used when the annotation is valid in a later list."""
+    evidence = client.run(_MOVES)
+    others = [each.number for each in evidence.exchanges if _is_call(each, OTHER)]
+    # A list between two calls of the other tool is one that the client asked for in order to call each of its tools.
+    again = [each for each in evidence.exchanges if _is_list(each) and others and others[0] < each.number < others[-1]]
+    if not again:
+        raise NotTestable(f"the client did not list the tools again and call each: {evidence.ending}")
+    if not any(_is_call(each, REPAIRED) for each in evidence.exchanges):
+        raise Deviation(f"{REPAIRED} to be called after tools/list with its valid annotation", evidence.ending)
 
 
 @check("header.client-param-unlisted", proves=("header.param-unknown-schema-omit",), needs=(f"scenario:{_UNLISTED}",))
