@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.reported_results import report
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _NEEDS: Final = (f"scenario:{RESULTS}",)
 _STDIO: Final = frozenset({Transport.STDIO})
 _HTTP: Final = frozenset({Transport.HTTP})
+_METHOD_NOT_FOUND: Final = -32601
 _STREAM_PARSING: Final = (
     "Event streams are parsed by the standard: comments, unknown fields, all line ends, data in pieces."
 )
@@ -318,15 +320,24 @@ _add(
     transports=_HTTP,
     text="upper",
 )
-_add(
+
+
+@check(
     "compat.client-http-404",
-    ("compat.client-http-404-with-body",),
-    "Status 404 with the error -32601 in its body means an unknown method, not a missing endpoint.",
-    "gives_unknown_method",
-    ("error",),
+    proves=("compat.client-http-404-with-body",),
     transports=_HTTP,
-    code=-32601,
+    needs=_NEEDS,
 )
+async def unknown_method(client: ClientUnderTest) -> None:
+    """Status 404 with the error -32601 means an unknown method, not a missing endpoint or a server of another era."""
+    reported = _report(client, "gives_unknown_method")
+    if reported.get("outcome") != "error" or reported.get("code") != _METHOD_NOT_FOUND:
+        raise Deviation(f"gives_unknown_method to be interpreted as: error {_METHOD_NOT_FOUND}", brief(reported))
+    exchanges = client.run(RESULTS).exchanges
+    refused = next((each for each in exchanges if each.status == HTTPStatus.NOT_FOUND), None)
+    for exchange in exchanges:
+        if refused is not None and exchange.number > refused.number and exchange.message.get("method") == "initialize":
+            raise Deviation("no initialize after status 404 with the error -32601", str(exchange))
 
 
 @check(
