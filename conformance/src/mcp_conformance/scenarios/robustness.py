@@ -291,8 +291,9 @@ def _standalone_stream_ends(setup: ScenarioSetup) -> None:
 
 
 def _elsewhere(setup: ScenarioSetup) -> None:
-    """Use an endpoint with a long path and a query."""
+    """Use an endpoint with a long path and a query, and return a session id, as a server of both eras may."""
     setup.http.path, setup.http.query = PATH, QUERY
+    setup.http.modern_session = "of-an-earlier-revision"
 
 
 def _crashes(setup: ScenarioSetup) -> None:
@@ -527,7 +528,7 @@ ROBUSTNESS_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_elsewhere",
-        title="A server whose URL has a long path and a query.",
+        title="A server whose URL has a long path and a query, and whose responses have a session id.",
         prepare=_elsewhere,
         revisions=_MODERN,
         transports=_HTTP,

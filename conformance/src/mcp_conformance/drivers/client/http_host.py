@@ -165,6 +165,8 @@ class HttpHost:
         """Whether legacy clients receive a session id."""
         self.session_header = "Mcp-Session-Id"
         """The name of the header of the session id in responses, in any case."""
+        self.modern_session: str | None = None
+        """A session id in each response to a modern client, which has no use for it."""
         self.standalone_streams = True
         """Whether legacy clients can open a standalone stream."""
         self.deletable = True
@@ -243,7 +245,8 @@ class HttpHost:
                 raise ErrorReply(-32020, f"{name} does not match the body", status=400)
 
     async def _modern(self, exchange: HttpExchange, session: Session) -> None:
-        sink = PostSink(exchange, Stream(None), streams=self.streams, priming=False, headers=[])
+        headers = [] if self.modern_session is None else [(self.session_header, self.modern_session)]
+        sink = PostSink(exchange, Stream(None), streams=self.streams, priming=False, headers=headers)
         async with open_nursery() as nursery:
             nursery.start_soon(_cancel_when, exchange.gone, nursery.cancel_scope)
             await self.server.take(exchange.value, session, sink)
