@@ -315,3 +315,21 @@ async def modern_to_two_endpoints(client: ClientUnderTest) -> None:
     if not any(each.method == "GET" for each in evidence.exchanges):
         raise NotApplicable("the client does not support servers of 2024-11-05")
     await _falls_back(evidence)
+
+
+@check(
+    "compat.client-two-endpoints-era",
+    proves=("compat.client-cache-era",),
+    transports=_HTTP,
+    needs=("scenario:meets-two-endpoints-free",),
+)
+async def two_endpoints_era(client: ClientUnderTest) -> None:
+    """A client that has found the endpoints of 2024-11-05, which are those of a legacy server, does not probe again."""
+    evidence = client.run("meets-two-endpoints-free")
+    # Only the URI of the `endpoint` event belongs to a session.
+    behind = [each for each in evidence.exchanges if each.method == "POST" and each.known is not None]
+    if not behind:
+        raise NotApplicable("the client does not support servers of 2024-11-05")
+    for exchange in behind:
+        if exchange.message.get("method") == "server/discover":
+            raise Deviation("initialize to the endpoint of the stream, and no server/discover", str(exchange))
