@@ -263,7 +263,8 @@ def _visit(given: argparse.Namespace, version: str, context: JsonObject) -> None
         except ClientError:
             after_405 = in_scenario("meets-two-endpoints") and wrong("no-fallback-at-400")
             after_each = in_scenario("meets-two-endpoints") or in_scenario("meets-two-endpoints-400")
-            if not (after_405 or (after_each and wrong("falls-back-with-next-id"))):
+            behind = in_scenario("meets-two-endpoints-free") and wrong("discovers-behind-sse")
+            if not (behind or after_405 or (after_each and wrong("falls-back-with-next-id"))):
                 raise
             wire = EventStream(given.url, used=1)
             capabilities = wire.open()

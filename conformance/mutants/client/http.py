@@ -478,6 +478,10 @@ class ModernHttp(_Http):
         self._schemas: Final[dict[str, JsonValue]] = {}
         self._first_values: Final[dict[str, str]] = {}
         """The first value of each parameter header, for a fault that repeats it."""
+        self._session: str | None = None
+        """The session id in a response, for a fault that repeats it."""
+        self._rejected: Final[set[str]] = set()
+        """The names of the tools with invalid annotations, for a fault that never accepts them."""
         self._fresh: Final[dict[str, JsonObject]] = {}
         """The newest list that may be cached, by method, for the fault of a cache that ignores cursors."""
 
@@ -517,6 +521,9 @@ class ModernHttp(_Http):
     def usable(self, tools: list[JsonObject]) -> list[JsonObject]:
         """Return the tools with valid header annotations."""
         right = usable(tools)
+        self._rejected.update(str(each["name"]) for each in tools if each not in right)
+        if wrong("rejects-for-ever"):
+            right = [each for each in right if each["name"] not in self._rejected]
         return [] if wrong("drops-all") and len(right) != len(tools) else right
 
     def call(self, method: str, params: JsonObject) -> JsonObject:
@@ -534,13 +541,17 @@ class ModernHttp(_Http):
         return result
 
     def _exchange(self, method: str, params: JsonObject) -> JsonObject:
-        return self._answer(self.post(self.messages.request(method, params)))
+        response = self.post(self.messages.request(method, params))
+        self._session = response.getheader("Mcp-Session-Id") or self._session
+        return self._answer(response)
 
     def _answer(self, response: http.client.HTTPResponse) -> JsonObject:
         if wrong("exact-header-names") and "CONTENT-TYPE" in dict(response.getheaders()):
             raise ClientError("resultType is missing")
         if response.status == 404 and wrong("takes-404-for-nobody"):
             raise ClientError("no server")
+        if response.status == 404 and wrong("initializes-after-404"):
+            self.post(self.messages.initialize()).read()
         if not _is_stream(response):
             return _body(response)
         if wrong("json-only"):
@@ -567,6 +578,8 @@ class ModernHttp(_Http):
             headers["Mcp-Method"] = method.upper() if wrong("upper-method") else method
         if wrong("session-id"):
             headers["Mcp-Session-Id"] = "none-of-yours"
+        if self._session is not None and wrong("repeats-session-id"):
+            headers["Mcp-Session-Id"] = self._session
         if wrong("last-event-id"):
             headers["Last-Event-ID"] = "1"
         params = message.get("params")

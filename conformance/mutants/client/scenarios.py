@@ -223,7 +223,7 @@ def _freshness(wire: Wire, _: JsonObject, __: JsonObject) -> None:
 
 def _header_moves(wire: Wire, _: JsonObject, __: JsonObject) -> None:
     for number in range(2):
-        _list(wire, learns=number == 0 or not wrong("first-schema"))
+        tools = _list(wire, learns=number == 0 or not wrong("first-schema"))
         for _time in range(2):
             error = _call(wire, "test_moved_header", {"region": "eu", "eager": True}).get("error")
             if not isinstance(error, dict) or error.get("code") != -32020 or wrong("no-header-retry"):
@@ -232,6 +232,8 @@ def _header_moves(wire: Wire, _: JsonObject, __: JsonObject) -> None:
             answers().odd = True
             if not wrong("calls-again-unlisted"):
                 _list(wire, learns=not wrong("first-schema"))
+        if any(each["name"] == "test_repaired_header" for each in wire.usable(tools)):
+            _call(wire, "test_repaired_header", {"region": "eu"})
         _call(wire, "test_simple_text")
 
 

@@ -389,6 +389,8 @@ class EventStream(_Lines):
             base = urljoin(url, "/") if wrong("endpoint-below-root") else url
             whole = urlsplit(urljoin(base, endpoint))
             self._path = endpoint if wrong("endpoint-as-path") else f"{whole.path}?{whole.query}"
+            if endpoint.startswith("?") and wrong("endpoint-query-of-parent"):
+                self._path = urlsplit(urljoin(url, f"./{endpoint}")).path + endpoint
             if endpoint.startswith("http:") and wrong("prefixes-whole-uris"):
                 self._path = f"/{endpoint}"
 
@@ -415,6 +417,8 @@ class EventStream(_Lines):
     def open(self) -> JsonObject:
         """Open the connection."""
         try:
+            if in_scenario("meets-two-endpoints-free") and wrong("discovers-behind-sse"):
+                self.call("server/discover", {})
             return self.initialize()
         except ClientError:
             if len(self.messages.made) > 1 and in_scenario("initialize-unanswered") and wrong("cancels-all-pending"):

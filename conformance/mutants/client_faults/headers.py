@@ -64,6 +64,8 @@ HEADER_FAULTS: Final = (
     of("learns-last-page", _MODERN, "http", "header.client-param-mirrored"),
     of("learns-first-page", _MODERN, "http", "header.client-param-mirrored"),
     of("items-is-a-keyword", _MODERN, "http", "header.client-keeps-valid"),
+    of("rejects-for-ever", _MODERN, "http", "header.client-takes-repaired"),
+    of("repeats-session-id", _MODERN, "http", "http.client-no-session-id"),
     of("takes-bad-token", _MODERN, "http", "header.client-rejects-bad-token"),
     of("takes-line-feed", _MODERN, "http", "header.client-rejects-bad-token"),
     of("takes-duplicate", _MODERN, "http", "header.client-rejects-duplicate"),
