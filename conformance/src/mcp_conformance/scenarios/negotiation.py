@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, encoded
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["CODES", "ERA_SCENARIOS", "REFUSED_WITH_400", "REJECTED", "UNANSWERED", "WITHOUT_ID"]
+__all__ = ["ABRUPT", "CODES", "ERA_SCENARIOS", "REFUSED_WITH_400", "REJECTED", "UNANSWERED", "WITHOUT_ID"]
 
 CODES: Final = (-32601, -32602, -32000)
 """The codes by which legacy servers reject the probe, beside the one in the scenario `meets-legacy`."""
 
+ABRUPT: Final = "meets-legacy-abrupt"
+"""The scenario of a legacy server that exits when it receives the probe, or over HTTP cannot state its id."""
 REFUSED_WITH_400: Final = "meets-two-endpoints-400"
 """The scenario of a server with the endpoints of 2024-11-05 that responds to POST with 400 in place of 405."""
 REJECTED: Final = "initialize-rejected"
@@ -117,6 +120,30 @@ def _refuse_without_id(setup: ScenarioSetup) -> None:
     setup.stdio.on_line = refuse
 
 
+def _abrupt(setup: ScenarioSetup) -> None:
+    """Exit at the first `server/discover`; over HTTP, reject it like a message that the server has not read."""
+    if setup.transport is Transport.HTTP:
+        error = encoded(ErrorReply(-32000, "the request is not understood").error(None))
+
+        async def refuse(exchange: HttpExchange) -> bool:
+            if exchange.message.get("method") != "server/discover":
+                return False
+            await exchange.respond(HTTPStatus.BAD_REQUEST, [("Content-Type", "application/json")], error)
+            return True
+
+        setup.http.before = refuse
+        return
+
+    async def leave(launch: Launch, _: bytes) -> bool:
+        # A client may probe again in the next process.
+        if launch.number or not _is_probe(launch):
+            return False
+        await launch.exit(1)
+        return True
+
+    setup.stdio.on_line = leave
+
+
 def _two_endpoints(setup: ScenarioSetup, refusal: int | None = None) -> None:
     """Serve HTTP+SSE at the endpoint instead of Streamable HTTP; `refusal`: the status of a POST to it in place of 405."""
     host = setup.http
@@ -173,6 +200,15 @@ ERA_SCENARIOS: Final = (
         prepare=_refuse_without_id,
         revisions=frozenset(MODERN),
         transports=_STDIO,
+        speaks=(LATEST_LEGACY,),
+        free=True,
+    ),
+    Scenario(
+        name=ABRUPT,
+        title="A legacy server that exits at its first `server/discover`, or over HTTP rejects it in an error with the id `null`; the client may use any revision.",
+        prepare=_abrupt,
+        revisions=frozenset(MODERN),
+        transports=_NO_SSE,
         speaks=(LATEST_LEGACY,),
         free=True,
     ),

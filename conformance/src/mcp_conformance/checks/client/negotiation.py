@@ -10,7 +10,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.message_schema import flaw_of_params, members_of_params
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.negotiation import CODES, REFUSED_WITH_400, WITHOUT_ID
+from mcp_conformance.scenarios.negotiation import ABRUPT, CODES, REFUSED_WITH_400, WITHOUT_ID
 from mcp_core.methods import methods, notifications
 from mcp_core.revisions import LATEST_LEGACY, LEGACY, MODERN, REVISIONS, between
 from mcp_core.types.meta import PROTOCOL_VERSION
@@ -197,6 +197,27 @@ async def fallback_codes(client: ClientUnderTest) -> None:
 async def fallback_without_id(client: ClientUnderTest) -> None:
     """The client falls back after an error without an id, or when it has waited for another response."""
     _require_fallback(client, WITHOUT_ID, "an error without an id")
+
+
+@check(
+    "stdio.client-fallback-exit",
+    proves=("stdio.restart-after-crash",),
+    needs=("scenario:meets-legacy", f"scenario:{ABRUPT}"),
+)
+async def fallback_exit(client: ClientUnderTest) -> None:
+    """When the server exits at `server/discover`, the client starts it again and falls back."""
+    _require_fallback(client, ABRUPT, "an exit of the server at server/discover, in a new process")
+
+
+@check(
+    "compat.client-fallback-null-id",
+    proves=("compat.client-http-fallback", "compat.client-http-inspect-400"),
+    transports=_HTTP,
+    needs=("scenario:meets-legacy", f"scenario:{ABRUPT}"),
+)
+async def fallback_null_id(client: ClientUnderTest) -> None:
+    """The client falls back after status 400 with an error that has the id `null`."""
+    _require_fallback(client, ABRUPT, "status 400 with an error whose id is null")
 
 
 @check(
