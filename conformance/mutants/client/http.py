@@ -501,6 +501,8 @@ class ModernHttp(_Http):
             if isinstance(supported, list) and (MODERN in supported or wrong("falls-back-always")):
                 response = self._exchange("server/discover", params)
         result = response.get("result")
+        if in_scenario("meets-legacy-abrupt") and wrong("needs-id-at-400"):
+            raise ClientError("a response without an id")
         if not isinstance(result, dict):
             error = response.get("error")
             code = error.get("code") if isinstance(error, dict) else None

@@ -308,7 +308,12 @@ class Pipes(_Lines):
         probe = self.messages.request("server/discover", {})
         if in_scenario("meets-silent"):
             self._probe_or_leave(probe)
-        response = self._response(probe)
+        try:
+            response = self._response(probe)
+        except ClientError:
+            if not in_scenario("meets-legacy-abrupt"):
+                raise
+            raise UnsupportedRevision("server/discover: exit", modern=wrong("gives-up-at-exit")) from None
         error = response.get("error")
         if isinstance(error, dict) and error.get("code") == -32022:
             data = error.get("data")

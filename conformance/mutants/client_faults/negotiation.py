@@ -39,6 +39,8 @@ ERA_FAULTS: Final = (
     of("endpoint-query-of-parent", "2024-11-05", "http", "http-sse.client-posts"),
     of("looks-elsewhere", _MODERN, "http", "compat.client-two-endpoints"),
     of("discovers-behind-sse", _MODERN, "http", "compat.client-two-endpoints-era"),
+    of("gives-up-at-exit", _MODERN, "stdio", "stdio.client-fallback-exit"),
+    of("needs-id-at-400", _MODERN, "http", "compat.client-fallback-null-id"),
     of("type-from-everybody", _MODERN, "stdio", "compat.client-legacy-results"),
     of("deaf-after-fallback", _MODERN, "stdio", "compat.client-legacy-rules"),
     of("deaf-after-fallback", _MODERN, "http", "compat.client-legacy-rules"),
