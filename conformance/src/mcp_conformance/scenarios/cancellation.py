@@ -28,10 +28,13 @@ __all__ = [
     "EMPTY",
     "NAMESAKE",
     "WAITING",
+    "WAITING_RESOURCE",
 ]
 
 WAITING: Final = "test_waits"
 """The tool that never ends."""
+WAITING_RESOURCE: Final = "test://waits"
+"""The resource whose read never ends. It is not listed: only a client that knows the scenario reads it."""
 CANCELLED: Final = "test_gives_up"
 """The tool that sends client requests and cancels them."""
 CANCELLED_IDS: Final[tuple[str | int, ...]] = ("to be given up", 0)
@@ -51,7 +54,7 @@ _ANSWERED: Final = "was answered"
 
 
 def _client_cancels(setup: ScenarioSetup) -> None:
-    """Add a tool that never ends, and still responds after its cancellation."""
+    """Add a tool that never ends, and still responds after its cancellation, and a resource whose read never ends."""
 
     async def wait(request: ScriptedRequest) -> JsonObject:
         setup.notes["id"] = request.message["id"]
@@ -73,6 +76,14 @@ def _client_cancels(setup: ScenarioSetup) -> None:
         raise AssertionError("the tool ends only by cancellation")
 
     setup.server.offers.add_tool(WAITING, "Never ends; must be cancelled", wait)
+    right = setup.server.handlers["resources/read"]
+
+    async def read(request: ScriptedRequest) -> JsonObject:
+        if request.text("uri") == WAITING_RESOURCE:
+            await trio.sleep_forever()
+        return await right(request)
+
+    setup.server.handlers["resources/read"] = read
 
 
 def _server_cancels(setup: ScenarioSetup) -> None:
@@ -160,7 +171,7 @@ def _batches(setup: ScenarioSetup) -> None:
 CANCEL_SCENARIOS: Final = (
     Scenario(
         name="conformance_cancel",
-        title="A tool `test_waits` that never ends: the client must cancel it, and then call the other tools.",
+        title="A tool `test_waits` and a resource `test://waits` that never end: the client must cancel both, and then call the other tools.",
         prepare=_client_cancels,
     ),
     Scenario(

@@ -26,6 +26,7 @@ from mcp_conformance.scenarios.cancellation import (
     EMPTY,
     NAMESAKE,
     WAITING,
+    WAITING_RESOURCE,
 )
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import LEGACY, MODERN
@@ -74,9 +75,14 @@ def _waiting(client: ClientUnderTest) -> JsonObject:
 
 async def _notifies(client: ClientUnderTest) -> None:
     call = _waiting(client)
-    named = [params_of(each).get("requestId") for each in client.run(_CANCEL).sent(_CANCELLED)]
-    if _key(call["id"]) not in map(_key, named):
-        raise Deviation(f"notifications/cancelled with the requestId {brief(call['id'])}", brief(named))
+    evidence = client.run(_CANCEL)
+    named = [params_of(each).get("requestId") for each in evidence.sent(_CANCELLED)]
+    # A client that reads the resource cancels this request too; others are judged by the call.
+    reads = [each for each in evidence.taken("resources/read") if params_of(each).get("uri") == WAITING_RESOURCE]
+    for request in (call, *reads):
+        if _key(request["id"]) not in map(_key, named):
+            expected = f"notifications/cancelled with the requestId {brief(request['id'])} of {request['method']}"
+            raise Deviation(expected, brief(named))
 
 
 @check(
