@@ -102,6 +102,7 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
         return False
     if in_scenario("conformance_cancel"):
         wire.abandon("tools/call", {"name": "test_waits", "arguments": {}})
+        wire.abandon("resources/read", {"uri": "test://waits"})
         tools = [tool for tool in tools if tool["name"] != "test_waits"]
     if wrong("calls-by-lower-name"):
         tools = [tool for tool in tools if str(tool["name"]).islower()]

@@ -133,13 +133,14 @@ class _Lines(ABC):
             named.append({"reason": 7})
         if wrong("cancels-others"):
             named.append({"requestId": 4711})
-        if wrong("never-cancels") or wrong("calls-again-after-timeout"):
+        a_call = method == "tools/call"
+        if wrong("never-cancels") or wrong("calls-again-after-timeout") or (wrong("cancels-calls-only") and not a_call):
             named.clear()
         if wrong("calls-again-after-timeout"):
             self.send(self.messages.request(method, params))
         for each in named:
             self.send({**self.messages.notification("notifications/cancelled"), "params": each})
-        if wrong("dies-of-late-response") or wrong("dies-of-late-error"):
+        if a_call and (wrong("dies-of-late-response") or wrong("dies-of-late-error")):
             while (late := self.receive()).get("id") != request["id"]:
                 pass
             if "error" in late or wrong("dies-of-late-response"):
