@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from mcp_conformance.drivers.client.features import text_result
-from mcp_conformance.drivers.client.http_host import PostSink
+from mcp_conformance.drivers.client.http_host import PostSink, Stream
 from mcp_conformance.drivers.client.scripted_request import NoReply, encoded, notification
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
@@ -151,7 +151,8 @@ def _upgraded(setup: ScenarioSetup) -> None:
 def _sse_retry(setup: ScenarioSetup) -> None:
     """End the stream of a call three times before the result, which the client can get by resumption.
 
-    Between the second and the third time no event has an id: the last one is that of the stream before.
+    At the second time, the standalone stream ends too, with another last id and a shorter `retry`. Between the second
+    and the third time no event has an id: the last one is that of the stream before.
     """
     pauses: list[JsonValue] = []
     setup.notes["pauses"] = pauses
@@ -162,18 +163,25 @@ def _sse_retry(setup: ScenarioSetup) -> None:
             return text_result("fetched")
         await sink.open()
         stream = sink.stream
+        # The id of this event belongs to another stream.
+        params: JsonObject = {"level": "info", "data": "aside"}
+        aside = encoded(notification("notifications/message", params, request.revision, ""))
         for retry in _PAUSES:
             exchange = stream.exchange
             if exchange is None:
                 break
+            standalone = request.session.standalone_sink
+            if retry == _PAUSES[1] and isinstance(standalone, Stream) and "standalone" not in setup.notes:
+                await standalone.send(aside)
+                last_id = standalone.id(len(standalone.events) - 1)
+                setup.notes["standalone"] = {"after": exchange.number, "last_id": last_id}
+                await standalone.pause(_PAUSES[-1])
+                standalone = None
             if retry != _PAUSES[-1]:
                 # A second event, so that the last one is not the only one.
                 await request.notify("notifications/message", {"level": "info", "data": "fetching"})
-            standalone = request.session.standalone_sink
             if standalone is not None:
-                # The id of this event belongs to another stream.
-                log = notification("notifications/message", {"level": "info", "data": "aside"}, request.revision, "")
-                await standalone.send(encoded(log))
+                await standalone.send(aside)
             await exchange.event(None, retry=_REPLACED)
             last_id = stream.id(len(stream.events) - 1)
             # Before it: on a slow machine the client may have read the pause before this task continues.
@@ -240,7 +248,7 @@ HTTP_SCENARIOS: Final = (
     ),
     Scenario(
         name="sse-retry",
-        title="A tool whose stream ends three times before its result; the client must wait before it resumes the stream.",
+        title="A tool whose stream ends three times before its result; the client must wait before it resumes the stream. The standalone stream ends once.",
         prepare=_sse_retry,
         revisions=frozenset(each for each in LEGACY if each.priming_event),
         transports=_HTTP,

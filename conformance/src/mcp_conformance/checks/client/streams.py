@@ -16,13 +16,13 @@ from mcp_conformance.scenarios.http import (
     WITHOUT_SESSION,
     WITHOUT_STREAM,
 )
-from mcp_conformance.scenarios.robustness import STANDALONE_ENDS, STANDALONE_RETRY
+from mcp_conformance.scenarios.robustness import EMPTIED_ID, STANDALONE_ENDS, STANDALONE_RETRY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mcp_conformance.drivers.client.http_exchange import HttpExchange
-    from mcp_conformance.scenarios.evidence import ClientUnderTest
+    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _EARLY: Final = 0.95
@@ -198,11 +198,28 @@ def _pauses(client: ClientUnderTest) -> list[tuple[JsonObject, HttpExchange | No
     if not pauses:
         raise NotTestable("the client did not call the tool test_reconnection")
     gets = [each for each in evidence.exchanges if each.method == "GET" and each.header("last-event-id")]
+    # One of them may continue the standalone stream.
+    standalone = _resumed_standalone(evidence)
+    own = next((each for each in standalone if each.header("last-event-id") == _standalone_id(evidence)), None)
+    gets = [each for each in gets if each is not own]
     found: list[tuple[JsonObject, HttpExchange | None]] = []
     for pause in pauses:
         after = pause["after"]
         found.append((pause, next((each for each in gets if isinstance(after, int) and each.number > after), None)))
     return found
+
+
+def _standalone_id(evidence: Evidence) -> JsonValue:
+    """Return the id of the last event of the standalone stream when it ended; `None` if it did not."""
+    ended = evidence.notes.get("standalone")
+    return ended["last_id"] if isinstance(ended, dict) else None
+
+
+def _resumed_standalone(evidence: Evidence) -> list[HttpExchange]:
+    """Return the GET requests after the end of the standalone stream, in which the client may continue any stream."""
+    ended = evidence.notes.get("standalone")
+    after = ended["after"] if isinstance(ended, dict) else None
+    return [each for each in evidence.exchanges if each.method == "GET" and after and each.number > _number(after)]
 
 
 def _resumptions(client: ClientUnderTest) -> list[tuple[JsonObject, HttpExchange]]:
@@ -260,6 +277,49 @@ def _require_last_id(pause: Mapping[str, JsonValue], get: HttpExchange) -> None:
     """Require the id of the last event before a pause in the GET request after it."""
     if get.header("last-event-id") != pause["last_id"]:
         raise Deviation(f"GET with Last-Event-ID {pause['last_id']} first", str(get.header("last-event-id")))
+
+
+@check(
+    "resume.client-standalone-id",
+    proves=("resume.client-last-event-id",),
+    revisions=("2025-11-25",),
+    needs=("scenario:sse-retry",),
+)
+async def standalone_id(client: ClientUnderTest) -> None:
+    """A standalone stream is not resumed with the id of an event of another stream, which has ended too."""
+    evidence = client.run("sse-retry")
+    own_id = _standalone_id(evidence)
+    if own_id is None:
+        raise NotApplicable("the client has no stream that was opened by GET when the stream of the call ends")
+    used = [each.header("last-event-id") for each in _resumed_standalone(evidence)]
+    pauses = [each["last_id"] for each in _objects(evidence.notes.get("pauses"))]
+    # A client may also leave the standalone stream alone, or open another one.
+    if own_id in used or None in used or len(pauses) < _ATTEMPTS:
+        return
+    other = pauses[1]
+    if used.count(str(other)) > pauses.count(other):
+        raise Deviation(
+            f"GET with Last-Event-ID {own_id}, that of the standalone stream",
+            f"{used.count(str(other))} times GET with {other} after {pauses.count(other)} ends of the stream of the call",
+        )
+
+
+@check(
+    "resume.client-emptied-id",
+    proves=("resume.client-last-event-id",),
+    needs=(f"scenario:{STANDALONE_ENDS}",),
+)
+async def emptied_id(client: ClientUnderTest) -> None:
+    """After an event with an empty id the client has no last id, not that of an earlier event."""
+    evidence = client.run(STANDALONE_ENDS)
+    ended = evidence.notes.get("ended")
+    after = _number(ended["after"]) if isinstance(ended, dict) else 0
+    gets = [each for each in evidence.exchanges if each.method == "GET" and after and each.number > after]
+    if not gets:
+        raise NotApplicable("the client opens no other stream after the end of one by GET")
+    for exchange in gets:
+        if exchange.header("last-event-id") == EMPTIED_ID:
+            raise Deviation("GET without Last-Event-ID", f"{exchange} with Last-Event-ID {EMPTIED_ID}")
 
 
 @check(

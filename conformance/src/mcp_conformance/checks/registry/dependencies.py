@@ -613,6 +613,8 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "jsonrpc.client-error-response": ("http.client-both-kinds", "stdio.client-lines"),
     "jsonrpc.client-response-id": ("batch.client-kinds",),
     "sse.client-polls": ("resume.client-last-event-id",),
+    # A GET with the id of another stream may follow the `retry` of its own one.
+    "sse.client-respects-retry": ("resume.client-standalone-id",),
     "meta.client-version": (*_REQUEST, "meta.client-retries"),
     "meta.client-capabilities": ("meta.client-version",),
     "meta.client-info": ("meta.client-version",),
