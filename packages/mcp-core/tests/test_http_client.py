@@ -885,6 +885,15 @@ def test_standalone_stream_resumed_after_last_event() -> None:
     assert rest.end(broken=True) == Resume("5", 1.0)
 
 
+@pytest.mark.spec("resume.client-last-event-id")
+def test_stream_not_resumed_after_empty_event_id() -> None:
+    exchange = exchange_of(None, last_event_id="5")
+    receive_events(exchange, encode_event(LOG, id="6"), b"id:\ndata:\n\n")
+
+    assert exchange.end(broken=False) is None
+    assert "last-event-id" not in dict(exchange.resumption().headers())
+
+
 @pytest.mark.spec("sse.get-close-any-time")
 def test_standalone_stream_without_event_ids_ends() -> None:
     exchange = exchange_of(None)

@@ -112,6 +112,7 @@ class EventReader(FieldRepr):
     Args:
         limits: The limits for the events and messages.
         notes: Receives a sentence for each tolerated deviation.
+        last_event_id: The event after which the stream continues; empty for a new stream.
     """
 
     _limits: Limits
@@ -119,15 +120,16 @@ class EventReader(FieldRepr):
     _parser: SseParser
     _ended: bool
 
-    def __init__(self, limits: Limits, notes: Deviations) -> None:
+    def __init__(self, limits: Limits, notes: Deviations, *, last_event_id: str = "") -> None:
         self._limits = limits
         self._notes = notes
         self._parser = SseParser(limits)
+        self._parser.last_event_id = last_event_id
         self._ended = False
 
     @property
     def last_event_id(self) -> str:
-        """The id of the last event that had one; empty if no event had one."""
+        """The id of the last event that had one, which may be empty. At first, the one after which the stream continues."""
         return self._parser.last_event_id
 
     @property
@@ -619,7 +621,7 @@ class ClientExchange:
                 self.notes.note(f"the status for a message without requests is {head.status}, not 202")
         self._expect = expect
         if expect is Expect.STREAM:
-            self._reader = EventReader(self._limits, self.notes)
+            self._reader = EventReader(self._limits, self.notes, last_event_id=self._last_event_id)
         opens = isinstance(self._message, Request) and self._message.method == INITIALIZE.name
         if opens and is_good(head):
             self._open_session(head.headers.get(MCP_SESSION_ID))
@@ -774,7 +776,7 @@ class ClientExchange:
         return Resume(id, self.retry_after) if id and resumable_after(id, self._limits) else None
 
     def _last_id(self) -> str:
-        return (self._reader.last_event_id if self._reader is not None else "") or self._last_event_id
+        return self._last_event_id if self._reader is None else self._reader.last_event_id
 
     def _why_lost(self) -> McpError:
         unknown = "the server may have processed the request"
