@@ -317,12 +317,8 @@ class SessionHttp(_Http):
         if in_scenario("conformance_standing_ends") and wrong("reopens-at-once"):
             self.send("GET", headers).read()
             self.kept.append(self.send("GET", headers))
-        if in_scenario("conformance_standing_ends") and wrong("keeps-emptied-id"):
-            ids = [each["id"] for each in _whole_events(self.send("GET", headers)) if each.get("id")]
-            time.sleep(0.3)
-            self.send("GET", {**headers, "Last-Event-ID": ids[-1]}).read()
         silent = in_scenario("server-asks") and wrong("never-reads-standalone")
-        confused = wrong("last-id-of-any-stream") or wrong("standing-id-of-call")
+        confused = wrong("last-id-of-any-stream") or wrong("standing-id-of-call") or wrong("keeps-emptied-id")
         if silent or (in_scenario("sse-retry") and confused):
             self.kept.append(self.send("GET", headers))
 
@@ -418,13 +414,8 @@ class SessionHttp(_Http):
 
     def _resume(self, last: str, pauses: int) -> http.client.HTTPResponse:
         """Continue a stream behind its last event."""
-        if pauses == 1 and self.kept and wrong("last-id-of-any-stream"):
-            other = next(each["id"] for each in events_of(self.kept[0]) if each.get("data"))
-            self.send("GET", {"Accept": STREAM, "Last-Event-ID": other, **self._session_headers()}).close()
-        if pauses > 1 and self.kept and wrong("standing-id-of-call"):
-            # The stream of the call continues in these responses: in the first one to its third end.
-            for _end in range(2):
-                self.send("GET", {"Accept": STREAM, "Last-Event-ID": last, **self._session_headers()}).read()
+        if self.kept:
+            self._continue_standalone_stream(last, pauses)
         accept = "*/*" if wrong("get-accepts-all") else STREAM
         again = "stream0-0" if wrong("other-event-id") else last
         ours = self._session_headers()
@@ -437,6 +428,29 @@ class SessionHttp(_Http):
         if response.status != 200:
             raise ClientError(f"GET: status {response.status}")
         return response
+
+    def _continue_standalone_stream(self, last: str, pauses: int) -> None:
+        """Open the standalone stream again, which ends before that of a call does, and confuse the ids of both."""
+        headers = {"Accept": STREAM, **self._session_headers()}
+        if pauses > 2:
+            if wrong("last-id-of-any-stream"):
+                other = next(each["id"] for each in events_of(self.kept.pop()) if each.get("data"))
+                self.send("GET", {**headers, "Last-Event-ID": other}).close()
+            return
+        ids = [each["id"] for each in _whole_events(self.kept.pop()) if "id" in each]
+        if pauses == 1 and wrong("keeps-emptied-id"):
+            headers["Last-Event-ID"] = next(each for each in reversed(ids) if each)
+        elif pauses > 1 and wrong("standing-id-of-call"):
+            headers["Last-Event-ID"] = last
+            # The stream of the call continues in these responses: in the first one to its third end.
+            self.send("GET", headers).read()
+        elif ids[-1]:
+            headers["Last-Event-ID"] = ids[-1]
+        response = self.send("GET", headers)
+        if response.status >= 400:
+            del headers["Last-Event-ID"]
+            response = self.send("GET", headers)
+        self.kept.append(response)
 
     def _take_batch(self, members: list[JsonValue]) -> JsonObject | None:
         """Answer the requests of a batch, and return the first response in it; `None` without one."""

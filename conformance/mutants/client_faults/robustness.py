@@ -65,7 +65,6 @@ BEARING_FAULTS: Final = (
     of("forgets-last-id", _LATE, "http", "sse.client-polls"),
     of("last-id-of-any-stream", _LATE, "http", "resume.client-last-event-id"),
     of("standing-id-of-call", _LATE, "http", "resume.client-standalone-id"),
-    of("keeps-emptied-id", _OLD, "http", "resume.client-emptied-id"),
     of("keeps-emptied-id", _LATE, "http", "resume.client-emptied-id"),
     of("ignores-resumed-response", _LATE, "http", "sse.client-polls"),
     of("takes-any-method", _LATE, "stdio", "jsonrpc.client-invalid-request"),

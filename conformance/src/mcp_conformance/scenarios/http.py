@@ -20,18 +20,24 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = [
+    "EMPTIED_ID",
     "HTTP_SCENARIOS",
     "LOSES",
     "LOST_TO_STATELESS",
     "LOST_WITH_STREAM",
     "QUERY",
     "RECONNECTS",
+    "STANDALONE_ID",
     "WITHOUT_SESSION",
     "WITHOUT_STREAM",
 ]
 
 QUERY: Final = "?tenant=x&tenant=y%2Fz"
 """An unusual but valid query of the URL of an endpoint."""
+EMPTIED_ID: Final = "emptied"
+"""The id of an event of the standalone stream, which the empty id of the next one replaces; and the note of its end."""
+STANDALONE_ID: Final = "standalone"
+"""The note of its second end, behind an event with an id."""
 LOSES: Final = "test_loses_session"
 """The tool whose stream ends before its result, together with the session."""
 LOST_TO_STATELESS: Final = "session-lost-to-stateless"
@@ -148,11 +154,25 @@ def _upgraded(setup: ScenarioSetup) -> None:
     setup.http.before = upgrade
 
 
+async def _end_standalone(setup: ScenarioSetup, stream: Stream, data: bytes, name: str, after: int) -> None:
+    """End the response of the standalone stream behind an event, once for each name: with an id, or an empty one."""
+    exchange = stream.exchange
+    if name in setup.notes or exchange is None or not stream.is_connected:
+        return
+    if name == EMPTIED_ID:
+        for id in (EMPTIED_ID, ""):
+            await exchange.event(data, id=id)
+    else:
+        await stream.send(data)
+    setup.notes[name] = {"after": after, "last_id": stream.id(len(stream.events) - 1)}
+    await stream.pause(_PAUSES[-1])
+
+
 def _sse_retry(setup: ScenarioSetup) -> None:
     """End the stream of a call three times before the result, which the client can get by resumption.
 
-    At the second time, the standalone stream ends too, with another last id and a shorter `retry`. Between the second
-    and the third time no event has an id: the last one is that of the stream before.
+    At the first and the second time, the standalone stream ends before it, with a shorter `retry`. Between the second and
+    the third time no event of the stream of the call has an id: the last one is that of the stream before.
     """
     pauses: list[JsonValue] = []
     setup.notes["pauses"] = pauses
@@ -171,16 +191,13 @@ def _sse_retry(setup: ScenarioSetup) -> None:
             if exchange is None:
                 break
             standalone = request.session.standalone_sink
-            if retry == _PAUSES[1] and isinstance(standalone, Stream) and "standalone" not in setup.notes:
-                await standalone.send(aside)
-                last_id = standalone.id(len(standalone.events) - 1)
-                setup.notes["standalone"] = {"after": exchange.number, "last_id": last_id}
-                await standalone.pause(_PAUSES[-1])
-                standalone = None
+            if isinstance(standalone, Stream) and retry != _PAUSES[-1]:
+                name = EMPTIED_ID if retry == _PAUSES[0] else STANDALONE_ID
+                await _end_standalone(setup, standalone, aside, name, exchange.number)
             if retry != _PAUSES[-1]:
                 # A second event, so that the last one is not the only one.
                 await request.notify("notifications/message", {"level": "info", "data": "fetching"})
-            if standalone is not None:
+            if standalone is not None and retry == _PAUSES[-1]:
                 await standalone.send(aside)
             await exchange.event(None, retry=_REPLACED)
             last_id = stream.id(len(stream.events) - 1)
@@ -248,7 +265,7 @@ HTTP_SCENARIOS: Final = (
     ),
     Scenario(
         name="sse-retry",
-        title="A tool whose stream ends three times before its result; the client must wait before it resumes the stream. The standalone stream ends once.",
+        title="A tool whose stream ends three times before its result; the client must wait before it resumes the stream. The standalone stream ends twice.",
         prepare=_sse_retry,
         revisions=frozenset(each for each in LEGACY if each.priming_event),
         transports=_HTTP,

@@ -9,7 +9,7 @@ import trio
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.http_exchange import STREAM
 from mcp_conformance.drivers.client.http_host import PostSink
-from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, encoded, notification
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, NoReply, encoded
 from mcp_conformance.drivers.client.stdio_host import Launch
 from mcp_conformance.model.check import Transport
 from mcp_conformance.protocol.odd_ids import ODD_IDS
@@ -34,7 +34,6 @@ __all__ = [
     "CASES",
     "CRASHES",
     "EARLY",
-    "EMPTIED_ID",
     "NOTIFIES_FIRST",
     "NOTIFIES_SECOND",
     "PATH",
@@ -62,8 +61,6 @@ UNKNOWN: Final = "unknown"
 """The name of the requests whose methods do not exist."""
 STANDALONE_ENDS: Final = "conformance_standing_ends"
 """The scenario in which a standalone stream ends."""
-EMPTIED_ID: Final = "replaced-by-none"
-"""The id of an event of that stream. That of the next event is empty."""
 STANDALONE_RETRY: Final = 300
 """Milliseconds that a client must wait before it opens the standalone stream again."""
 _CRASHES: Final = 2
@@ -275,7 +272,6 @@ async def _behind(_: ScriptedRequest) -> JsonObject:
 def _standalone_stream_ends(setup: ScenarioSetup) -> None:
     """End the first standalone stream at once, and state when to open another where the revision has a rule for it.
 
-    Its last event has an empty id: there is none to resume from.
     The name of the header of the session id is in lower case.
     """
     setup.http.session_header = "mcp-session-id"
@@ -284,11 +280,6 @@ def _standalone_stream_ends(setup: ScenarioSetup) -> None:
         if exchange.method != "GET" or exchange.header("last-event-id") is not None or "ended" in setup.notes:
             return False
         await exchange.start(200, STREAM)
-        for id in (EMPTIED_ID, ""):
-            # The empty id of the second event replaces that of the first.
-            params: JsonObject = {"level": "info", "data": "the stream ends"}
-            log = notification("notifications/message", params, setup.revision, "")
-            await exchange.event(encoded(log), id=id)
         if setup.revision.priming_event:
             await exchange.event(None, retry=STANDALONE_RETRY)
         # Before it: on a slow machine the client may have read the end before this task continues.

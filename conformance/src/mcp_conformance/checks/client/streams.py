@@ -9,14 +9,16 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.scenarios.endpoints import ENDPOINT_FORMS
 from mcp_conformance.scenarios.http import (
+    EMPTIED_ID,
     LOSES,
     LOST_TO_STATELESS,
     LOST_WITH_STREAM,
     RECONNECTS,
+    STANDALONE_ID,
     WITHOUT_SESSION,
     WITHOUT_STREAM,
 )
-from mcp_conformance.scenarios.robustness import EMPTIED_ID, STANDALONE_ENDS, STANDALONE_RETRY
+from mcp_conformance.scenarios.robustness import STANDALONE_ENDS, STANDALONE_RETRY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -198,10 +200,10 @@ def _pauses(client: ClientUnderTest) -> list[tuple[JsonObject, HttpExchange | No
     if not pauses:
         raise NotTestable("the client did not call the tool test_reconnection")
     gets = [each for each in evidence.exchanges if each.method == "GET" and each.header("last-event-id")]
-    # One of them may continue the standalone stream.
-    standalone = _resumed_standalone(evidence)
-    own = next((each for each in standalone if each.header("last-event-id") == _standalone_id(evidence)), None)
-    gets = [each for each in gets if each is not own]
+    # One of them may continue the standalone stream. Another check covers the id that an empty one has replaced.
+    later = _gets_after(evidence, STANDALONE_ID)
+    own = next((each for each in later if each.header("last-event-id") == _standalone_id(evidence)), None)
+    gets = [each for each in gets if each is not own and each.header("last-event-id") != EMPTIED_ID]
     found: list[tuple[JsonObject, HttpExchange | None]] = []
     for pause in pauses:
         after = pause["after"]
@@ -211,15 +213,16 @@ def _pauses(client: ClientUnderTest) -> list[tuple[JsonObject, HttpExchange | No
 
 def _standalone_id(evidence: Evidence) -> JsonValue:
     """Return the id of the last event of the standalone stream when it ended; `None` if it did not."""
-    ended = evidence.notes.get("standalone")
+    ended = evidence.notes.get(STANDALONE_ID)
     return ended["last_id"] if isinstance(ended, dict) else None
 
 
-def _resumed_standalone(evidence: Evidence) -> list[HttpExchange]:
-    """Return the GET requests after the end of the standalone stream, in which the client may continue any stream."""
-    ended = evidence.notes.get("standalone")
-    after = ended["after"] if isinstance(ended, dict) else None
-    return [each for each in evidence.exchanges if each.method == "GET" and after and each.number > _number(after)]
+def _gets_after(evidence: Evidence, note: str) -> list[HttpExchange]:
+    """Return the GET requests after an end of the standalone stream, in which the client may continue any stream."""
+    ended = evidence.notes.get(note)
+    if not isinstance(ended, dict):
+        return []
+    return [each for each in evidence.exchanges if each.method == "GET" and each.number > _number(ended["after"])]
 
 
 def _resumptions(client: ClientUnderTest) -> list[tuple[JsonObject, HttpExchange]]:
@@ -291,7 +294,7 @@ async def standalone_id(client: ClientUnderTest) -> None:
     own_id = _standalone_id(evidence)
     if own_id is None:
         raise NotApplicable("the client has no stream that was opened by GET when the stream of the call ends")
-    used = [each.header("last-event-id") for each in _resumed_standalone(evidence)]
+    used = [each.header("last-event-id") for each in _gets_after(evidence, STANDALONE_ID)]
     pauses = [each["last_id"] for each in _objects(evidence.notes.get("pauses"))]
     # A client may also leave the standalone stream alone, or open another one.
     if own_id in used or None in used or len(pauses) < _ATTEMPTS:
@@ -307,17 +310,15 @@ async def standalone_id(client: ClientUnderTest) -> None:
 @check(
     "resume.client-emptied-id",
     proves=("resume.client-last-event-id",),
-    needs=(f"scenario:{STANDALONE_ENDS}",),
+    revisions=("2025-11-25",),
+    needs=("scenario:sse-retry",),
 )
 async def emptied_id(client: ClientUnderTest) -> None:
     """After an event with an empty id the client has no last id, not that of an earlier event."""
-    evidence = client.run(STANDALONE_ENDS)
-    ended = evidence.notes.get("ended")
-    after = _number(ended["after"]) if isinstance(ended, dict) else 0
-    gets = [each for each in evidence.exchanges if each.method == "GET" and after and each.number > after]
-    if not gets:
-        raise NotApplicable("the client opens no other stream after the end of one by GET")
-    for exchange in gets:
+    evidence = client.run("sse-retry")
+    if EMPTIED_ID not in evidence.notes:
+        raise NotApplicable("the client has no stream that was opened by GET when the stream of the call ends")
+    for exchange in _gets_after(evidence, EMPTIED_ID):
         if exchange.header("last-event-id") == EMPTIED_ID:
             raise Deviation("GET without Last-Event-ID", f"{exchange} with Last-Event-ID {EMPTIED_ID}")
 
