@@ -107,6 +107,10 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
     if wrong("calls-by-lower-name"):
         tools = [tool for tool in tools if str(tool["name"]).islower()]
     _call_each(wire, tools)
+    if paged and wrong("reads-first-page-again"):
+        wire.call("tools/list", {})
+    if paged and wrong("reads-pages-again"):
+        _list(wire, "tools/list", "tools")
     changing = in_scenario("conformance_roots_change")
     silent = wrong("roots-silent") or wrong("roots-kept")
     if wrong("roots-list-changed") or (changing and not silent):

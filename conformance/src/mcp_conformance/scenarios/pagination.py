@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mcp_conformance.drivers.client.scripted_request import ErrorReply
+from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded, notification
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, R2025_03_26, Era, between
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     Handler = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
 __all__ = [
+    "ANNOUNCED",
     "CACHED_CURSOR",
     "CACHED_LIST",
     "FIRST_HEADER",
@@ -52,6 +53,9 @@ CACHED_CURSOR: Final = 2
 """The index of the cursor of this page, which is neither short nor the last."""
 _HOUR: Final = 3_600_000
 """The `ttlMs` of this page."""
+ANNOUNCED: Final = "announced"
+"""The note of the notification that the list of tools has changed: the id of the call before it."""
+_CHANGED: Final = "notifications/tools/list_changed"
 LISTS: Final = {
     "tools/list": "tools",
     "resources/list": "resources",
@@ -96,10 +100,21 @@ def _in_pages(method: str, entries: list[JsonObject], era: Era) -> Handler:
 
 
 def _pages(setup: ScenarioSetup) -> None:
-    """Serve all lists in pages."""
+    """Serve all lists in pages. In legacy revisions, the first call of the tool on the last page announces a changed list.
+
+    Over Streamable HTTP it does so on the standalone stream, if the client has opened one.
+    """
     server, era = setup.server, setup.revision.era
     offers = server.offers
     say = offers.calls["test_simple_text"]
+
+    async def announce(request: ScriptedRequest) -> JsonObject:
+        sink = request.session.standalone_sink
+        if ANNOUNCED not in setup.notes and sink is not None:
+            setup.notes[ANNOUNCED] = request.message["id"]
+            await sink.send(encoded(notification(_CHANGED, None, request.revision, "")))
+        return await say(request)
+
     for number in range(7):
         offers.add_tool(f"tool_{number}", "Returns a text", say)
         offers.resources.append({"uri": f"test://static/{number}", "name": f"static {number}"})
@@ -107,6 +122,8 @@ def _pages(setup: ScenarioSetup) -> None:
         offers.prompts.append({"name": f"prompt_{number}"})
         offers.messages[f"prompt_{number}"] = offers.messages["test_simple_prompt"]
         offers.templates.append({"uriTemplate": f"test://template/{number}-{{id}}/data", "name": f"template {number}"})
+    if era is Era.LEGACY:
+        offers.calls[LAST_TOOL] = announce
     listed = {
         "tools/list": offers.tools,
         "resources/list": offers.resources,
