@@ -199,6 +199,10 @@ class MessageFactory:
 
     def _call_params(self, params: JsonObject) -> JsonObject:
         """Return the params of a call, with a fault if it is set."""
+        if wrong("token-in-arguments"):
+            given = params.get("arguments")
+            arguments: JsonObject = given if isinstance(given, dict) else {}
+            return {**params, "arguments": {**arguments, "_meta": {"progressToken": self._id}}}
         if wrong("list-arguments"):
             return {**params, "arguments": [1, 2]}
         if wrong("null-token"):

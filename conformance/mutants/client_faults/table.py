@@ -206,6 +206,7 @@ CLIENT_FAULTS: Final = (
     _of("null-token", _LATE, "stdio", "progress.client-token"),
     _of("null-params", _LATE, "stdio", "jsonrpc.client-params-object"),
     _of("float-token", _LATE, "stdio", "progress.client-token"),
+    _of("token-in-arguments", _JUNE, "stdio", "progress.client-token"),
     _of("takes-stderr-for-failure", _LATE, "stdio", "stdio.client-bears-stderr"),
     *BEARING_FAULTS,
     *ERA_FAULTS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.subscription_stream import LISTEN
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope
@@ -140,11 +141,14 @@ def _names(message: JsonValue, text: str) -> bool:
 
 @check("progress.client-token", proves=("progress.token-type",))
 async def progress_token(client: ClientUnderTest) -> None:
-    """The progress token of a request is a string or an integer."""
+    """The progress token of a request is a string or an integer in `params._meta`, not in the arguments of a call."""
     tried = 0
     for message in _sent_messages(client):
-        params = message.get("params")
-        meta = params.get("_meta") if isinstance(params, dict) else None
+        argument = member(message, "params", "arguments", "_meta")
+        if isinstance(argument, dict) and PROGRESS_TOKEN in argument:
+            # No tool of the scenarios has an argument `_meta`.
+            raise Deviation("the progressToken in params._meta", brief(message))
+        meta = member(message, "params", "_meta")
         if isinstance(meta, dict) and PROGRESS_TOKEN in meta:
             tried += 1
             token = meta[PROGRESS_TOKEN]

@@ -105,13 +105,17 @@ async def is_error(client: ClientUnderTest) -> None:
             raise Deviation(f"{name} to be interpreted as: failed", brief(reported))
 
 
-_add(
+@check(
     "tools.client-validates-output",
-    ("tools.output-schema-client-validates", "tools.client-validates-results"),
-    "Structured content that violates the output schema is rejected.",
-    "gives_unfit",
-    ("invalid",),
+    proves=("tools.output-schema-client-validates", "tools.client-validates-results"),
+    needs=_NEEDS,
 )
+async def validates_output(client: ClientUnderTest) -> None:
+    """Structured content that violates the output schema is rejected, and other structured content is not."""
+    for name, outcome in (("gives_unfit", "invalid"), ("gives_structured", "result")):
+        reported = _report(client, name)
+        if reported.get("outcome") != outcome:
+            raise Deviation(f"{name} to be interpreted as: {outcome}", brief(reported))
 
 
 @check(
@@ -120,11 +124,17 @@ _add(
     needs=_NEEDS,
 )
 async def unknown_result_type(client: ClientUnderTest) -> None:
-    """A result with an unknown or empty resultType is invalid, and so is that of an extension that is not declared."""
+    """A result with an unknown or empty resultType is invalid, and so is that of an extension that is not declared.
+
+    A task of an undeclared extension is not polled either.
+    """
     evidence = client.run(RESULTS)
     called = [member(each, "params", "name") for each in evidence.sent("tools/call")]
     undeclared = evidence.notes.get(UNDECLARED_TASK) is True
     read = [member(each, "params", "uri") for each in evidence.sent("resources/read")]
+    polls = [each for each in evidence.requests if str(each["method"]).startswith("tasks/")]
+    if undeclared and polls:
+        raise Deviation(f"{UNDECLARED_TASK} not to be followed as a task: tasks are not declared", brief(polls[0]))
     # A client that stops after a result of another kind, or reads no resource, is judged by its calls.
     others = {EMPTY_TYPE: EMPTY_TYPE in called, UNDECLARED_TASK: undeclared, ODD_RESOURCE: ODD_RESOURCE in read}
     for name in ("gives_odd_type", *(name for name, used in others.items() if used)):
