@@ -198,6 +198,8 @@ def events_of(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
         if text.startswith(":") and wrong("no-comments"):
             raise ClientError("invalid field of an event")
         if not text:
+            if "id" in event and not event.get("data") and wrong("needs-event-data"):
+                raise ClientError("the data of an event is not JSON")
             yield event
             event = {}
         elif not text.startswith(":"):
@@ -348,6 +350,9 @@ class SessionHttp(_Http):
         request = self.messages.request(method, params)
         response = self.post(request)
         if response.status == 404 and self._session is not None and not wrong("session-lost"):
+            if wrong("looks-elsewhere-after-404"):
+                self.send("GET", {"Accept": STREAM}).close()
+                raise ClientError(f"{method}: there is no endpoint event")
             if wrong("needs-json-404") and not _json(response.read()):
                 raise ClientError(f"{method}: the body is not JSON")
             if self._losses > 0 and wrong("reinitializes-once"):

@@ -400,6 +400,8 @@ def _cancelled(params: JsonValue) -> JsonObject | None:
 
 
 def _reply(request: JsonObject) -> JsonObject | None:
+    if "does-not-exist" in str(request["method"]) and wrong("ignores-unknown-methods"):
+        return None
     if "id" not in request and request["method"] == "notifications/cancelled":
         return _cancelled(request.get("params"))
     if in_scenario("conformance_server_cancels") and request["method"] in ("elicitation/create", _SAMPLING):

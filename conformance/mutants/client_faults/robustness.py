@@ -15,6 +15,16 @@ _LATE = "2025-11-25"
 _MODERN = "2026-07-28"
 
 BEARING_FAULTS: Final = (
+    of("needs-event-data", _LATE, "http", "sse.client-polls", "http.client-both-kinds"),
+    of(
+        "looks-elsewhere-after-404",
+        _JUNE,
+        "http",
+        "session.client-reinitializes",
+        "session.client-sends-id",
+        "http.client-version-header",
+    ),
+    of("ignores-unknown-methods", _LATE, "stdio", "jsonrpc.client-unknown-method", "jsonrpc.client-response-id"),
     of("broken-for-ever", _JUNE, "http", "http.client-bears-broken-stream"),
     of(
         "same-id-after-break",
