@@ -132,7 +132,7 @@ async def unknown_result_type(client: ClientUnderTest) -> None:
     called = [member(each, "params", "name") for each in evidence.sent("tools/call")]
     undeclared = evidence.notes.get(UNDECLARED_TASK) is True
     read = [member(each, "params", "uri") for each in evidence.sent("resources/read")]
-    polls = [each for each in evidence.requests if str(each["method"]).startswith("tasks/")]
+    polls = evidence.sent("tasks/get")
     if undeclared and polls:
         raise Deviation(f"{UNDECLARED_TASK} not to be followed as a task: tasks are not declared", brief(polls[0]))
     # A client that stops after a result of another kind, or reads no resource, is judged by its calls.
