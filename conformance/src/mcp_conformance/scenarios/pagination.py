@@ -169,7 +169,7 @@ def _lost_session(setup: ScenarioSetup) -> None:
 PAGE_SCENARIOS: Final = (
     Scenario(
         name="conformance_pages",
-        title="Lists in pages of different lengths, some of them empty, with arbitrary characters in cursors.",
+        title="Lists in pages of different lengths, some of them empty, with arbitrary characters in cursors. A legacy server announces a changed list of tools.",
         prepare=_pages,
     ),
     Scenario(
