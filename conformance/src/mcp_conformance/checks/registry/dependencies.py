@@ -670,6 +670,7 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tasks.client-transitions": ("tasks.client-cancelled-stays",),
     "tasks.client-exhaustive": ("ping.client-respond",),
     "progress.client-task-token": ("progress.client-unique",),
+    "progress.client-unique": ("progress.client-token",),
     "progress.client-task-same": ("progress.client-known",),
     "sampling.client-mixed-result": ("sampling.client-missing-result",),
     # Authorization.
