@@ -80,7 +80,7 @@ MRTR_FAULTS: Final = (
     of("cuts-cursors", _MODERN, "stdio", "pagination.client-cursor", "pagination.client-lengths"),
     of("normalizes-cursors", _MODERN, "stdio", "pagination.client-cursor", "pagination.client-lengths"),
     of("first-page-only", _JUNE, "stdio", "pagination.client-whole"),
-    of("reads-first-page-again", _LATE, "http", "pagination.client-whole"),
+    of("reads-first-page-again", _LATE, "http", "pagination.client-again"),
     of("asks-once-more", _LATE, "stdio", "pagination.client-ends"),
     of("begins-with-empty-cursor", _MODERN, "http", "pagination.client-cursor"),
     of("begins-with-cursor", _FIRST, "stdio", "pagination.client-session"),

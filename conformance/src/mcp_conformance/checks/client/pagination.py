@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.drivers.client.scripted_request import encoded
-from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.pagination import ANNOUNCED, CACHED_CURSOR, CACHED_LIST, LISTS, cursors
 from mcp_core.revisions import LEGACY, MODERN, Era
 
 if TYPE_CHECKING:
-    from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
+    from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _PAGES: Final = "conformance_pages"
@@ -152,7 +152,7 @@ async def lengths(client: ClientUnderTest) -> None:
     needs=(*_NEEDS, "scenario:tools_call"),
 )
 async def whole(client: ClientUnderTest) -> None:
-    """A list with several pages is read completely, like one with a single page, and again when it has changed."""
+    """A list with several pages is read completely, like one with a single page."""
     client.control()
     evidence = client.run(_PAGES)
     if evidence.status != 0:
@@ -167,21 +167,24 @@ async def whole(client: ClientUnderTest) -> None:
             # Other checks cover the reason: a cursor, or the length of a page.
             raise NotTestable(f"the client follows cursors, and stopped before the end: {brief(requested)}")
         raise Deviation("a call of tool_6, which is on the last page", brief(names))
-    _check_again(evidence, cursors("tools/list", client.revision.era))
 
 
-def _check_again(evidence: Evidence, known: list[str]) -> None:
-    """Check that a list of tools that was read completely is also read completely when it has changed."""
+@check("pagination.client-again", proves=("pagination.both-flows",), revisions=_LEGACY, needs=_NEEDS)
+async def again(client: ClientUnderTest) -> None:
+    """A list of tools that was read completely is also read completely when it has changed."""
+    evidence = client.run(_PAGES)
+    last = cursors("tools/list", client.revision.era)[-1]
     requests = evidence.requests
-    changed = [index for index, each in enumerate(requests) if each["id"] == evidence.notes.get(ANNOUNCED)]
+    changed = max((i for i, each in enumerate(requests) if each["id"] == evidence.notes.get(ANNOUNCED)), default=None)
+    if changed is None:
+        raise NotTestable("the client did not call tool_6, or has no stream for other messages of the server")
     listed = [(index, _cursor(each)) for index, each in enumerate(requests) if each["method"] == "tools/list"]
-    before = [cursor for index, cursor in listed if changed and index < changed[-1]]
-    again = [(index, cursor) for index, cursor in listed if changed and index > changed[-1]]
-    if known[-1] not in before or not again or known[-1] in [cursor for _, cursor in again]:
-        return
+    later = [(index, cursor) for index, cursor in listed if index > changed]
+    if not later or last not in [cursor for index, cursor in listed if index < changed]:
+        raise NotApplicable("the client does not read a changed list again, or did not read it completely before")
     # A client may end, or use other features, while it reads the list in the background.
-    if len(requests) - again[-1][0] > _BACKGROUND:
-        raise Deviation(f"tools/list up to the cursor {brief(known[-1])}", brief([cursor for _, cursor in again]))
+    if last not in [cursor for _, cursor in later] and len(requests) - later[-1][0] > _BACKGROUND:
+        raise Deviation(f"tools/list up to the cursor {brief(last)}", brief([cursor for _, cursor in later]))
 
 
 @check(
