@@ -21,11 +21,10 @@ URL = "https://as.example/authorize?a=1&b=%25VAR%25&c=$(id)&d='x'&e=;f"
 
 
 def argument_recorder(folder: Path, name: str = "browser") -> Path:
-    """Return a program that records its arguments, one a line."""
+    """Return a program that records its arguments, one a line. The file appears when all are written."""
     path = folder / name
-    path.write_text(
-        f'#!/bin/sh\nfor each in "$@"; do printf "%s\\n" "$each" >> {shlex.quote(str(folder / "asked"))}; done\n'
-    )
+    place, part = (shlex.quote(str(folder / each)) for each in ("asked", "asked.part"))
+    path.write_text(f'#!/bin/sh\nfor each in "$@"; do printf "%s\\n" "$each" >> {part}; done\nmv {part} {place}\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
@@ -33,9 +32,9 @@ def argument_recorder(folder: Path, name: str = "browser") -> Path:
 async def recorded_arguments(folder: Path) -> list[str]:
     path = trio.Path(folder / "asked")
     with trio.fail_after(10):
-        while not await path.exists() or not (text := await path.read_text()).endswith("\n"):  # noqa: ASYNC110  # a process
+        while not await path.exists():  # noqa: ASYNC110  # a process
             await trio.sleep(0.01)
-    return text.splitlines()
+    return (await path.read_text()).splitlines()
 
 
 @pytest.mark.spec("security.no-shell-open")

@@ -46,7 +46,9 @@ def heading(page: Page) -> str:
 def log_in(page: Page, password: str = "lovelace") -> None:
     page.get_by_label("User name").fill("ada")
     page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Log in").click()
+    # A click returns when the next page begins to load.
+    with page.expect_navigation():
+        page.get_by_role("button", name="Log in").click()
 
 
 def consent(testbed: BrowserTestbed, **changes: str | None) -> Page:
@@ -97,10 +99,10 @@ def test_wrong_password_can_be_corrected(testbed: BrowserTestbed) -> None:
     page.goto(testbed.authorization_url())
     log_in(page, "byron")
     assert page.title().startswith("Error: Log in")
-    # The error summary has the focus and links to the field.
-    assert page.evaluate("document.activeElement.getAttribute('role')") == "alert"
+    # The error summary gets the focus, with the first frame after the load, and links to the field.
+    page.locator("[role=alert]:focus").wait_for()
     page.get_by_role("link", name="The user name or the password is incorrect").click()
-    assert page.evaluate("document.activeElement.id") == "password"
+    page.locator("#password:focus").wait_for()
     assert page.get_by_label("User name").input_value() == "ada"
     assert page.get_by_label("Password").input_value() == ""
     log_in(page)
@@ -138,8 +140,8 @@ def test_login_and_consent_usable_with_keyboard(testbed: BrowserTestbed) -> None
     page.keyboard.type("ada")
     to("textbox", "Password")
     page.keyboard.type("lovelace")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("fieldset")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
     to("checkbox", "Change and delete your notes")
     page.keyboard.press("Space")
     to("button", "Allow")
