@@ -200,6 +200,8 @@ def events_of(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
         if not text:
             if "id" in event and not event.get("data") and wrong("needs-event-data"):
                 raise ClientError("the data of an event is not JSON")
+            if "event" in event and event["event"] != "message" and wrong("reads-each-event"):
+                raise ClientError("the data of an event is not JSON")
             yield event
             event = {}
         elif not text.startswith(":"):

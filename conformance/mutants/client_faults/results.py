@@ -73,6 +73,8 @@ RESULT_FAULTS: Final = (
     of("keeps-byte-order-mark", _LATE, "http", "http.client-byte-order-mark"),
     of("keeps-byte-order-mark", _MODERN, "http", "http.client-byte-order-mark"),
     of("known-fields-only", _MODERN, "http", "http.client-parses-streams"),
+    of("reads-each-event", _LATE, "http", "http.client-event-types"),
+    of("reads-each-event", _MODERN, "http", "http.client-event-types"),
     of("fields-need-colon", _MODERN, "http", "http.client-parses-streams"),
     of("no-comments", _FIRST, "http", "http-sse.client-parses-stream"),
     of("no-cr", _FIRST, "http", "http-sse.client-parses-stream"),

@@ -293,6 +293,20 @@ async def _marked_stream(request: ScriptedRequest) -> JsonObject:
     return result
 
 
+async def _other_event(request: ScriptedRequest) -> JsonObject:
+    """Send an event of another type, whose data is no message, before the event of the result, which states its type."""
+    sink = request.sink
+    result = text_result("behind another event")
+    if isinstance(sink, PostSink):
+        exchange = sink.exchange
+        await exchange.start(200, STREAM)
+        await exchange.chunk(b"event: com.example.alive\ndata: still here\n\n")
+        await exchange.named_event("message", _whole(request, result))
+        await exchange.finish()
+        raise NoReply("the response was sent already")
+    return result
+
+
 async def _media_type(request: ScriptedRequest) -> JsonObject:
     sink = request.sink
     result = text_result("typed")
@@ -395,6 +409,7 @@ def _results(setup: ScenarioSetup) -> None:
             ("gives_media_type", _media_type),
             ("gives_stream_type", _stream_type),
             ("gives_marked_stream", _marked_stream),
+            ("gives_other_event", _other_event),
         ]
     if setup.transport is Transport.STDIO:
         rows += [("gives_crlf", _crlf), ("gives_together", _together)]

@@ -282,6 +282,15 @@ _add(
     text="marked",
 )
 _add(
+    "http.client-event-types",
+    ("http.sse-parse-standard", "http.client-both-response-types"),
+    "An event of another type than `message` is ignored.",
+    "gives_other_event",
+    ("result",),
+    transports=_HTTP,
+    text="behind another event",
+)
+_add(
     "http-sse.client-parses-stream",
     ("jsonrpc.base-and-lifecycle-support",),
     _STREAM_PARSING,
