@@ -540,6 +540,8 @@ class ModernHttp(_Http):
             raise UnsupportedRevision(f"server/discover: {code}", modern=code in _MODERN_ERRORS and not unknown)
         meta = result.get("_meta")
         self.server_info = meta.get("io.modelcontextprotocol/serverInfo") if isinstance(meta, dict) else None
+        if self.server_info is None and wrong("needs-server-info"):
+            raise ClientError("the server has no name")
         if wrong("pings"):
             self._exchange("ping", {})
         if wrong("initialized-to-modern") and in_scenario("meets-modern"):

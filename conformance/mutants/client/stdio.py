@@ -328,6 +328,8 @@ class Pipes(_Lines):
             code = error.get("code") if isinstance(error, dict) else None
             one = wrong("one-code-only") and code != -32600
             raise UnsupportedRevision(f"server/discover: {code}", modern=one or code in (-32020, -32021, -32022))
+        if "serverInfo" not in json.dumps(result) and wrong("needs-server-info"):
+            raise ClientError("the server has no name")
         if in_scenario("meets-modern"):
             self.messages.take_version(result.get("supportedVersions"))
         capabilities = result.get("capabilities")

@@ -26,6 +26,8 @@ ERA_FAULTS: Final = (
         "version.client-retry",
     ),
     of("initialized-to-modern", _MODERN, "http", "compat.client-no-legacy-methods"),
+    of("needs-server-info", _MODERN, "stdio", "discover.client-bears-anonymous"),
+    of("needs-server-info", _MODERN, "http", "discover.client-bears-anonymous"),
     of("other-version-later", _MODERN, "stdio", "version.client-picks-supported"),
     of("gives-up-in-silence", _MODERN, "stdio", "stdio.client-probe-silence"),
     of("probe-id-again", _MODERN, "stdio", "jsonrpc.client-request-id-in-flight"),

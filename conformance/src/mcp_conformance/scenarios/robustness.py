@@ -484,7 +484,11 @@ def _no_request(setup: ScenarioSetup) -> None:
 
 
 def _sends_requests(setup: ScenarioSetup) -> None:
-    """Add a tool that sends requests, which servers of the modern revision must not do, before its response."""
+    """Add a tool that sends requests, which servers of the modern revision must not do, before its response.
+
+    No result names the server.
+    """
+    setup.server.anonymous = True
 
     async def send(request: ScriptedRequest) -> JsonObject:
         for id, method in (("of the server", "ping"), (0, "roots/list"), ("", "ping")):
@@ -580,7 +584,7 @@ ROBUSTNESS_SCENARIOS: Final = (
     ),
     Scenario(
         name="conformance_sends_requests",
-        title="A tool that sends requests of a legacy server, which are no messages of a modern one.",
+        title="A server without a name, and a tool that sends requests of a legacy server, which are no messages of a modern one.",
         prepare=_sends_requests,
         revisions=_MODERN,
     ),

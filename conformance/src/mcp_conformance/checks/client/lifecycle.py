@@ -31,6 +31,8 @@ _LOST: Final = "session-lost"
 """The scenario in which the client needs new sessions."""
 _PINGED: Final = "conformance_early_ping"
 """The scenario with a ping before the result of `initialize`."""
+_ANONYMOUS: Final = "conformance_sends_requests"
+"""The scenario with a server that does not name itself."""
 _ATTEMPTS: Final = 3
 """How often a client may send a request whose version was rejected, for instance on new connections."""
 
@@ -252,6 +254,19 @@ async def meta_info_shape(client: ClientUnderTest) -> None:
             wrong = flaw(meta_of(message)[CLIENT_INFO], "Implementation", client.revision)
             if wrong is not None:
                 raise Deviation("clientInfo with a name and a version", wrong)
+
+
+@check(
+    "discover.client-bears-anonymous",
+    proves=("discover.server-info-not-behavioral",),
+    needs=(f"scenario:{_ANONYMOUS}", "scenario:tools_call"),
+)
+async def bears_anonymous(client: ClientUnderTest) -> None:
+    """A server whose results do not have `serverInfo` is used like any other."""
+    client.control()
+    evidence = client.run(_ANONYMOUS)
+    if not evidence.sent("tools/call"):
+        raise Deviation("the client to call the tools of a server without serverInfo", evidence.ending)
 
 
 @check("discover.client-params", proves=("discover.params-only-meta",))

@@ -76,6 +76,8 @@ class FakeServer:
         """The declared capabilities. `completions` is added where the revision has it, unless the object is empty."""
         self.completes = True
         """Whether `completions` is added."""
+        self.anonymous = False
+        """Whether results do not name the server, which is optional from 2026-07-28 on."""
         self.handlers: Final[dict[str, Callable[[ScriptedRequest], Awaitable[JsonObject]]]] = {
             "initialize": self.initialize,
             "ping": _empty,
@@ -256,7 +258,8 @@ class FakeServer:
             return result
         meta = result.get("_meta")
         whole: JsonObject = {"resultType": "complete", **result}
-        whole["_meta"] = {SERVER_INFO: _INFO, **(meta if isinstance(meta, dict) else {})}
+        info: JsonObject = {} if self.anonymous else {SERVER_INFO: _INFO}
+        whole["_meta"] = {**info, **(meta if isinstance(meta, dict) else {})}
         if method in _CACHED and whole["resultType"] == "complete":
             whole = {"ttlMs": 0, "cacheScope": "private", **whole}
         return whole
