@@ -300,7 +300,8 @@ async def _other_event(request: ScriptedRequest) -> JsonObject:
     if isinstance(sink, PostSink):
         exchange = sink.exchange
         await exchange.start(200, STREAM)
-        await exchange.chunk(b"event: com.example.alive\ndata: still here\n\n")
+        # The standard dispatches it to nobody, as the client listens only to messages.
+        await exchange.chunk(b"event: com.example.alive\ndata: still here\n\n", deviant="an event without a message")
         await exchange.named_event("message", _whole(request, result))
         await exchange.finish()
         raise NoReply("the response was sent already")
