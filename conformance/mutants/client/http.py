@@ -321,6 +321,12 @@ class SessionHttp(_Http):
         if in_scenario("conformance_standing_ends") and wrong("reopens-at-once"):
             self.send("GET", headers).read()
             self.kept.append(self.send("GET", headers))
+        if wrong("exact-standalone-type") and (in_scenario("server-asks") or in_scenario("conformance_pages")):
+            response = self.send("GET", headers)
+            if response.getheader("Content-Type") == STREAM:
+                self.kept.append(response)
+            else:
+                response.close()
         silent = in_scenario("server-asks") and wrong("never-reads-standalone")
         confused = wrong("last-id-of-any-stream") or wrong("standing-id-of-call") or wrong("keeps-emptied-id")
         rereads = wrong("reads-first-page-again") or wrong("reads-pages-again")

@@ -88,6 +88,7 @@ RESULT_FAULTS: Final = (
     of("exact-media-type", _MODERN, "http", "http.client-media-type"),
     of("exact-media-type", _JUNE, "http", "http.client-media-type"),
     of("exact-stream-type", _OLD, "http", "http.client-media-type"),
+    of("exact-standalone-type", _JUNE, "http", "http.client-standalone-type"),
     of("exact-stream-type", _MODERN, "http", "http.client-media-type"),
 )
 """The faults of this module."""

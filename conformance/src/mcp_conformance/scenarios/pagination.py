@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mcp_conformance.drivers.client.http_host import Stream
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded, notification
 from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.scenario import Scenario
@@ -31,6 +32,7 @@ __all__ = [
     "LISTS",
     "LOST_SESSION",
     "PAGE_SCENARIOS",
+    "STANDALONE",
     "cursors",
 ]
 
@@ -55,6 +57,8 @@ _HOUR: Final = 3_600_000
 """The `ttlMs` of this page."""
 ANNOUNCED: Final = "announced"
 """The note of the notification that the list of tools has changed: the id of the call before it."""
+STANDALONE: Final = "standalone"
+"""The note whether the client has kept its standalone stream open until the call of a tool; absent without one."""
 _CHANGED: Final = "notifications/tools/list_changed"
 LISTS: Final = {
     "tools/list": "tools",
@@ -110,6 +114,8 @@ def _pages(setup: ScenarioSetup) -> None:
 
     async def announce(request: ScriptedRequest) -> JsonObject:
         sink = request.session.standalone_sink
+        if isinstance(sink, Stream):
+            setup.notes[STANDALONE] = sink.is_connected
         if ANNOUNCED not in setup.notes and sink is not None:
             setup.notes[ANNOUNCED] = request.message["id"]
             await sink.send(encoded(notification(_CHANGED, None, request.revision, "")))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.drivers.client.features import text_result
+from mcp_conformance.drivers.client.http_exchange import STREAM
 from mcp_conformance.drivers.client.http_host import Stream
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
 from mcp_conformance.model.check import Transport
@@ -26,7 +27,7 @@ from mcp_conformance.scenarios.http import HTTP_SCENARIOS
 from mcp_conformance.scenarios.mrtr import MRTR_SCENARIOS
 from mcp_conformance.scenarios.negotiation import ERA_SCENARIOS
 from mcp_conformance.scenarios.oauth import OAUTH_SCENARIOS
-from mcp_conformance.scenarios.pagination import PAGE_SCENARIOS
+from mcp_conformance.scenarios.pagination import PAGE_SCENARIOS, STANDALONE
 from mcp_conformance.scenarios.results import RESULT_SCENARIOS
 from mcp_conformance.scenarios.robustness import ROBUSTNESS_SCENARIOS
 from mcp_conformance.scenarios.scenario import Scenario
@@ -208,12 +209,16 @@ def _all_client_requests(setup: ScenarioSetup) -> None:
     """Add a tool that sends every kind of client request before its response.
 
     The first one has the id of the call, as each side numbers its own requests. Another one is sent on the standalone
-    stream, if the client has opened one.
+    stream, if the client has opened one. The media type of that stream has a parameter.
     """
+    if setup.transport is Transport.HTTP:
+        setup.http.standalone_headers = (("Content-Type", "text/event-stream; charset=utf-8"), *STREAM[1:])
 
     async def ask(request: ScriptedRequest) -> JsonObject:
         await request.send_client_request("ping", id=request.message["id"])
         standalone = request.session.standalone_sink
+        if isinstance(standalone, Stream):
+            setup.notes[STANDALONE] = standalone.is_connected
         if isinstance(standalone, Stream) and standalone.is_connected:
             await request.send_client_request("ping", standalone=True)
         await request.send_client_request("conformance/does-not-exist", {}, deviant="a method that does not exist")

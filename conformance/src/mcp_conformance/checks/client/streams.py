@@ -18,6 +18,7 @@ from mcp_conformance.scenarios.http import (
     WITHOUT_SESSION,
     WITHOUT_STREAM,
 )
+from mcp_conformance.scenarios.pagination import STANDALONE
 from mcp_conformance.scenarios.robustness import STANDALONE_ENDS, STANDALONE_RETRY
 
 if TYPE_CHECKING:
@@ -46,6 +47,25 @@ async def both_kinds(client: ClientUnderTest) -> None:
     evidence = client.run("all-in-streams")
     if evidence.status != 0 or not evidence.sent("tools/call"):
         raise Deviation("the client to behave as with JSON responses", evidence.ending)
+
+
+@check(
+    "http.client-standalone-type",
+    proves=("sse.get-server-messages",),
+    needs=("scenario:server-asks", "scenario:conformance_pages"),
+)
+async def standalone_type(client: ClientUnderTest) -> None:
+    """A standalone stream whose media type has a parameter is read like one without."""
+    if client.run("conformance_pages").notes.get(STANDALONE) is not True:
+        raise NotApplicable("the client opens no standalone stream, or closes it before it calls a tool")
+    kept = client.run("server-asks").notes.get(STANDALONE)
+    if kept is None:
+        raise NotTestable(f"the client opened no standalone stream before the call: {client.run('server-asks').ending}")
+    if kept is False:
+        raise Deviation(
+            "the client to keep its standalone stream, as in conformance_pages, with text/event-stream; charset=utf-8",
+            "it closed the stream before it called the tool",
+        )
 
 
 @check("session.client-sends-id", proves=("session.client-sends-id",))

@@ -169,6 +169,8 @@ class HttpHost:
         """A session id in each response to a modern client, which has no use for it."""
         self.standalone_streams = True
         """Whether legacy clients can open a standalone stream."""
+        self.standalone_headers = STREAM
+        """The headers of a standalone stream."""
         self.deletable = True
         """Whether legacy clients can end their sessions."""
         self.before: Callable[[HttpExchange], Awaitable[bool]] | None = None
@@ -329,7 +331,7 @@ class HttpHost:
             return
         else:
             stream = self._stream()
-            await exchange.start(200, STREAM)
+            await exchange.start(200, self.standalone_headers)
             await stream.attach(exchange)
             if session.revision.priming_event:
                 await stream.send(b"")
