@@ -280,6 +280,8 @@ class SessionHttp(_Http):
             raise ClientError("this revision has no sessions")
         if wrong("asks-first") and in_scenario("tools_call"):
             self.post(self.messages.request("tools/list", {})).read()
+        if wrong("opens-stream-first") and in_scenario("tools_call"):
+            self.send("GET", {"Accept": STREAM}).close()
         response = self.post(self.messages.initialize())
         if response.status != 200:
             if wrong("looks-elsewhere"):

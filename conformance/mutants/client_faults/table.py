@@ -79,6 +79,7 @@ CLIENT_FAULTS: Final = (
     _of("subscribes-undeclared", _JUNE, "http", "capability.client-only-declared"),
     _of("subscribes-by-presence", _LATE, "stdio", "capability.client-only-declared"),
     _of("asks-first", _LATE, "stdio", "lifecycle.client-initialize-first"),
+    _of("opens-stream-first", _OLD, "http", "lifecycle.client-initialize-first"),
     _of("no-initialized", _LATE, "http", "lifecycle.client-initialized", "version.client-goes-on"),
     _of("initialized-early", _JUNE, "stdio", "lifecycle.client-initialized", "version.client-disconnects"),
     _of("task-in-older", _LATE, "stdio", "version.client-keeps-to-it"),

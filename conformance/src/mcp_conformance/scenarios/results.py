@@ -300,7 +300,7 @@ async def _other_event(request: ScriptedRequest) -> JsonObject:
     if isinstance(sink, PostSink):
         exchange = sink.exchange
         await exchange.start(200, STREAM)
-        # The standard dispatches it to nobody, as the client listens only to messages.
+        # By the standard, a client that listens only to messages ignores it.
         await exchange.chunk(b"event: com.example.alive\ndata: still here\n\n", deviant="an event without a message")
         await exchange.named_event("message", _whole(request, result))
         await exchange.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.probes.message_pairs import objects
@@ -33,6 +34,8 @@ _PINGED: Final = "conformance_early_ping"
 """The scenario with a ping before the result of `initialize`."""
 _ANONYMOUS: Final = "conformance_sends_requests"
 """The scenario with a server that does not name itself."""
+_TWO_ENDPOINTS: Final = "meets-two-endpoints"
+"""The beginning of the names of scenarios with the endpoints of 2024-11-05."""
 _ATTEMPTS: Final = 3
 """How often a client may send a request whose version was rejected, for instance on new connections."""
 
@@ -46,11 +49,27 @@ _ATTEMPTS: Final = 3
     revisions=_LEGACY,
 )
 async def initialize_first(client: ClientUnderTest) -> None:
-    """The first message of each connection is `initialize`."""
+    """The first message of each connection is `initialize`, and over Streamable HTTP no stream is opened before it."""
     for evidence in client.all(instructed=True):
         for messages in evidence.conversations:
             if messages and messages[0].get("method") != "initialize":
                 raise Deviation("initialize before other messages", brief(messages[0]))
+        if client.transport is Transport.HTTP:
+            _no_stream_first(evidence)
+
+
+def _no_stream_first(evidence: Evidence) -> None:
+    """Check that `initialize` comes before a stream: only its response has the session id that opens one."""
+    if evidence.scenario.name.startswith(_TWO_ENDPOINTS):
+        # Another check covers the order in which a client tries two transports.
+        return
+    for exchange in evidence.exchanges:
+        if exchange.message.get("method") == "initialize":
+            return
+        opens = exchange.method == "GET" and "text/event-stream" in (exchange.header("accept") or "")
+        # A client without a token may look for the authorization server in a rejection.
+        if opens and not exchange.beside and exchange.status != HTTPStatus.UNAUTHORIZED:
+            raise Deviation("initialize before a stream", str(exchange))
 
 
 @check(
