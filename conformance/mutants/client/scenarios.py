@@ -284,11 +284,21 @@ def _completes_at_once(wire: Wire, capabilities: JsonObject, _: JsonObject) -> N
 
 
 def _schemas(wire: Wire, _: JsonObject, __: JsonObject) -> None:
-    for tool in _list(wire):
+    tools = _list(wire)
+    for tool in tools:
         if tool["name"] != "report":
-            value = _call(wire, str(tool["name"])).get("structuredContent")
-            pair = value.get("pair") if isinstance(value, dict) else None
-            _report(wire, str(tool["name"]), {"outcome": "result" if _fits(pair, tool) else "invalid"})
+            _report_fit(wire, tool)
+    again = _list(wire)
+    for tool in tools if wrong("first-output-schema") else again:
+        if tool["name"] == "gives_changed":
+            _report_fit(wire, tool)
+
+
+def _report_fit(wire: Wire, tool: JsonObject) -> None:
+    """Call a tool, and report whether its result is valid."""
+    value = _call(wire, str(tool["name"])).get("structuredContent")
+    pair = value.get("pair") if isinstance(value, dict) else None
+    _report(wire, str(tool["name"]), {"outcome": "result" if _fits(pair, tool) else "invalid"})
 
 
 def _fits(pair: JsonValue, tool: JsonObject) -> bool:
@@ -308,7 +318,7 @@ def _fits(pair: JsonValue, tool: JsonObject) -> bool:
         return isinstance(pair, int) or wrong("ignores-local-references")
     if "$ref" in wanted:
         return wrong("ignores-references")
-    if wanted.get("type") == "array" and not isinstance(pair, list):
+    if isinstance(pair, list) != (wanted.get("type") == "array"):
         return False
     items = wanted.get("items" if draft7 else "prefixItems")
     if items is None or not isinstance(pair, list) or (wrong("ignores-prefix") and not dialect):

@@ -20,6 +20,8 @@ SCHEMA_FAULTS: Final = (
     of("reads-all-as-2020", _MODERN, "stdio", "schema.client-declared-dialect"),
     of("ignores-dialect", _LATE, "stdio", "schema.client-unknown-dialect"),
     of("ignores-references", _MODERN, "stdio", "schema.client-unresolved"),
+    of("first-output-schema", _LATE, "stdio", "schema.client-latest-output"),
+    of("first-output-schema", _MODERN, "http", "schema.client-latest-output"),
     of("drops-keywords", _MODERN, "stdio", "schema.client-keeps-keywords"),
     of(
         "odd-audience",

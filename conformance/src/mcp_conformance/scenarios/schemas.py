@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.drivers.client.features import text_result, tool
 from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.scenarios.scenario import Scenario
-from mcp_core.revisions import MODERN, R2025_11_25, between
+from mcp_core.revisions import MODERN, R2025_11_25, Era, between
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-__all__ = ["ECHOED", "SCHEMAS", "SCHEMA_SCENARIOS"]
+__all__ = ["CHANGED", "ECHOED", "SCHEMAS", "SCHEMA_SCENARIOS"]
 
 SCHEMAS: Final = "conformance_schemas"
 """The name of the scenario with the dialects."""
+
+CHANGED: Final = "gives_changed"
+"""The tool whose output schema changes after its first result was reported."""
 
 _DRAFT7: Final = "http://json-schema.org/draft-07/schema#"
 _NAMED_DEFAULT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -66,12 +69,27 @@ def _schemas(setup: ScenarioSetup) -> None:
         value: JsonObject = {"pair": _TOOLS[request.text("name")][1]}
         return {**text_result(encoded(value).decode()), "structuredContent": value}
 
-    async def noted(_: ScriptedRequest) -> JsonObject:
+    forms = [(_of({"type": "array"}), _FIT), (_of({"type": "string"}), "a text now")]
+
+    async def give_changed(_: ScriptedRequest) -> JsonObject:
+        value: JsonObject = {"pair": forms[0][1]}
+        return {**text_result(encoded(value).decode()), "structuredContent": value}
+
+    async def noted(request: ScriptedRequest) -> JsonObject:
+        arguments = request.params.get("arguments")
+        if isinstance(arguments, dict) and arguments.get("of") == CHANGED and len(forms) > 1:
+            del forms[0]
+            offers.tools[changed] = {**offers.tools[changed], "outputSchema": forms[0][0]}
+            if request.revision.era is Era.LEGACY:
+                await request.notify("notifications/tools/list_changed")
         return text_result("noted")
 
     for name, (schema, _) in _TOOLS.items():
         offers.tools.append({**tool(name, "Returns structured content"), "outputSchema": schema})
         offers.calls[name] = give
+    changed = len(offers.tools)
+    offers.tools.append({**tool(CHANGED, "Returns structured content"), "outputSchema": forms[0][0]})
+    offers.calls[CHANGED] = give_changed
     report_schema: JsonObject = {
         "type": "object",
         "properties": {"of": {"type": "string"}, "outcome": {"enum": ["result", "failed", "error", "invalid"]}},
@@ -111,7 +129,7 @@ def _preservation(setup: ScenarioSetup) -> None:
 SCHEMA_SCENARIOS: Final = (
     Scenario(
         name=SCHEMAS,
-        title="Tools with output schemas of several dialects; the client reports the outcome of each by the tool `report`.",
+        title="Tools with output schemas of several dialects, of which one changes; the client reports the outcome of each by the tool `report`.",
         prepare=_schemas,
         revisions=between(R2025_11_25),
     ),

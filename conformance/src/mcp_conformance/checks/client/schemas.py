@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.declared_capabilities import answers
 from mcp_conformance.checks.client.reported_results import report, reports
+from mcp_conformance.checks.probes.recorded_values import params_of
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
-from mcp_conformance.scenarios.schemas import ECHOED, SCHEMAS
+from mcp_conformance.scenarios.schemas import CHANGED, ECHOED, SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,6 +110,23 @@ def _rejected(client: ClientUnderTest, name: str, why: str) -> None:
         return
     if _outcome(client, name) == "result":
         raise Deviation(f"an error, since the output schema has {why}", "the result was accepted")
+
+
+@check(
+    "schema.client-latest-output",
+    proves=("tools.output-schema-client-validates",),
+    needs=_NEEDS,
+)
+async def latest_output(client: ClientUnderTest) -> None:
+    """Structured content is validated by the output schema of the latest list of tools."""
+    methods = [(each["method"], params_of(each).get("name")) for each in client.run(SCHEMAS).requests]
+    lists = [at for at, (method, _) in enumerate(methods) if method == "tools/list"]
+    calls = [at for at, each in enumerate(methods) if each == ("tools/call", CHANGED)]
+    if not any(calls[0] < at < calls[-1] for at in lists if calls):
+        raise NotTestable(f"the client did not list the tools between two calls of {CHANGED}")
+    outcome = _outcome(client, CHANGED)
+    if outcome != "result":
+        raise Deviation(f"the text of {CHANGED} to be accepted, as its latest schema requires", outcome)
 
 
 @check(
