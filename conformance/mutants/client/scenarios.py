@@ -39,8 +39,14 @@ def _call(wire: Wire, name: str, arguments: JsonObject | None = None) -> JsonObj
 
 
 def _list(wire: Wire, *, learns: bool = True) -> list[JsonObject]:
-    listed = wire.call("tools/list", {}).get("tools")
-    tools = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    tools: list[JsonObject] = []
+    params: JsonObject | None = {}
+    while params is not None:
+        result = wire.call("tools/list", params)
+        listed, cursor = result.get("tools"), result.get("nextCursor")
+        tools += [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        refreshes_one_page = answers().odd and wrong("refreshes-first-page")
+        params = {"cursor": cursor} if isinstance(cursor, str) and not refreshes_one_page else None
     if learns:
         wire.learn(tools)
     return tools

@@ -24,6 +24,7 @@ FRESH_FAULTS: Final = (
     of("shares-private-contents", _MODERN, "http", "caching.client-private"),
     of("first-schema", _MODERN, "http", "header.client-param-latest"),
     of("calls-again-unlisted", _MODERN, "http", "header.client-param-retry"),
+    of("refreshes-first-page", _MODERN, "http", "header.client-param-retry"),
     of("no-header-retry", _MODERN, "http", "header.client-param-retry"),
     of("guesses-headers", _MODERN, "http", "header.client-param-unlisted"),
 )

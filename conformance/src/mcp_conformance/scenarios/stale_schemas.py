@@ -17,10 +17,22 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["CHANGED_SCENARIOS", "EAGER", "EAGER_HEADER", "MOVED", "OLD_AND_NEW", "OTHER", "REPAIRED", "UNLISTED"]
+__all__ = [
+    "CHANGED_SCENARIOS",
+    "EAGER",
+    "EAGER_HEADER",
+    "MOVED",
+    "OLD_AND_NEW",
+    "OTHER",
+    "PAGE_OF_MOVED",
+    "REPAIRED",
+    "UNLISTED",
+]
 
 MOVED: Final = "test_moved_header"
 """The tool whose annotation changes after it was listed."""
+PAGE_OF_MOVED: Final = "the page of the moved header"
+"""The cursor of the page with this tool in all lists but the first, which has one page."""
 OLD_AND_NEW: Final = ("Old-Region", "New-Region")
 """The header before and after the change."""
 EAGER: Final = "eager"
@@ -51,7 +63,10 @@ async def _done(_: ScriptedRequest) -> JsonObject:
 
 
 def _moves(setup: ScenarioSetup) -> None:
-    """Change the annotation after the first `tools/list`, and reject calls by the old one. Repair that of another tool."""
+    """Change the annotation after the first `tools/list`, and reject calls by the old one. Repair that of another tool.
+
+    Each later list has two pages, the first without the tool.
+    """
     offers = setup.server.offers
     offers.tools.clear()
     offers.calls.clear()
@@ -60,12 +75,17 @@ def _moves(setup: ScenarioSetup) -> None:
     # Called after the rejected call, in case the client does not repeat that call.
     offers.add_tool(OTHER, "Returns a text", _done)
     right = setup.server.handlers["tools/list"]
+    served: list[JsonObject] = []
 
     async def listed(request: ScriptedRequest) -> JsonObject:
-        result = await right(request)
+        if request.params.get("cursor") == PAGE_OF_MOVED:
+            return {"tools": [offers.tools[0]]}
+        if served:
+            return {"tools": [*offers.tools[1:]], "nextCursor": PAGE_OF_MOVED}
+        served.append(await right(request))
         offers.tools[0] = tool(MOVED, "Has a header", _with_boolean(OLD_AND_NEW[1]))
         offers.tools[1] = tool(REPAIRED, "Has a header", _schema("Repaired-Region"))
-        return result
+        return served[0]
 
     setup.server.handlers["tools/list"] = listed
 
@@ -78,7 +98,7 @@ def _unlisted(setup: ScenarioSetup) -> None:
 CHANGED_SCENARIOS: Final = (
     Scenario(
         name="conformance_header_moves",
-        title="Two tools whose header annotations change after they were listed: one is invalid at first.",
+        title="Two tools whose header annotations change after they were listed: one is invalid at first. Later lists have two pages.",
         prepare=_moves,
         revisions=frozenset(MODERN),
         transports=frozenset({Transport.HTTP}),

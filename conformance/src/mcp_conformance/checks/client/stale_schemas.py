@@ -14,6 +14,7 @@ from mcp_conformance.scenarios.stale_schemas import (
     MOVED,
     OLD_AND_NEW,
     OTHER,
+    PAGE_OF_MOVED,
     REPAIRED,
     UNLISTED,
 )
@@ -52,13 +53,19 @@ def _is_list(exchange: HttpExchange) -> bool:
     return exchange.message.get("method") == "tools/list"
 
 
+def _is_page_of_moved(exchange: HttpExchange) -> bool:
+    """Return whether a request lists the tool with the changed annotation."""
+    params = exchange.message.get("params")
+    return _is_list(exchange) and isinstance(params, dict) and params.get("cursor") == PAGE_OF_MOVED
+
+
 @check("header.client-param-latest", proves=("header.param-latest-schema",), needs=(f"scenario:{_MOVES}",))
 async def latest(client: ClientUnderTest) -> None:
     """Header parameters follow the latest schema."""
     exchanges = client.run(_MOVES).exchanges
-    lists = [each.number for each in exchanges if _is_list(each)]
+    lists = [each.number for each in exchanges if _is_page_of_moved(each)]
     with_region = [each for each in exchanges if _argument(each, "region") is not None]
-    after = [each for each in with_region if len(lists) > 1 and each.number > lists[1]]
+    after = [each for each in with_region if lists and each.number > lists[0]]
     if not after:
         raise NotTestable(
             f"the client did not list the tools again and call {MOVED} with a region: {client.run(_MOVES).ending}"
@@ -70,7 +77,7 @@ async def latest(client: ClientUnderTest) -> None:
 
 @check("header.client-param-retry", proves=("header.param-mismatch-retry",), needs=(f"scenario:{_MOVES}",))
 async def retry(client: ClientUnderTest) -> None:
-    """A call that is rejected for its headers is retried after the tools were listed again."""
+    """A call that is rejected for its headers is retried after all tools were listed again."""
     exchanges = client.run(_MOVES).exchanges
     after = [each for each in exchanges if each.number > _refused(client).number]
     if not after or not _is_list(after[0]):
@@ -78,6 +85,8 @@ async def retry(client: ClientUnderTest) -> None:
     retry_call = next((each for each in after if not _is_list(each)), None)
     if retry_call is None or not _is_call(retry_call, MOVED):
         raise Deviation(f"{MOVED} again after tools/list", client.run(_MOVES).ending)
+    if not any(_is_page_of_moved(each) for each in after[: after.index(retry_call)]):
+        raise Deviation(f"the page with {MOVED} before it is called again", "only the first page was requested")
 
 
 def _refused(client: ClientUnderTest) -> HttpExchange:
