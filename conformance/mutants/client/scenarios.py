@@ -21,6 +21,7 @@ __all__ = ["outlive", "play"]
 
 _LISTEN: Final = "subscriptions/listen"
 _TOOLS: Final[JsonObject] = {"notifications": {"toolsListChanged": True}}
+_PROMPTS: Final[JsonObject] = {"notifications": {"promptsListChanged": True}}
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _STARTS: Final = 3
 """The number of starts of a server that exits."""
@@ -59,14 +60,14 @@ def _report(wire: Wire, name: str, outcome: JsonObject) -> None:
 # --- subscriptions ---------------------------------------------------------------------------------------------------
 
 
-def _listen(wire: Wire) -> JsonObject:
+def _listen(wire: Wire, to: JsonObject = _TOOLS) -> JsonObject:
     """Open a subscription and return the params of its acknowledgment."""
     if isinstance(wire, ModernHttp):
-        response = wire.post(wire.messages.request(_LISTEN, _TOOLS))
+        response = wire.post(wire.messages.request(_LISTEN, to))
         wire.kept.append(response)
         message = next(each for each in events(response))
     elif isinstance(wire, Pipes):
-        wire.send(wire.messages.request(_LISTEN, _TOOLS))
+        wire.send(wire.messages.request(_LISTEN, to))
         message = wire.receive()
     else:
         return {}
@@ -225,6 +226,10 @@ def _freshness(wire: Wire, _: JsonObject, __: JsonObject) -> None:
     wire.call("resources/templates/list", {})
     if not wrong("seconds-for-milliseconds"):
         wire.call("resources/list", {})
+    _listen(wire, _PROMPTS)
+    # The first page is still in the cache.
+    _call(wire, "test_changes")
+    wire.call("tools/list" if wrong("tools-for-prompts") else "prompts/list", {})
 
 
 def _header_moves(wire: Wire, _: JsonObject, __: JsonObject) -> None:

@@ -12,6 +12,8 @@ _MODERN = "2026-07-28"
 
 FRESH_FAULTS: Final = (
     of("deaf-to-changes", _MODERN, "http", "caching.client-hears-changes"),
+    of("tools-for-prompts", _MODERN, "stdio", "caching.client-hears-prompts"),
+    of("tools-for-prompts", _MODERN, "http", "caching.client-hears-prompts"),
     of("keeps-rounds", _MODERN, "stdio", "caching.client-no-rounds"),
     of("keeps-second-page", _MODERN, "stdio", "caching.client-page-by-cursor"),
     of("keeps-first-page", _MODERN, "stdio", "caching.client-invalid-cursor"),

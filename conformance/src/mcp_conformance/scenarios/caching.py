@@ -23,7 +23,7 @@ __all__ = ["CHANGES", "CURSORS", "FRESHNESS", "FRESH_SCENARIOS", "IDLE", "MRTR_R
 FRESHNESS: Final = "conformance_freshness"
 """The name of the scenario."""
 CHANGES: Final = "test_changes"
-"""The tool that notifies of a change of the list of tools."""
+"""The tool that notifies of a change of the list of tools, or of prompts, as the client has subscribed to either."""
 IDLE: Final = "test_takes_long"
 """The tool during which the client is idle for longer than some results are valid."""
 MRTR_RESOURCE: Final = "test://asks-first"
@@ -35,7 +35,7 @@ CURSORS: Final = ("the second page", "the second page, replaced")
 
 _SHORT: Final = 100
 """The `ttlMs` of a result that expires soon."""
-_LONG: Final = 0.5
+_LONG: Final = 0.3
 """Seconds in which that result expires several times."""
 _PAUSE: Final = 0.2
 """Seconds between a notification and a response, which take different connections over HTTP and may pass each other."""
@@ -66,9 +66,12 @@ def _changing_tools(setup: ScenarioSetup) -> None:
 
     async def change(_: ScriptedRequest) -> JsonObject:
         for listener in open_now:
-            setup.notes["changed"] = True
             params: JsonObject = {"_meta": {SUBSCRIPTION_ID: listener.message["id"]}}
-            await listener.notify("notifications/tools/list_changed", params)
+            wanted = listener.subscription_filter()
+            for kind in ("tools", "prompts"):
+                if wanted.get(f"{kind}ListChanged") is True:
+                    setup.notes[f"changed {kind}"] = True
+                    await listener.notify(f"notifications/{kind}/list_changed", params)
         await trio.sleep(_PAUSE)
         return text_result("changed")
 
@@ -87,8 +90,8 @@ def _changing_tools(setup: ScenarioSetup) -> None:
 
     server.handlers["tools/list"] = listed
     server.handlers["subscriptions/listen"] = listening
-    server.offers.add_tool(CHANGES, "Notifies of a change of the list of tools", change)
-    server.offers.add_tool(IDLE, "Takes half a second", take_long)
+    server.offers.add_tool(CHANGES, "Notifies of a change of the lists of which the client wants to know", change)
+    server.offers.add_tool(IDLE, "Takes longer than some results are valid", take_long)
 
 
 def _paged_prompts(setup: ScenarioSetup) -> None:

@@ -43,12 +43,25 @@ async def hears_changes(client: ClientUnderTest) -> None:
     """A cached list is fetched again after its list_changed notification."""
     requests = _requests(client)
     at = next((index for index, each in enumerate(requests) if _is_call(each, CHANGES)), None)
-    if at is None or "changed" not in client.run(FRESHNESS).notes:
+    if at is None or "changed tools" not in client.run(FRESHNESS).notes:
         raise NotTestable(f"the client did not call {CHANGES} during its subscription: {client.run(FRESHNESS).ending}")
     if not any(each["method"] == "tools/list" for each in requests[:at]):
         raise NotTestable("the client did not list the tools before")
     if not any(each["method"] == "tools/list" for each in requests[at:]):
         raise Deviation("another tools/list after notifications/tools/list_changed", "no further tools/list")
+
+
+@check("caching.client-hears-prompts", proves=("caching.notification-invalidates",), needs=_NEEDS)
+async def hears_changed_prompts(client: ClientUnderTest) -> None:
+    """A change of the prompts makes the cached list of prompts stale, and not only that of the tools."""
+    if "changed prompts" not in client.run(FRESHNESS).notes:
+        raise NotTestable(f"the client did not call {CHANGES} while it was subscribed to changes of the prompts")
+    requests = _requests(client)
+    at = max(index for index, each in enumerate(requests) if _is_call(each, CHANGES))
+    if not any(each["method"] == "prompts/list" for each in requests[:at]):
+        raise NotTestable("the client did not list the prompts before")
+    if not any(each["method"] == "prompts/list" for each in requests[at:]):
+        raise Deviation("another prompts/list after notifications/prompts/list_changed", "no further prompts/list")
 
 
 @check("caching.client-no-rounds", proves=("caching.no-cache-of-mrtr-results",), needs=_NEEDS)
@@ -76,7 +89,10 @@ def _prompts(client: ClientUnderTest) -> list[JsonValue]:
     # Templates are not cacheable, and are listed as often.
     if len([each for each in _requests(client) if each["method"] == "resources/templates/list"]) < _TIMES:
         raise NotTestable("the control request failed: the client did not list the templates three times")
-    cursors = [_param(each, "cursor") for each in _requests(client) if each["method"] == "prompts/list"]
+    calls = [index for index, each in enumerate(_requests(client)) if _is_call(each, CHANGES)]
+    # The prompts change with the second call.
+    before = _requests(client)[: calls[1] if len(calls) > 1 else None]
+    cursors = [_param(each, "cursor") for each in before if each["method"] == "prompts/list"]
     if not cursors:
         raise NotTestable(f"the client did not list the prompts: {client.run(FRESHNESS).ending}")
     if not any(each is not None for each in cursors):
