@@ -143,6 +143,8 @@ def _complete(wire: Wire, method: str, params: JsonObject) -> JsonObject:
     while result.get("resultType") == "input_required":
         if method != "tools/call" and wrong("input-for-calls-only"):
             return result
+        if "_meta" in result and wrong("complete-with-meta"):
+            return result
         again = answers().again(params, result)
         if again is None:
             return {}

@@ -519,6 +519,8 @@ class ModernHttp(_Http):
         """The first value of each parameter header, for a fault that repeats it."""
         self._session: str | None = None
         """The session id in a response, for a fault that repeats it."""
+        self._expired = False
+        """Whether the list of tools must not be cached, for a fault that forgets the annotations with it."""
         self._rejected: Final[set[str]] = set()
         """The names of the tools with invalid annotations, for a fault that never accepts them."""
         self._fresh: Final[dict[str, JsonObject]] = {}
@@ -579,6 +581,8 @@ class ModernHttp(_Http):
             return others
         result = result_of(self._exchange(method, params))
         answers().failed = answers().failed or "error" in result
+        if method == "tools/list":
+            self._expired = not result.get("ttlMs")
         if result.get("ttlMs"):
             self._fresh[method] = result
         return result
@@ -635,7 +639,8 @@ class ModernHttp(_Http):
             headers["Mcp-Name"] = as_ascii(name) if plain else as_value(name) or ""
         if isinstance(params, dict) and isinstance(name, str) and method == "tools/call":
             retried = "inputResponses" in params or "requestState" in params
-            if not (retried and wrong("no-param-headers-again")):
+            expired = self._expired and wrong("annotations-expire")
+            if not expired and not (retried and wrong("no-param-headers-again")):
                 self._repeat(headers, self._schemas.get(name), params.get("arguments"))
         return headers
 

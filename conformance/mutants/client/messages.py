@@ -411,6 +411,8 @@ def _reply(request: JsonObject) -> JsonObject | None:
     if _forgets(request):
         return None
     if "id" not in request:
+        if "params" not in request and wrong("needs-params"):
+            raise ClientError("params are missing")
         text = f"{request['method']} {request.get('params')}"
         _die_of(text)
         return _said_back(text)

@@ -16,6 +16,7 @@ _MODERN = "2026-07-28"
 
 MRTR_FAULTS: Final = (
     of("input-for-calls-only", _MODERN, "stdio", "mrtr.client-answers"),
+    of("complete-with-meta", _MODERN, "stdio", "mrtr.client-answers"),
     of("answers-by-method", _MODERN, "stdio", "mrtr.client-answers"),
     of("numbers-keys", _MODERN, "stdio", "mrtr.client-answers"),
     of("keeps-earlier-answers", _MODERN, "http", "mrtr.client-answers"),

@@ -82,6 +82,7 @@ BEARING_FAULTS: Final = (
     of("exact-header-names", _MODERN, "http", "http.client-header-case"),
     of("takes-404-for-nobody", _MODERN, "http", "compat.client-http-404"),
     of("initializes-after-404", _MODERN, "http", "compat.client-http-404"),
+    of("needs-params", _LATE, "stdio", "pagination.client-whole"),
     of("strict-prompts", _LATE, "stdio", "jsonrpc.client-bears-unknown"),
     of("closed-capabilities", _MODERN, "http", "jsonrpc.client-bears-unknown"),
     of("rejects-unknown-once", _OLD, "stdio", "jsonrpc.client-response-id"),
