@@ -599,6 +599,7 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
             "jsonrpc.client-invalid-request",
             "progress.client-bears",
             "schema.client-default-dialect",
+            "schema.client-latest-output",
             "schema.client-reference",
             "stdio.client-large",
             "stdio.client-splits-lines",
@@ -612,6 +613,7 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "compat.client-falls-back": ("http.client-both-kinds",),
     "jsonrpc.client-error-response": ("http.client-both-kinds", "stdio.client-lines"),
     "jsonrpc.client-response-id": ("batch.client-kinds",),
+    "http.client-event-types": ("http.client-parses-streams",),
     "sse.client-polls": ("resume.client-last-event-id",),
     # A GET with the id of another stream may follow the `retry` of its own one.
     "sse.client-respects-retry": ("resume.client-standalone-id",),
@@ -660,6 +662,8 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "pagination.client-session": ("pagination.client-cursor",),
     "pagination.client-lengths": ("pagination.client-cursor",),
     "pagination.client-whole": ("pagination.client-cursor", "pagination.client-empty-cursor"),
+    # Caches.
+    "caching.client-hears-prompts": ("caching.client-hears-changes",),
     # Skills.
     "skills.client-unverified-file": ("skills.client-digest",),
     "skills.client-front-matter-fields": ("skills.client-front-matter",),
