@@ -590,6 +590,14 @@ class _WaitingAnswered(Fault):
         return id not in self._calls
 
 
+@fault("waiting-call-zero-answered", "cancellation.while-it-waits", revisions=LEGACY)
+class _WaitingZeroAnswered(Fault):
+    """A server that takes a cancellation of the request with the id 0 for one without an id."""
+
+    def cancels(self, id: JsonValue) -> bool:
+        return id != 0
+
+
 class _CancelsOthers(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
         if name_of(inbound) == "test_simple_text":
