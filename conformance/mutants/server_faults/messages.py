@@ -379,6 +379,16 @@ _reading(
 )
 
 
+for _revisions, _era, _transports in ((LEGACY, "legacy", ("http",)), (MODERN, "modern", _PIPES)):
+    # A server that takes a request with an empty method for a response.
+    _reading(
+        f"empty-method-as-none-in-{_era}-era",
+        "jsonrpc.unknown-method",
+        read=lambda m: _without("method")(m) if m.get("method") == "" else m,
+        revisions=_revisions,
+        transports=_transports,
+    )
+
 _METHODS: Final = ("ping", "tools/list", "server/discover")
 
 for _revisions, _era, _checks in (
