@@ -1065,6 +1065,15 @@ class _NumberedEnd(Fault):
         return [messages[0], {**messages[1], "result": {"resultType": "complete", "_meta": named}}]
 
 
+@fault("result-anonymous", "subscription.result-server-info", transports=("stdio",))
+class _AnonymousEnd(Fault):
+    """A server that does not name itself in the results that it sends when it stops."""
+
+    def ending(self, messages: list[JsonObject]) -> list[JsonObject]:
+        id: JsonObject = {"io.modelcontextprotocol/subscriptionId": messages[1]["id"]}
+        return [messages[0], {**messages[1], "result": {"resultType": "complete", "_meta": id}}]
+
+
 @fault("tells-unasked", "subscription.not-unasked", "subscription.not-on-another-connection",
        "subscription.only-what-was-asked", "subscription.tagged")  # fmt: skip
 class _UnrequestedNotification(Fault):

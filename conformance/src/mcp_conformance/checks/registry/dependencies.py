@@ -187,6 +187,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "discover.consistent": ("discover.supported-versions",),
     "discover.result": ("caching.discover",),
     "meta.server-info": ("discover.server-info", "jsonrpc.response-shape"),
+    "subscription.result-server-info": ("discover.server-info", "subscription.result-shape", *_SUBSCRIPTION),
     "jsonrpc.result-type": ("jsonrpc.response-shape",),
     "meta.key-label": ("meta.key-prefix",),
     "schema.implementation": ("meta.server-info-shape",),

@@ -696,6 +696,24 @@ async def result_shape(server: ServerUnderTest) -> None:
 
 
 @check(
+    "subscription.result-server-info",
+    proves=("meta.server-info-should",),
+    subject=CheckScope.PROCESS,
+    transports=(Transport.STDIO,),
+)
+async def result_server_info(server: ServerUnderTest) -> None:
+    """The result of a subscription has serverInfo in its `_meta`."""
+    _, later = await _shut_down(server)
+    results = [result for each in later if isinstance(result := each.get("result"), dict)]
+    found = [meta for each in results if isinstance(meta := each.get("_meta"), dict) and SUBSCRIPTION_ID in meta]
+    if not found:
+        raise NotTestable("the server exits without a result for a subscription")
+    for meta in found:
+        if SERVER_INFO not in meta:
+            raise Deviation(f"{SERVER_INFO} in the result of {LISTEN}", brief(meta))
+
+
+@check(
     "subscription.ends-with-cancelled",
     proves=("subscription.server-cancelled-on-teardown",),
     subject=CheckScope.PROCESS,
