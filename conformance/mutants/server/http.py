@@ -224,6 +224,10 @@ class _Handler(Answering):
         response, status = self.server.raw.receive(message, session, lambda _: None)
         if session.revision is None:
             del self.server.sessions[session.id]
+        if response is None:
+            # It has no id, so that it is a notification.
+            self.respond(self.fault.accepted_status(message), {}, self.fault.accepted())
+            return
         self.json(status, response, {"Mcp-Session-Id": session.id} if session.revision else {})
 
     def _modern(self, message: JsonValue) -> None:

@@ -483,6 +483,14 @@ for _revisions, _era in ((LEGACY[3:], "legacy"), (MODERN, "modern")):
             return 200 if isinstance(message, dict) and "id" not in message else 400
 
 
+@fault("initialize-without-id", "http.notification-invalid", revisions=_STREAMS, transports=_HTTP)
+class _InitializeWithoutId(Fault):
+    """A server that opens a session for an `initialize` without an id."""
+
+    def opens_with(self, message: JsonObject, version: str | None) -> JsonObject:  # noqa: ARG002
+        return {"id": 0, **message}
+
+
 _answering("result-200", "result", "http.notification", "http.accepted-status")
 _answering("error-200", "error", "http.notification")
 _shaping(

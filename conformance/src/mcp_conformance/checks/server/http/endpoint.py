@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _UNKNOWN: Final = "1900-01-01"
@@ -302,13 +303,16 @@ async def _respond(server: ServerUnderTest, peer: HttpConnection, outcome: JsonO
         await _accepted(peer, {"jsonrpc": "2.0", "id": requests[0]["id"], **outcome})
 
 
-async def _initialized(peer: HttpConnection) -> None:
-    params: JsonObject = {
+def _initialize_params(peer: HttpConnection) -> JsonObject:
+    return {
         "protocolVersion": peer.revision.name,
         "capabilities": peer.capabilities,
         "clientInfo": {"name": "mcp-conformance", "version": "0.1.0"},
     }
-    peer.handshake = await peer.request("initialize", params)
+
+
+async def _initialized(peer: HttpConnection) -> None:
+    peer.handshake = await peer.request("initialize", _initialize_params(peer))
     await _accepted(peer, {"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
@@ -349,11 +353,21 @@ async def notification_invalid(server: ServerUnderTest) -> None:
     )
     for message, what in invalid:
         answer = await peer.look(headers=peer.headers(valid), body=encoded(message), deviant=f"a notification {what}")
-        require(answer, {202} | _ERRORS, f"a notification {what}")
-        if answer.status == 202 and answer.body:
-            raise Deviation("HTTP 202 with an empty body", shown(answer))
+        _require_accepted_or_error(answer, f"a notification {what}")
+    if server.revision.era is Era.LEGACY:
+        # Without an id it is no request, and opens no session.
+        opening: JsonObject = {"jsonrpc": "2.0", "method": "initialize", "params": _initialize_params(peer)}
+        headers = without(peer.headers(valid), "Mcp-Session-Id", "MCP-Protocol-Version")
+        answer = await peer.look(headers=headers, body=encoded(opening), deviant="initialize without an id")
+        _require_accepted_or_error(answer, "initialize without an id")
     if peer.session_id is not None:
         await _reject_empty_session(peer, valid)
+
+
+def _require_accepted_or_error(answer: HttpResponse, what: str) -> None:
+    require(answer, {202} | _ERRORS, what)
+    if answer.status == 202 and answer.body:
+        raise Deviation("HTTP 202 with an empty body", shown(answer))
 
 
 async def _reject_empty_session(peer: HttpConnection, notification: JsonObject) -> None:
