@@ -235,6 +235,18 @@ class _RepeatsResponse(Fault):
         return [value] if before is None else [before, value]
 
 
+@fault("requests-on-get", "sse.get-no-requests", revisions=_STREAMS, transports=_HTTP)
+class _RequestsOnGet(Fault):
+    """A server that sends the client requests of its calls on a stream by GET, if there is one."""
+
+    def on_stream(self, stream: Stream, value: JsonValue) -> Sequence[JsonValue]:
+        is_request = isinstance(value, dict) and "method" in value and "id" in value
+        if not is_request or not stream.session.listen_streams:
+            return [value]
+        stream.session.listen_streams[0].put(value)
+        return []
+
+
 @fault("requests-elsewhere", "sse.related-requests", revisions=_STREAMS, transports=_HTTP)
 class _RequestElsewhere(Fault):
     """A server that sends the client request of one of two concurrent calls on the stream of the other one."""

@@ -378,6 +378,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
         "jsonrpc.notification-not-answered",
     ),
     "sse.own-responses": ("sse.get-no-response", "jsonrpc.id-echo"),
+    "sse.get-no-requests": ("sse.get-no-response", "sse.no-broadcast"),
     # They read the HTTP response to a request, without the response that is on the stream by GET instead.
     **dict.fromkeys(
         (

@@ -400,6 +400,26 @@ async def get_no_response(server: ServerUnderTest) -> None:
             raise Deviation("no progress of an active request on a stream by GET", brief(message))
 
 
+@check("sse.get-no-requests", proves=("sse.get-unrelated",), needs=_NEEDS)
+async def get_no_requests(server: ServerUnderTest) -> None:
+    """A stream by GET contains no client request of an active call: that is sent on the stream of the call."""
+    name, arguments = server.tool(*_CLIENT_REQUESTS["sampling/createMessage"])
+    async with session(server) as peer:
+        if peer.session_id is None:
+            raise NotApplicable("the server has no sessions")
+        peer.replies.update(REPLIES)
+        async with _standalone_streams(peer, 1) as received:
+            try:
+                answer = await peer.request("tools/call", {"name": name, "arguments": arguments})
+            except Deviation as deviation:
+                raise NotTestable(f"the control request failed: {deviation}") from deviation
+    requests = [each for each in received[0] if each.get("method") in REPLIES and "id" in each]
+    if requests:
+        raise Deviation("a client request on the stream of its call", f"on a stream by GET: {brief(requests[0])}")
+    if not any(each.get("method") in REPLIES for each in answer.before):
+        raise NotTestable(f"the control request failed: the stream of {name} has no client request")
+
+
 @check("sse.second-stream", proves=("http.get-response", "sse.multiple-streams"))
 async def second_stream(server: ServerUnderTest) -> None:
     """While a stream by GET is open, another GET is answered with an event stream too, or with 405."""
