@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from mutants.server.fault import Fault, fault
 from mutants.server.protocol import LEGACY, META, MODERN, RpcError
@@ -631,6 +632,19 @@ changed("template-as-uri", "resources.template-contents", method=_READ, of="test
         change=_with(contents=[{"uri": "test://template/{id}/data", "text": "123"}]), revisions=LEGACY[:1])  # fmt: skip
 changed("template-as-modern-uri", "resources.template-contents", method=_READ, of="test://template/123/data",
         change=_with(contents=[{"uri": "test://template/{id}/data", "text": "123"}]), revisions=MODERN)  # fmt: skip
+
+
+@fault("encoded-values-unknown", "resources.template-read", revisions=MODERN)
+class _EncodedUnknown(Fault):
+    """A server whose resources it looks up by the text of a URI, as if that was not percent-encoded."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        uri = str(inbound.params.get("uri"))
+        if inbound.request["method"] == _READ and uri.startswith("test://template/") and unquote(uri) != uri:
+            raise RpcError(-32602, f"unknown resource {uri!r}", {"uri": uri})
+        return result
+
+
 refusal("any-uri", "resources.malformed-uri", method=_READ, code=None,
         instead={"contents": [{"uri": "x:y", "text": ""}]}, of="no-uri")  # fmt: skip
 refusal("uri-without-scheme", "resources.malformed-uri", method=_READ, code=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from mcp_conformance.checks.probes.expanded_templates import TEMPLATE, expanded_template
 from mcp_conformance.checks.probes.near_misses import CLIMBS
@@ -26,6 +27,8 @@ _NEEDS: Final = ("capability:resources",)
 _UNKNOWN: Final = ("conformance-unknown://nothing/here", "file:///conformance-unknown/nothing")
 _UNUSUAL_VALUES: Final = ("conformance-unknown", "0")
 """Values of the variable of a template for which a server may have no resource."""
+_ENCODED: Final = "café au lait"
+"""A value of the variable of a template whose expansion is percent-encoded (RFC 6570, section 3.2.2)."""
 _READ: Final = 10
 """Maximum number of listed resources to read."""
 _MALFORMED: Final = ("", "no-uri", "http://[not-an-address/", "test://static-text/%zz", "test:// static text")
@@ -196,8 +199,12 @@ async def path_traversal(server: ServerUnderTest) -> None:
 
 @check("resources.template-read", proves=("resources.template-read",), needs=_NEEDS)
 async def template_read(server: ServerUnderTest) -> None:
-    """A URI that is expanded from a template can be read."""
+    """A URI that is expanded from a template can be read, also with a value that is percent-encoded in it."""
     await _from_template(server)
+    # A server whose template takes any value takes this one too.
+    control = await server.peer.request("resources/read", {"uri": expanded_template(server, _UNUSUAL_VALUES[0])})
+    if not control.is_error and member(control.message, "result", "contents"):
+        await _from_template(server, quote(_ENCODED, safe=""))
 
 
 @check("resources.template-type", proves=("resources.template-mime-uniform",), needs=_NEEDS)
@@ -224,10 +231,10 @@ async def template_contents(server: ServerUnderTest) -> None:
             raise Deviation("the URI of the resource", brief(each))
 
 
-async def _from_template(server: ServerUnderTest) -> tuple[JsonObject, list[JsonObject]]:
+async def _from_template(server: ServerUnderTest, value: str = "123") -> tuple[JsonObject, list[JsonObject]]:
     name = server.require("templates", TEMPLATE)
     template = server.inventory.find("templates", name)
-    answer = await server.peer.request("resources/read", {"uri": expanded_template(server, "123")})
+    answer = await server.peer.request("resources/read", {"uri": expanded_template(server, value)})
     return template or {}, _contents(answer)
 
 
