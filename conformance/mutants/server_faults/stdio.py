@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from mutants.server.fault import Fault, fault
-from mutants.server.protocol import LEGACY, MODERN, REVISIONS, strict
+from mutants.server.protocol import LEGACY, MODERN, REVISIONS, RpcError, strict
 from mutants.server_faults.lists import name_of
 
 if TYPE_CHECKING:
@@ -413,6 +413,40 @@ class _ExitAfterCalls(Fault):
         yield from pipe
         if self._calls > 0:
             threading.Event().wait()
+
+
+class _UntilServed(Fault):
+    """A server that behaves differently until it has served a request."""
+
+    def __init__(self) -> None:
+        self._has_served = False
+
+    def response(self, inbound: InboundRequest, response: JsonObject) -> JsonValue:  # noqa: ARG002
+        self._has_served = self._has_served or "result" in response
+        return response
+
+
+@fault("removed-served-at-first", "jsonrpc.removed-at-first", revisions=MODERN, transports=_PIPES)
+class _RemovedAtFirst(_UntilServed):
+    """A server that knows the era of its client when it has served a request."""
+
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if not self._has_served and inbound.request["method"] in ("ping", "logging/setLevel", "resources/subscribe"):
+            return {}
+        raise error
+
+
+@fault("incomplete-ignored-at-first", "meta.missing-at-first", revisions=MODERN, transports=_PIPES)
+class _IncompleteAtFirst(_UntilServed):
+    """A server that waits for a request with metadata."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        if self._has_served or not isinstance(message, dict) or message.get("method") == "initialize":
+            return message
+        params = message.get("params")
+        if isinstance(params, dict) and "_meta" in params:
+            return message
+        return {key: each for key, each in message.items() if key != "id"}
 
 
 @fault("initializes-once", "lifecycle.initialize-after-rejection", revisions=LEGACY[3:], transports=_PIPES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import trio
 
 from mcp_conformance.checks.probes.message_pairs import key_of
@@ -18,17 +19,23 @@ from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.timeouts import WaitKind
 from mcp_conformance.wire.transcript import Kind
-from mcp_core.revisions import R2025_11_25, Era
+from mcp_core.revisions import R2025_11_25, REVISIONS, Era
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _LARGE: Final = 300_000
 _TO_END: Final = 1.0
 """Seconds from the exit of a process to the end of its output."""
 _LINES: Final = ("stdio.newline-delimited", "stdio.one-message-per-line")
+_MODERN: Final = tuple(name for name, revision in REVISIONS.items() if revision.era is Era.MODERN)
+_REMOVED: Final = "a removed method"
+_NO_META: Final = "a request without _meta"
+_FIRST: Final = {"ping": _REMOVED, "tools/list": _NO_META}
+"""The first requests of a process, none of which a server serves: by method, what they are."""
 _PROGRESS_TOOL: Final = "test_tool_with_progress"
 _SAMPLING: Final = "sampling/createMessage"
 _SPLIT: Final = "\u65e5"
@@ -60,19 +67,93 @@ async def line_feed(server: ServerUnderTest) -> None:
                 raise Deviation("a line feed without a carriage return", repr(entry.raw[-40:]))
 
 
+@attrs.frozen(kw_only=True)
+class _Process:
+    """What a process of the server did from its first message to its end."""
+
+    answers: tuple[JsonRpcResponse | Deviation, ...]
+    """The responses to the first requests, which are those of `_FIRST`; empty in legacy revisions."""
+    failure: Deviation | None
+    """Why it did not exit when its input ended; `None` if it did."""
+
+
+async def _first_requests_to_exit(server: ServerUnderTest) -> _Process:
+    """Start a process, send it the first requests and a call, and end its input during the call."""
+
+    async def converse() -> _Process:
+        answers: list[JsonRpcResponse | Deviation] = []
+        async with server.open() as peer:
+            if server.revision.era is Era.MODERN:
+                for method, rule in _FIRST.items():
+                    message = peer.message(method)
+                    if rule == _NO_META:
+                        del message["params"]
+                    try:
+                        answers.append(await peer.exchange(message, deviant=rule))
+                    except Deviation as deviation:
+                        answers.append(deviation)
+            failure = None
+            try:
+                await _exit_during_a_call(server, peer)
+            except Deviation as deviation:
+                failure = deviation
+            return _Process(answers=tuple(answers), failure=failure)
+        raise AssertionError("the block returns")
+
+    return await server.once("a process from its first requests to its exit", converse)
+
+
+async def _exit_during_a_call(server: ServerUnderTest, peer: SuiteConnection) -> None:
+    # A server may give its calls a moment to end. How it exits depends on the era at most, so that one is enough.
+    with suppress(NotTestable):
+        if server.revision is R2025_11_25:
+            await _await_client(server, peer)
+        elif server.revision.era is Era.MODERN:
+            name, arguments = server.tool("conformance_wait", {"key": f"exit-{peer.next_id()}"})
+            await peer.post(peer.message("tools/call", {"name": name, "arguments": arguments}))
+            await peer.fence()
+    await _exit(server, _pipes(peer))
+
+
 @check("stdio.exit", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=CheckScope.PROCESS)
 async def exits(server: ServerUnderTest) -> None:
     """The server exits when its standard input ends, although a call is in progress, which may wait for its client."""
-    async with server.open() as peer:
-        # A server may give its calls a moment to end. How it exits depends on the era at most, so that one is enough.
-        with suppress(NotTestable):
-            if server.revision is R2025_11_25:
-                await _await_client(server, peer)
-            elif server.revision.era is Era.MODERN:
-                name, arguments = server.tool("conformance_wait", {"key": f"exit-{peer.next_id()}"})
-                await peer.post(peer.message("tools/call", {"name": name, "arguments": arguments}))
-                await peer.fence()
-        await _exit(server, _pipes(peer))
+    process = await _first_requests_to_exit(server)
+    if process.failure is not None:
+        raise process.failure
+
+
+@check(
+    "jsonrpc.removed-at-first",
+    proves=("jsonrpc.method-not-found-code",),
+    transports=(Transport.STDIO,),
+    revisions=_MODERN,
+    subject=CheckScope.PROCESS,
+)
+async def removed_at_first(server: ServerUnderTest) -> None:
+    """A modern request for `ping`, which the revision does not have, gets an error also as the first message of a process."""
+    await _require_error(server, _REMOVED)
+
+
+@check(
+    "meta.missing-at-first",
+    proves=("meta.missing-meta-32602",),
+    transports=(Transport.STDIO,),
+    revisions=_MODERN,
+    subject=CheckScope.PROCESS,
+)
+async def missing_at_first(server: ServerUnderTest) -> None:
+    """A request without _meta gets an error before the first request that the server serves."""
+    await _require_error(server, _NO_META)
+
+
+async def _require_error(server: ServerUnderTest, rule: str) -> None:
+    """Require that one of the first requests of a process gets an error. A server of both eras may have one of either."""
+    process = await _first_requests_to_exit(server)
+    answer = process.answers[[*_FIRST.values()].index(rule)]
+    if isinstance(answer, Deviation):
+        raise answer
+    answer.error(what=f"{rule} among the first requests of a process")
 
 
 async def _await_client(server: ServerUnderTest, peer: SuiteConnection) -> None:
