@@ -424,6 +424,25 @@ _reading(
     "header.param-base64-invalid",
     lambda _, value: value.translate(_OF_URLS) if value.startswith("=?base64?") else value,
 )
+
+
+@fault(
+    "overlapping-markers-fail", "header.param-base64-invalid", "http.error-status", revisions=MODERN, transports=_HTTP
+)
+class _OverlappingMarkers(Fault):
+    """A server that fails at a value whose markers overlap."""
+
+    def __init__(self) -> None:
+        self._overlap = False
+
+    def read(self, name: str, value: str) -> str:  # noqa: ARG002
+        self._overlap = value == "=?base64?="
+        return value
+
+    def refusal(self, why: str, status: int) -> int:
+        return 500 if why == "mismatch" and self._overlap else status
+
+
 _reading("param-decoded-twice", "header.param-base64", _decoded_twice)
 _reading(
     "param-undecoded", "header.param-base64", lambda _, value: f"{value} " if value == "=?base64?SGVsbG8=?=" else value
