@@ -69,7 +69,7 @@ async def line_feed(server: ServerUnderTest) -> None:
 
 @attrs.frozen(kw_only=True)
 class _Process:
-    """What a process of the server did from its first message to its end."""
+    """The behavior of a process of the server, from its first message to its end."""
 
     answers: tuple[JsonRpcResponse | Deviation, ...]
     """The responses to the first requests, which are those of `_FIRST`; empty in legacy revisions."""
