@@ -234,7 +234,7 @@ async def no_answer(server: ServerUnderTest) -> None:
     subject=CheckScope.LEAVING,
 )
 async def while_it_waits(server: ServerUnderTest) -> None:
-    """A call that waits for the client can be cancelled, also with the id 0: it gets no response, even to a late response."""
+    """A call that waits for the client can be cancelled: it gets no response, also after the late response of the client."""
     tools: list[tuple[str, JsonObject]] = []
     for fixture, given in _REQUEST_TOOLS.items():
         if server.inventory.find("tools", server.manifest.find("tools", fixture).name) is None:
@@ -245,7 +245,8 @@ async def while_it_waits(server: ServerUnderTest) -> None:
             tools.append((name, arguments))
     if not tools:
         raise NotTestable(f"no call of {' or '.join(_REQUEST_TOOLS)} sends a client request")
-    with suppress(NotTestable):  # a server may lose the client request of such a call
+    # A server may take the id 0 for none, and may lose the client request of a call with it.
+    with suppress(NotTestable):
         name, arguments = tools[0]
         call = server.peer.message("tools/call", {"name": name, "arguments": arguments}, id=0)
         await _cancels_waiting_call(server, call)
