@@ -135,6 +135,7 @@ ISSUER_FAULTS: Final = (
     _of("verifier-cut", "auth.as-pkce-verified"),
     _of("challenge-as-verifier", "auth.as-pkce-verified"),
     _of("any-verifier-by-document", "auth.as-pkce-verified"),
+    _of("challenge-without-method-ignored", "auth.as-pkce-verified"),
     _of("any-grant-type", "auth.as-grant-type"),
     _of("grant-type-optional", "auth.as-grant-type", revision=_JUNE),
     _of("code-again", "auth.as-code-once"),
@@ -159,6 +160,8 @@ ISSUER_FAULTS: Final = (
     _of("invalid-request-for-refresh-tokens", "auth.as-token-errors"),
     _of("invalid-grant-for-grant-types", "auth.as-token-errors", revision=_OWN),
     _of("invalid-request-for-proofs", "auth.as-token-errors"),
+    _of("unauthorized-client-for-secrets", "auth.as-token-errors"),
+    _of("unknown-codes-by-401", "auth.as-token-errors", revision=_JUNE),
     _of("refresh-any-scope", "auth.as-refresh-scope"),
     _of("code-of-anybody", "auth.as-code-owner"),
     _of("refresh-of-anybody", "auth.as-code-owner"),
@@ -490,6 +493,7 @@ class _Raw:
         optional = fault == "response-type-optional" and kind is None
         unchallenged = challenge is None and fault != "challenge-optional"
         unknown = challenge is not None and method != "S256" and fault != "challenge-method-ignored"
+        unknown = unknown and not (method is None and fault == "challenge-without-method-ignored")
         if kind == "token" and fault == "implicit-grant":
             back |= {"access_token": "token", "token_type": "Bearer"}
         elif kind != "code" and fault != "any-response-type" and not optional:
@@ -497,7 +501,7 @@ class _Raw:
         elif unchallenged or unknown:
             back["error"] = "invalid_request"
         else:
-            back["code"] = self._tokens.code(fields.get("client_id", ""), challenge or "")
+            back["code"] = self._tokens.code(fields.get("client_id", ""), (challenge or "") if method else "")
         if (
             fault == "iss-left-out"
             or (fault == "error-without-iss" and "error" in back)

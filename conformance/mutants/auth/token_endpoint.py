@@ -60,6 +60,7 @@ _OTHER_ERRORS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
     "invalid-request-for-refresh-tokens": ("invalid_grant", ("refresh_token",), "invalid_request"),
     "invalid-grant-for-grant-types": ("unsupported_grant_type", (), "invalid_grant"),
     "invalid-request-for-proofs": ("invalid_dpop_proof", (), "invalid_request"),
+    "unauthorized-client-for-secrets": ("invalid_client", (), "unauthorized_client"),
 }
 """The error that a fault replaces, the grant types for which it does (none: all), and the other error."""
 
@@ -128,7 +129,8 @@ class RawTokens:
         body: JsonObject = {"error": other if error == replaced and (not kinds or kind in kinds) else error}
         if self._fault == "error-without-code":
             body = {"message": "the request is rejected"}
-        status = 403 if self._fault == "errors-by-403" else 401 if error == "invalid_client" else 400
+        by_401 = error == "invalid_client" or (self._fault == "unknown-codes-by-401" and error == "invalid_grant")
+        status = 403 if self._fault == "errors-by-403" else 401 if by_401 else 400
         text = error if self._fault == "errors-as-text" else json.dumps(body)
         await incoming.respond(status, _JSON, text.encode())
 
@@ -232,6 +234,7 @@ class RawTokens:
             "verifier-empty": not verifier,
             "verifier-cut": s256(verifier[:_SHORTEST]) == challenge,
             "challenge-as-verifier": verifier == challenge,
+            "challenge-without-method-ignored": not challenge,
         }.get(fault or "", False)
 
     def _by_refresh(self, fields: dict[str, str], key: str | None) -> _Grant:

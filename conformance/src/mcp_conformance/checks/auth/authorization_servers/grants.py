@@ -5,6 +5,7 @@ Each rejected request has a control that differs from it in one respect.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.auth.authorization_servers.endpoints import NEED, issuer_of, known_documents, with_proofs
@@ -130,11 +131,15 @@ async def response_type(server: ServerUnderTest) -> None:
 
 @check("auth.as-pkce-verified", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def pkce_verified(server: ServerUnderTest) -> None:
-    """A code is rejected without the verifier of its challenge."""
+    """A code is rejected without the verifier of its challenge, also if the challenge has no method."""
     for kind in await granted_kinds(server):
         for name in ("another verifier", "no verifier", "the challenge as its verifier"):
             for answer in (await trial_of(server, name, kind)).answers:
                 require_refusal(answer, f"a code with {name}{sender(kind)}")
+        # An authorization server may reject the authorization request, or take the challenge for the verifier.
+        trial = await trial_of(server, "without a challenge method", kind)
+        for answer in trial.answers if "code" in trial.fields else ():
+            require_refusal(answer, f"a code with another verifier, for a challenge without a method{sender(kind)}")
 
 
 @check("auth.as-grant-type", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
@@ -286,7 +291,7 @@ async def token_response(server: ServerUnderTest) -> None:
 
 @check("auth.as-token-errors", proves=_OAUTH, needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def token_errors(server: ServerUnderTest) -> None:
-    """A rejection of the token endpoint is JSON with the code of the error, and has the status 400 or 401."""
+    """A rejection of the token endpoint is JSON with the code of the error, and has the status that fits it."""
     for kind in await granted_kinds(server):
         for what, answer, codes in await _rejections(server, kind):
             # Other checks cover tokens. A server may also limit how many requests it answers.
@@ -298,7 +303,8 @@ async def token_errors(server: ServerUnderTest) -> None:
                     f"JSON with the error {' or '.join(codes)} for {what}{sender(kind)}",
                     f"{answer.media_type or 'no type'} with {brief(error)}",
                 )
-            if answer.status not in (400, 401):
+            # Only a client that is not authenticated may get 401 (OAuth 2.1, section 3.2.4).
+            if answer.status != 400 and (answer.status != 401 or error in ("invalid_grant", "unsupported_grant_type")):
                 raise Deviation(f"HTTP 400 for {what}{sender(kind)}", f"HTTP {answer.status}")
 
 
@@ -316,12 +322,29 @@ async def _rejections(server: ServerUnderTest, kind: str) -> list[tuple[str, Htt
     for given, answer in zip(OTHER_GRANTS, (await trial_of(server, "other grant types", kind)).answers, strict=False):
         codes = ("unsupported_grant_type", "unauthorized_client", *(() if given else ("invalid_request",)))
         found.append((f"a code with the grant type {brief(given)}", answer, codes))
+    if kind == "own":
+        found += [(what, answer, ("invalid_client", "invalid_grant")) for what, answer in await _wrong_secrets(server)]
     if await _binds(server):
         answers = (await trial_of(server, "with bad proofs", kind)).answers
         for what, answer in zip(BAD_PROOFS, answers, strict=False):
             # Without exactly one proof, the request is invalid in another way too.
             if what.startswith("with a proof"):
                 found.append((f"a token request {what}", answer, ("invalid_dpop_proof", "use_dpop_nonce")))
+    return found
+
+
+async def _wrong_secrets(server: ServerUnderTest) -> list[tuple[str, HttpResponse]]:
+    """Return the rejections of codes that come with a wrong secret, and what was sent. Without a client with one: none."""
+    found: list[tuple[str, HttpResponse]] = []
+    for method, name in SECRET_ATTEMPTS.items():
+        with suppress(NotApplicable, NotTestable):
+            answers = (await trial_of(server, name)).answers
+            # Without any secret, the request is invalid in another way too.
+            found += [
+                (f"a code of a client with a secret ({method}), {what}", answer)
+                for what, answer in zip(WRONG_SECRETS, answers, strict=False)
+                if what == "with another one"
+            ]
     return found
 
 

@@ -389,6 +389,10 @@ async def _with_other_grants(server: ServerUnderTest, kind: str) -> LoginAttempt
     return attempt
 
 
+_OTHER_VERIFIER: Final = "another-verifier-" * 3
+"""A verifier of no challenge."""
+
+
 async def _with_verifiers(server: ServerUnderTest, kind: str, *verifiers: Callable[[str], str | None]) -> LoginAttempt:
     """Send a code with wrong verifiers, made from the right one, until one of them gets tokens."""
     attempt = await _authorized(server, kind)
@@ -433,6 +437,17 @@ async def _requested(server: ServerUnderTest, kind: str, **changes: str | None) 
     client = await client_of(server, kind)
     url, attempt = await authorization_request(server, str(client["client_id"]), **changes)
     return await authorization_response(server, url, attempt)
+
+
+async def _without_method(server: ServerUnderTest, kind: str) -> LoginAttempt:
+    """Send a challenge without its method, and the code, if there is one, with a verifier that is right for no method.
+
+    Without a method, the challenge is the verifier itself (OAuth 2.1, section 4.1.1).
+    """
+    attempt = await _requested(server, kind, code_challenge_method=None)
+    if "code" not in attempt.fields:
+        return attempt
+    return await _redeemed(server, attrs.evolve(attempt, answers=()), code_verifier=_OTHER_VERIFIER)
 
 
 async def registers(server: ServerUnderTest) -> bool:
@@ -548,7 +563,7 @@ _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest, str], Awaitable[LoginAt
     "plain": _plain,
     "other grant types": _with_other_grants,
     "another verifier": lambda server, kind: _with_verifiers(
-        server, kind, lambda _: "another-verifier-" * 3, lambda verifier: f"{verifier}x", str.swapcase
+        server, kind, lambda _: _OTHER_VERIFIER, lambda verifier: f"{verifier}x", str.swapcase
     ),
     "no verifier": lambda server, kind: _with_verifiers(server, kind, lambda _: None, lambda _: ""),
     # The challenge is known to all who see the authorization request.
@@ -559,6 +574,7 @@ _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest, str], Awaitable[LoginAt
     "without a challenge": partial(_requested, code_challenge=None, code_challenge_method=None),
     # A field without a value counts as omitted (OAuth 2.1 section 3.1).
     "with an empty challenge": partial(_requested, code_challenge=""),
+    "without a challenge method": _without_method,
     "with an unknown challenge method": partial(_requested, code_challenge_method="S512"),
     # The error may be shown to the client, or to the user in the browser.
     "with an unknown response type": partial(_requested, response_type="none-that-there-is"),
