@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from mutants.client.fetch import fetch
 from mutants.client.http import ModernHttp, SessionHttp
 from mutants.client.login import Login
-from mutants.client.messages import MODERN, ClientError, UnsupportedRevision, in_scenario, wrong
+from mutants.client.messages import LATEST_LEGACY, MODERN, ClientError, UnsupportedRevision, in_scenario, wrong
 
 if TYPE_CHECKING:
     import http.client
@@ -114,6 +114,10 @@ def _declared(message: JsonObject) -> JsonObject:
 
 def _visit(url: str, version: str, context: JsonObject) -> None:
     login = Login(url, version, context)
+    if wrong("legacy-after-401") and version == MODERN:
+        probe = ModernHttp(url)
+        if probe.post(probe.messages.request("server/discover", {})).status == 401:
+            version = LATEST_LEGACY
     wire = _Modern(url, login) if version == MODERN else _Session(url, version, login)
     try:
         capabilities = wire.open()

@@ -32,6 +32,10 @@ def _of(name: str, *caught_by: str, revision: str = _MODERN) -> ClientFault:
 
 
 CLIENT_FAULTS_AUTH: Final = (
+    # A legacy client does not declare extensions.
+    _of("legacy-after-401", "auth.client-stays-modern", "ema.client-declared"),
+    _of("refusal-of-refresh-ends", "auth.client-flow"),
+    _of("refusal-of-refresh-ends", "auth.client-flow", revision=_JUNE),
     # It fails where only a later request needs a token, too.
     _of("insists", "auth.client-optional", "auth.client-challenge-parsed"),
     # Discovery of the authorization server.
@@ -93,6 +97,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("case-sensitive", "auth.client-resource-upper-case"),
     _of("no-server-metadata", "auth.client-server-metadata", revision=_JUNE),
     _of("issuer-path-dropped", "auth.client-server-metadata", revision=_JUNE),
+    _of("well-known-appended", "auth.client-server-metadata-order-path", "auth.client-change-reregisters"),
     _of(
         "oauth-only",
         "auth.client-server-metadata-kinds",
@@ -277,7 +282,15 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("forgets-scopes", "auth.client-step-up-union", "auth.client-step-up"),
     _of("forgets-scopes-at-login", "auth.client-step-up-union"),
     _of("forgets-earlier-step-up", "auth.client-step-up-union"),
+    _of("forgets-scopes-at-refresh", "auth.client-step-up-union"),
     _of("first-scopes-kept", "auth.client-scope-challenged"),
+    _of("scope-as-registered", "auth.client-scope-challenged", "auth.client-scope-not-intersected"),
+    _of(
+        "scope-as-registered",
+        "auth.client-scope-challenged",
+        "auth.client-scope-not-intersected",
+        revision=_LATE,
+    ),
     _of("empty-scope", "auth.client-scope-omitted"),
     _of("empty-scope", "auth.client-scope-omitted", revision=_LATE),
     _of("asks-for-ever", "auth.client-step-up-limit"),
@@ -299,6 +312,9 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("pkce-unverified-openid", "auth.client-pkce-refused-openid"),
     _of("response-type-token", "auth.client-oauth21", revision=_JUNE),
     _of("code-twice", "auth.client-oauth21"),
+    _of("client-id-twice", "auth.client-oauth21"),
+    _of("client-id-left-out", "auth.client-registration-obtained", "auth.client-oauth21"),
+    _of("secret-in-both", "auth.client-oauth21"),
     _of("code-after-refusal", "auth.client-oauth21"),
     _of("code-still-encoded", "auth.client-oauth21", revision=_LATE),
     _of("assigned-secret-ignored", "auth.client-oauth21"),

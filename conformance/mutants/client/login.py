@@ -221,6 +221,9 @@ class Login:
         try:
             self._ask("refresh_token", more, self._client())
         except ClientError:
+            if wrong("refusal-of-refresh-ends"):
+                self._few = _FEW
+                raise
             self._refresh = ""
             return False
         return True
@@ -304,6 +307,8 @@ class Login:
             path = "/"
         wells = [origin + _OAUTH + path, origin + _OPENID + path]
         wells += [origin + path + _OPENID] if path else []
+        if wrong("well-known-appended"):
+            wells = [origin + path + _OAUTH, *wells[1:]]
         if path and self._token and wrong("later-path-dropped-first"):
             fetch("GET", origin + _OAUTH)
         if wrong("openid-first"):
@@ -379,6 +384,8 @@ class Login:
         }
         if wrong("no-application-type"):
             del wanted["application_type"]
+        if wrong("scope-as-registered") and (self._challenge.get("scope") or self._resource.get("scopes_supported")):
+            wanted["scope"] = self._challenge.get("scope") or " ".join(texts(self._resource.get("scopes_supported")))
         kind = "text/plain" if wrong("registers-as-text") else "application/json"
         status, _, body = fetch("POST", endpoint, {"Content-Type": kind}, json.dumps(wanted).encode())
         if status >= 400:
@@ -409,6 +416,7 @@ class Login:
         if wrong("verifier-reused"):
             verifier = self._verifier
         self._choose_scopes(status)
+        unregistered = "scope" not in client and status == 401 and wrong("scope-as-registered")
         fields = {
             "response_type": "token" if wrong("response-type-token") else "code",
             "client_id": str(client["client_id"]),
@@ -420,7 +428,7 @@ class Login:
             "code_challenge_method": "plain" if plain else "S256",
             "state": state,
             "resource": self._target(),
-            "scope": " ".join(sorted(self._scopes)),
+            "scope": "" if unregistered else " ".join(sorted(self._scopes)),
         }
         for fault, name in (("no-state", "state"), ("no-resource", "resource"), ("no-challenge", "code_challenge")):
             if wrong(fault):
@@ -437,7 +445,8 @@ class Login:
         if wrong("endpoint-query-lost"):
             endpoint = endpoint.partition("?")[0]
         joint = "&" if "?" in endpoint and not wrong("endpoint-query-doubled") else "?"
-        url = f"{endpoint}{joint}{urlencode(fields)}"
+        repeated = urlencode({"client_id": fields["client_id"]}) if wrong("client-id-twice") else ""
+        url = f"{endpoint}{joint}{urlencode(fields)}{repeated and f'&{repeated}'}"
         back = dict(parse_qsl(urlsplit(fetch("GET", url)[1].get("location", "")).query, keep_blank_values=True))
         if back.get("error") == "invalid_scope" and wrong("error-acted-on") and "scope" in fields:
             del fields["scope"]
@@ -568,6 +577,8 @@ class Login:
                 raise ClientError(f"{name} is missing")
         if wrong("unknown-members-refused") and "example_parameter" in found:
             raise ClientError("unknown member: example_parameter")
+        if grant == "refresh_token" and "scope" not in found and wrong("forgets-scopes-at-refresh"):
+            self._scopes = set()
         self._token = str(found["access_token"])
         self._first_token = self._first_token or self._token
         self._issuer = str(self._metadata["issuer"])
@@ -610,8 +621,11 @@ class Login:
             once = wrong("secret-unencoded") or (wrong("assigned-secret-unencoded") and id.startswith("assigned"))
             pair = f"{id}:{secret}" if once else f"{quote(id, safe='')}:{quote(secret, safe='')}"
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            if wrong("secret-in-both"):
+                form["client_secret"] = secret
             return
-        form["client_id"] = id
+        if not wrong("client-id-left-out"):
+            form["client_id"] = id
 
     def _by_client_credentials(self) -> None:
         if wrong("machine-registers"):

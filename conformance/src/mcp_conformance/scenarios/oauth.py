@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from mcp_conformance.model.check import Transport
-from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, INVALID, Changes, Part, Quirks, Reply, Well
+from mcp_conformance.oauth_testbed.quirks import ABSENT, CHALLENGE, INVALID, SCOPE, Changes, Part, Quirks, Reply, Well
 from mcp_conformance.oauth_testbed.registered_clients import ANY_SECRET_METHOD, Client
 from mcp_conformance.scenarios.oauth_grants import GRANTS
-from mcp_conformance.scenarios.oauth_scenario import OAuthSetup, expire_tokens
+from mcp_conformance.scenarios.oauth_scenario import OAuthSetup, expire_first_token, expire_tokens
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LATEST, R2025_03_26, R2025_06_18, R2025_11_25, between
 
@@ -77,13 +77,14 @@ _NO_URIS: Final = Reply(
 def _assigned(method: str) -> Changes:
     """Return the changes of a registration by which the authorization server assigns a method and a secret (RFC 7591).
 
-    The id and the secret have characters that must be encoded in a URL and in a form.
+    The id and the secret have characters that must be encoded in a URL and in a form. No scope is registered.
     """
     return {
         "token_endpoint_auth_method": method,
         "client_id": "assigned client/1+%26&=",
         "client_secret": "assigned/secret+%26&=",
         "client_secret_expires_at": 0,
+        "scope": ABSENT,
     }
 
 
@@ -417,14 +418,21 @@ _SCOPES: Final = (
     ),
     _of(
         "offline-access-not-supported",
-        "The issuer ends with a slash. The authorization server has no scope `offline_access`. A call needs an additional "
-        "scope, and the response to the request for it names another issuer.",
+        "The issuer ends with a slash. The authorization server has no scope `offline_access`. The first access token expires "
+        "early, and no token response has a scope. A call needs an additional scope, the error names only that one, and the "
+        "response to the request for it names another issuer.",
         _NOW,
-        Quirks(
-            issuer="{server}/",
-            server_metadata={"scopes_supported": ["notes:read", "notes:write"]},
-            scopes_of=_WRITE,
-            authorization_later={"iss": "{evil}"},
+        OAuthSetup(
+            quirks=Quirks(
+                issuer="{server}/",
+                server_metadata={"scopes_supported": ["notes:read", "notes:write"]},
+                resource_metadata={"scopes_supported": ["notes:read"]},
+                token={"scope": ABSENT},
+                scopes_of=_WRITE,
+                challenge_scope=(SCOPE.replace("{scope}", "notes:write"),),
+                authorization_later={"iss": "{evil}"},
+            ),
+            begin=expire_first_token,
         ),
     ),
     _of(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["OAuthSetup", "expire_tokens"]
+__all__ = ["OAuthSetup", "expire_first_token", "expire_tokens"]
 
 _EXPIRIES: Final = 2
 """The number of access tokens that expire: the second time shows whether the client replaces its refresh token."""
@@ -24,11 +24,20 @@ _EXPIRIES: Final = 2
 
 def expire_tokens(testbed: OAuthTestbed) -> None:
     """Expire the access tokens as soon as one is used, twice."""
+    _expire(testbed, _EXPIRIES)
+
+
+def expire_first_token(testbed: OAuthTestbed) -> None:
+    """Expire the first access token as soon as it is used."""
+    _expire(testbed, 1)
+
+
+def _expire(testbed: OAuthTestbed, times: int) -> None:
     uses: set[int] = {0}
 
     def watch(_request: Request, _answer: Response | None) -> None:
         accepted = testbed.resource.accepted
-        if accepted not in uses and len(uses) <= _EXPIRIES:
+        if accepted not in uses and len(uses) <= times:
             uses.add(accepted)
             for server in (testbed.server, testbed.other):
                 server.tokens.expire()

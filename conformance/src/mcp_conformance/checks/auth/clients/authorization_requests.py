@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.auth.clients.violations import OAuthRun
 
 _DEFAULT: Final = "auth/metadata-default"
+_NO_GRANTED_SCOPE: Final = "auth/offline-access-not-supported"
+"""The scenario in which no token response has a scope, which then is the requested or the earlier one (RFC 6749)."""
 _INSATIABLE: Final = "auth/scope-retry-limit"
 """The scenario in which no scopes are ever sufficient."""
 _NO_SCOPE: Final = "auth/iss-error-scope"
@@ -287,9 +289,12 @@ add_rules(
         ),
         Rule(
             id="auth.client-step-up-union",
-            title="A client that requests a further scope also requests the earlier ones, also after a token has expired.",
+            title=(
+                "A client that requests a further scope also requests the earlier ones, also after a token has expired or was "
+                "refreshed."
+            ),
             proves=("auth.step-up-union", "auth.reauth-keeps-scopes"),
-            within=("auth/scope-step-up", "auth/no-refresh-token", _INSATIABLE),
+            within=("auth/scope-step-up", "auth/no-refresh-token", _NO_GRANTED_SCOPE, _INSATIABLE),
             tested=lambda found: len(found.authorizations) > 1,
             wrong=_keeps_scopes,
         ),

@@ -17,6 +17,7 @@ from mcp_core.revisions import R2025_11_25, between
 
 if TYPE_CHECKING:
     from mcp_conformance.checks.auth.clients.violations import OAuthRun
+    from mcp_conformance.oauth_testbed.http_messages import Request
     from mcp_conformance.scenarios.evidence import ClientUnderTest
 
 _DEFAULT: Final = "auth/metadata-default"
@@ -32,6 +33,9 @@ _OWN_ENDPOINTS: Final = "auth/2025-03-26-token-expiry"
 _MIGRATION: Final = "auth/authorization-server-migration"
 """The scenario in which an issuer with a path replaces one without, on the same host."""
 _UNQUOTED: Final = "auth/challenge-unquoted"
+_REVOKED: Final = "auth/resource-in-upper-case"
+"""The scenario in which all tokens are revoked after the first request with one."""
+_UNAUTHORIZED: Final = 401
 _SCOPES: Final = between(R2025_11_25)
 """The revisions in which the client requests the scopes of the challenge."""
 _WELL: Final = "/.well-known/oauth-authorization-server"
@@ -72,6 +76,41 @@ def _reads_challenge(found: OAuthRun) -> str | None:
         return None if "read" in (scope or "").split() else f"the scope read is challenged, and {scope!a} requested"
     requested = any(each.url == found.testbed.places.prm for each in found.testbed.requests)
     return None if requested else f"the URL in the challenge is not requested, {found.evidence.ending}"
+
+
+def _after_refusal(found: OAuthRun, header: str, value: str | None = None) -> list[Request]:
+    """Return the requests after the first request to the MCP server that has a header and gets a 401; none without it.
+
+    Args:
+        found: The run.
+        header: The header.
+        value: Its value; `None`: any.
+    """
+    for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True)):
+        refused = (
+            answer is not None and answer.status == _UNAUTHORIZED and request.place == found.testbed.places.endpoint
+        )
+        given = request.header(header)
+        if refused and given is not None and value in (None, given):
+            return found.testbed.requests[index + 1 :]
+    return []
+
+
+def _gives_up(found: OAuthRun) -> str | None:
+    """Return that the client requests no other authorization although its tokens, also the refresh token, are revoked."""
+    later = _after_refusal(found, "authorization") if found.name == _REVOKED else []
+    again = not later or any(each in later for each in found.authorizations)
+    return None if again else f"the client requests no authorization after its tokens were revoked; {found.ending}"
+
+
+def _after_modern(found: OAuthRun) -> list[Request]:
+    return _after_refusal(found, "mcp-protocol-version", found.evidence.revision.name)
+
+
+def _initializes(found: OAuthRun) -> str | None:
+    """Return that the client takes a 401 for the response of a legacy server."""
+    methods = [(json_object(each.body) or {}).get("method") for each in _after_modern(found)]
+    return "initialize is sent after a 401" if "initialize" in methods else None
 
 
 def _looked_up(found: OAuthRun) -> bool:
@@ -165,11 +204,21 @@ add_rules(
             id="auth.client-flow",
             title=(
                 "A client that gets a 401 obtains a token by the MCP authorization framework, and uses it, also if responses "
-                "have unknown members, and lack optional ones."
+                "have unknown members, and lack optional ones, and again if its tokens are revoked."
             ),
             proves=("auth.http-conform", "auth.http-should-conform"),
-            within=(_DEFAULT, _OWN, "auth/token-expiry"),
+            within=(_DEFAULT, _OWN, "auth/token-expiry", _REVOKED),
+            tested=lambda found: found.name != _REVOKED or found.accepted,
             gets_in=True,
+            wrong=_gives_up,
+        ),
+        Rule(
+            id="auth.client-stays-modern",
+            title="A client that gets a 401 for a modern request does not take the server for a legacy one.",
+            proves=("compat.client-dual-modern",),
+            within=(_DEFAULT,),
+            tested=_after_modern,
+            wrong=_initializes,
         ),
         Rule(
             id="auth.client-resource-metadata",
