@@ -230,6 +230,9 @@ ISSUER_FAULTS: Final = (
     _of("jag-audience-optional", "ema.as-audience"),
     _of("jag-audience-among-others", "ema.as-audience"),
     _of("jag-audience-token-endpoint", "ema.as-audience"),
+    _of("any-machine-assertion", "client-credentials.as-assertion"),
+    _of("any-machine-assertion-audience", "client-credentials.as-assertion"),
+    _of("takes-expired-machine-assertion", "client-credentials.as-assertion"),
     _of("client-unauthenticated", "ema.as-client"),
     _of("any-client-assertion", "ema.as-client"),
     _of("any-client-assertion-audience", "ema.as-client"),
@@ -285,6 +288,11 @@ ISSUER_VARIANTS: Final = (
     _of("login-page-first", revision=_OWN),
 )
 """Unusual behavior of a correct authorization server. No check may fail for it."""
+
+
+def _is_of_party(body: str) -> bool:
+    """Return whether a token request is one that `RawTrust` answers."""
+    return JWT_BEARER in body or "grant_type=client_credentials" in body
 
 
 _PAGES: Final = ("login-page-first", "redirects-after-a-page", "redirects-to-last-after-a-page")
@@ -374,7 +382,7 @@ class _Raw:
             await incoming.respond(302, (("Location", f"{self.url}/login?{urlsplit(incoming.target).query}"),))
         elif path in ("/authorize", "/login"):
             await self._authorize(incoming)
-        elif path == "/token" and JWT_BEARER in unquote(incoming.body.decode()) and self.trust is not None:
+        elif path == "/token" and _is_of_party(unquote(incoming.body.decode())) and self.trust is not None:
             await self._grant(incoming, self.trust)
         elif path == "/token" and incoming.body:
             await self._tokens.answer(incoming)

@@ -35,6 +35,10 @@ _WORKLOAD: Final = "conformance-workload"
 _RESOURCE: Final = "https://mcp.example/mcp"
 _ID_JAG: Final = "oauth-id-jag+jwt"
 _WELL: Final = "/.well-known/openid-configuration"
+_CLIENT_FAULTS: Final = ("any-client-assertion", "any-client-assertion-audience", "takes-expired-client-assertion")
+"""The faults by which a client authenticates for an ID-JAG with another key, for another audience, or too late."""
+_MACHINE_FAULTS: Final = ("any-machine-assertion", "any-machine-assertion-audience", "takes-expired-machine-assertion")
+"""The same for client credentials."""
 
 
 class NotTrusted(Exception):
@@ -94,6 +98,8 @@ class RawTrust:
         Raises:
             NotTrusted: The JWT is rejected.
         """
+        if fields.get("grant_type") == "client_credentials":
+            return await self._of_machine(fields)
         assertion, fault = fields.get("assertion", ""), self._fault
         named = str(_claims(assertion).get("iss"))
         trusted = {self._party, f"{self._party}{PLAIN}"}
@@ -134,6 +140,12 @@ class RawTrust:
         }
         return self._token(fields.get("resource"), right)
 
+    async def _of_machine(self, fields: dict[str, str]) -> JsonObject:
+        given = fields.get("client_assertion", "")
+        if not self._authenticates(read_jwt(given, await self._key(self._party)), given, machine=True):
+            raise NotTrusted("invalid_client")
+        return self._token(fields.get("resource"), {})
+
     async def _of_employee(self, fields: dict[str, str], header: JsonObject, claims: JsonObject) -> JsonObject:
         fault, given = self._fault, fields.get("client_assertion")
         if given is not None and not self._authenticates(read_jwt(given, await self._key(self._party)), given):
@@ -154,15 +166,17 @@ class RawTrust:
             resource = fields.get("resource", resource)
         return self._token(str(resource), right)
 
-    def _authenticates(self, proof: Jwt | None, given: str) -> bool:
-        """Return whether a JWT authenticates the client."""
+    def _authenticates(self, proof: Jwt | None, given: str, *, machine: bool = False) -> bool:
+        """Return whether a JWT authenticates the client, for an ID-JAG or for client credentials."""
         claims, fault = _claims(given) if proof is None else proof.claims, self._fault
-        ends = claims.get("exp")
+        ends, begins, own = claims.get("exp"), claims.get("nbf", 0), _MACHINE_FAULTS if machine else _CLIENT_FAULTS
         return (
-            (proof is not None or fault == "any-client-assertion")
+            (proof is not None or fault == own[0])
             and (claims.get("iss"), claims.get("sub")) == (_CLIENT, _CLIENT)
-            and (claims.get("aud") == self._issuer or fault == "any-client-assertion-audience")
-            and ((isinstance(ends, int) and ends > time.time()) or fault == "takes-expired-client-assertion")
+            and (claims.get("aud") == self._issuer or fault == own[1])
+            and ((isinstance(ends, int) and ends > time.time()) or fault == own[2])
+            and isinstance(begins, int)
+            and begins <= time.time()
         )
 
     def _token(self, resource: str | None, right: dict[str, bool]) -> JsonObject:

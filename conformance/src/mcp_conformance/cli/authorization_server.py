@@ -74,7 +74,7 @@ def add_issuer(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help=(
             "a client whose employees have ID-JAGs of the identity provider https://localhost:PORT; it authenticates "
-            "by private_key_jwt, with the keys at https://localhost:PORT/jwks"
+            "by private_key_jwt, with the keys at https://localhost:PORT/jwks, and may use client credentials"
         ),
     )
     add_choices(parser, Role.SERVER)

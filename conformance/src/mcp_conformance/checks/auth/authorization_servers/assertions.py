@@ -71,7 +71,11 @@ async def _resource(server: ServerUnderTest, party: TrustedParty) -> str:
     return resource
 
 
-async def _redeem(server: ServerUnderTest, assertion: str, **more: str | None) -> HttpResponse:
+def _unchanged(token: str) -> str:
+    return token
+
+
+async def _redeem(server: ServerUnderTest, assertion: str | None, **more: str | None) -> HttpResponse:
     """Request a token with a JWT. Fields that are `None` are omitted."""
     resource = await _resource(server, party_of(server))
     fields = {"grant_type": _JWT_BEARER, "assertion": assertion, "resource": resource, **more}
@@ -82,11 +86,36 @@ async def _redeem(server: ServerUnderTest, assertion: str, **more: str | None) -
         raise NotTestable(f"the token endpoint does not respond: {deviation.observed}") from deviation
 
 
+def _client(server: ServerUnderTest) -> str:
+    """Return the client with the keys of the party. Raise `NotApplicable` without one."""
+    client = party_of(server).options.client
+    if client is None:
+        raise NotApplicable("the authorization server has no client of the suite: see --enterprise-client")
+    return client
+
+
+def _proved(
+    server: ServerUnderTest,
+    claims: Changes | None = None,
+    *,
+    key: str = "own",
+    change: Callable[[str], str] = _unchanged,
+) -> dict[str, str | None]:
+    """Return the fields with which the client authenticates, valid except for the given parts.
+
+    Args:
+        server: The authorization server.
+        claims: Claims of the assertion with other values, or without a value.
+        key: Its key.
+        change: Changes the signed assertion.
+    """
+    client = _client(server)
+    whole: Changes = {"sub": client, "aud": issuer_of(server), **(claims or {})}
+    assertion = change(party_of(server).jwt(whole, issuer=client, key=key))
+    return {"client_id": client, "client_assertion_type": _ASSERTION, "client_assertion": assertion}
+
+
 # --- workload identities -----------------------------------------------------------------------------------------
-
-
-def _unchanged(token: str) -> str:
-    return token
 
 
 async def _workload(
@@ -218,6 +247,43 @@ async def workload_keys(server: ServerUnderTest) -> None:
     require_refusal(await _workload(server, issuer=issuer, key="plain"), "a JWT whose key is published without TLS")
 
 
+# --- client credentials ------------------------------------------------------------------------------------------
+
+
+@check(
+    "client-credentials.as-assertion",
+    proves=("client-credentials.security",),
+    needs=_NEEDS,
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def machine_assertion(server: ServerUnderTest) -> None:
+    """A client with a key gets no token by client credentials without a valid assertion of its own."""
+
+    async def ask_token(fields: dict[str, str | None]) -> HttpResponse:
+        return await _redeem(server, None, **{"grant_type": "client_credentials", **fields})
+
+    if tokens_of(await ask_token(_proved(server))) is None:
+        raise NotApplicable("the client of the suite gets no token by client credentials")
+    now = int(time.time())
+    # RFC 7523, section 3.
+    wrong: tuple[Changes, ...] = (
+        {"iat": now - 2 * _HOUR, "exp": now - _HOUR},
+        {"exp": OMITTED},
+        {"aud": "https://elsewhere.example"},
+        {"aud": OMITTED},
+        {"sub": "conformance-other-client"},
+        {"nbf": now + _HOUR},
+    )
+    for claims in wrong:
+        shown_claims = {name: "none" if value is OMITTED else value for name, value in claims.items()}
+        require_refusal(await ask_token(_proved(server, claims)), f"an assertion with the claims {brief(shown_claims)}")
+    require_refusal(await ask_token(_proved(server, key="unknown")), "an assertion that is signed with another key")
+    require_refusal(await ask_token(_proved(server, change=unsigned)), "an unsigned assertion")
+    bare = {**_proved(server), "client_assertion": None, "client_assertion_type": None}
+    require_refusal(await ask_token(bare), "a request without an assertion")
+
+
 # --- grants of an enterprise ------------------------------------------------------------------------------------
 
 
@@ -249,11 +315,7 @@ async def _employee(
     Raises:
         NotApplicable: Enterprise grants are not tested.
     """
-    party = party_of(server)
-    client = party.options.client
-    if client is None:
-        raise NotApplicable("the authorization server has no client of the suite: see --enterprise-client")
-    audience = issuer_of(server)
+    party, client, audience = party_of(server), _client(server), issuer_of(server)
     whole: Changes = {
         "sub": "conformance-employee",
         "aud": audience,
@@ -261,9 +323,7 @@ async def _employee(
         "resource": await _resource(server, party),
         **(claims or {}),
     }
-    client_claims: Changes = {"sub": client, "aud": audience, **(proof or {})}
-    assertion = party.jwt(client_claims, issuer=client, key=proof_key)
-    fields = {"client_id": client, "client_assertion_type": _ASSERTION, "client_assertion": assertion, **(form or {})}
+    fields = {**_proved(server, proof, key=proof_key), **(form or {})}
     signed = party.jwt(whole, header={"typ": _ID_JAG, **(header or {})}, issuer=issuer, key=key)
     return await _redeem(server, change(signed), **fields)
 
