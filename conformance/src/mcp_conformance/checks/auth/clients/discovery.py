@@ -35,6 +35,7 @@ _MIGRATION: Final = "auth/authorization-server-migration"
 _UNQUOTED: Final = "auth/challenge-unquoted"
 _REVOKED: Final = "auth/resource-in-upper-case"
 """The scenario in which all tokens are revoked after the first request with one."""
+_OK: Final = 200
 _UNAUTHORIZED: Final = 401
 _SCOPES: Final = between(R2025_11_25)
 """The revisions in which the client requests the scopes of the challenge."""
@@ -78,33 +79,34 @@ def _reads_challenge(found: OAuthRun) -> str | None:
     return None if requested else f"the URL in the challenge is not requested, {found.evidence.ending}"
 
 
-def _after_refusal(found: OAuthRun, header: str, value: str | None = None) -> list[Request]:
-    """Return the requests after the first request to the MCP server that has a header and gets a 401; none without it.
-
-    Args:
-        found: The run.
-        header: The header.
-        value: Its value; `None`: any.
-    """
-    for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True)):
-        refused = (
-            answer is not None and answer.status == _UNAUTHORIZED and request.place == found.testbed.places.endpoint
-        )
-        given = request.header(header)
-        if refused and given is not None and value in (None, given):
-            return found.testbed.requests[index + 1 :]
-    return []
-
-
 def _gives_up(found: OAuthRun) -> str | None:
-    """Return that the client requests no other authorization although its tokens, also the refresh token, are revoked."""
-    later = _after_refusal(found, "authorization") if found.name == _REVOKED else []
-    again = not later or any(each in later for each in found.authorizations)
-    return None if again else f"the client requests no authorization after its tokens were revoked; {found.ending}"
+    """Return that the client requests no other authorization although its refresh token is refused, which is revoked.
+
+    A client does not need to refresh. One that does, and can send a user to the authorization server, does not stop there.
+    """
+    if found.name != _REVOKED:
+        return None
+    for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True)):
+        refreshes = single(request.form).get("grant_type") == "refresh_token" and request in found.tokens
+        if refreshes and answer is not None and answer.status != _OK:
+            later = found.testbed.requests[index:]
+            again = any(found.testbed.server.part(each) is Part.AUTHORIZATION for each in later)
+            return (
+                None
+                if again
+                else f"the client requests no authorization after its refresh token was refused; {found.ending}"
+            )
+    return None
 
 
 def _after_modern(found: OAuthRun) -> list[Request]:
-    return _after_refusal(found, "mcp-protocol-version", found.evidence.revision.name)
+    """Return the requests after the first modern one that gets a 401; none without it."""
+    endpoint = found.testbed.places.endpoint
+    for index, (request, answer) in enumerate(zip(found.testbed.requests, found.testbed.answers, strict=True)):
+        refused = answer is not None and answer.status == _UNAUTHORIZED and request.place == endpoint
+        if refused and request.header("mcp-protocol-version") == found.evidence.revision.name:
+            return found.testbed.requests[index + 1 :]
+    return []
 
 
 def _initializes(found: OAuthRun) -> str | None:
@@ -204,7 +206,7 @@ add_rules(
             id="auth.client-flow",
             title=(
                 "A client that gets a 401 obtains a token by the MCP authorization framework, and uses it, also if responses "
-                "have unknown members, and lack optional ones, and again if its tokens are revoked."
+                "have unknown members, and lack optional ones, and again if its refresh token is refused."
             ),
             proves=("auth.http-conform", "auth.http-should-conform"),
             within=(_DEFAULT, _OWN, "auth/token-expiry", _REVOKED),
