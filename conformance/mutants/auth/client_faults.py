@@ -277,6 +277,8 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("scope-invented", "auth.client-scope-omitted"),
     _of("step-up-by-refresh", "auth.client-step-up"),
     _of("no-step-up", "auth.client-step-up"),
+    # In 2025-03-26, it is correct.
+    _of("no-step-up", revision=_OWN),
     _of("step-up-by-text", "auth.client-step-up"),
     _of("call-not-repeated", "auth.client-step-up", revision=_LATE),
     _of("forgets-scopes", "auth.client-step-up-union", "auth.client-step-up"),
