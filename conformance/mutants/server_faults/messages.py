@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import threading
 import time
 from functools import partial
@@ -1055,6 +1056,60 @@ class _LatinWhereItFits(Fault):
 
     def line(self, line: bytes) -> bytes:
         return self.body(line[:-1]) + b"\n"
+
+
+class _ReadsOneForm(Fault):
+    """A server that looks for messages in its input before it parses them."""
+
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        for line in pipe:
+            yield self._read(line)
+
+    def posted_body(self, source: BufferedIOBase, length: int) -> bytes:
+        return self._read(source.read(length))
+
+    def _read(self, text: bytes) -> bytes:
+        raise NotImplementedError
+
+
+@fault("messages-begin-with-brace", "jsonrpc.json-forms")
+class _BeginWithBrace(_ReadsOneForm):
+    """A server that takes what begins with a space for no message."""
+
+    def _read(self, text: bytes) -> bytes:
+        return b"null\n" if text[:1] in (b" ", b"\t") else text
+
+
+@fault("escapes-kept", "jsonrpc.json-forms")
+class _EscapesKept(_ReadsOneForm):
+    """A server whose parser knows no escapes of letters."""
+
+    def _read(self, text: bytes) -> bytes:
+        return re.sub(rb"\\u(00[4-7].)", rb"\\\\u\1", text)
+
+
+@fault("content-by-first-member", "jsonrpc.json-forms", revisions=LEGACY)
+class _ContentByFirstMember(Fault):
+    """A server that finds out what a content is by its first member."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        result = message.get("result") if isinstance(message, dict) else None
+        content = result.get("content") if isinstance(result, dict) and "role" in result else None
+        if isinstance(message, dict) and isinstance(content, dict) and next(iter(content), "type") != "type":
+            return {
+                **{name: each for name, each in message.items() if name != "result"},
+                "error": {"code": -32603, "message": "?"},
+            }
+        return message
+
+
+@fault("params-after-method", "jsonrpc.json-forms", revisions=MODERN)
+class _ParamsAfterMethod(Fault):
+    """A server that decides how to read the params by a method that it must know before."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        names = list(message) if isinstance(message, dict) else []
+        return {} if "params" in names and names.index("params") < names.index("method") else message
 
 
 @fault("no-json-ignored", "jsonrpc.parse-error", "jsonrpc.no-json-bad-utf8", "jsonrpc.no-json-nan",

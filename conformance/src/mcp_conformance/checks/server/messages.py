@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+from mcp_conformance.checks.probes.interactive_calls import converse
 from mcp_conformance.checks.probes.malformed_messages import refuses
 from mcp_conformance.checks.probes.message_pairs import is_id, key_of, objects, rejected_without_message
+from mcp_conformance.checks.probes.modern_requests import answered_requests
 from mcp_conformance.checks.probes.unknown_methods import (
     UNKNOWN_METHOD,
     UNKNOWN_NOTIFICATION,
@@ -21,6 +23,7 @@ from mcp_conformance.drivers.server.http_connection import HttpConnection, messa
 from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
+from mcp_conformance.protocol.json_forms import JSON_FORMS, in_all_forms
 from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.wire.transcript import Kind
@@ -28,8 +31,11 @@ from mcp_core.revisions import Era
 from mcp_core.types.meta import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+
     from mcp_conformance.drivers.server.suite_connection import SuiteConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
+    from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_conformance.wire.transcript import Transcript
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -256,6 +262,66 @@ async def _answer_similar_ids(server: ServerUnderTest) -> None:
             await peer.until(lambda: bool(answers), expected)
             if answers != [(key_of(id), key_of(id))]:
                 raise Deviation(expected, f"one with the id {answers[0][1]}")
+
+
+_INTERACTIVE: Final[Mapping[str, JsonObject]] = {
+    "test_sampling": {"prompt": "Say yes."},
+    "test_elicitation": {"message": "Who are you?"},
+}
+"""Tools with client requests, and their arguments."""
+
+
+@check(
+    "jsonrpc.json-forms",
+    proves=(
+        "jsonrpc.messages-conform",
+        "jsonrpc.base-and-lifecycle-support",
+        "jsonrpc.base-protocol-supported",
+    ),
+    subject=CheckScope.RECOVERING,
+)
+async def json_forms(server: ServerUnderTest) -> None:
+    """A message means the same in any order of its members, with spaces around its tokens, and with escapes in its strings."""
+    requests: list[_Ask] = [
+        partial(server.peer.request, method, params) for method, params in answered_requests(server)
+    ]
+    for fixture, arguments in _INTERACTIVE.items():
+        if server.inventory.find("tools", server.manifest.find("tools", fixture).name) is not None:
+            requests.append(partial(_final_response, server, fixture, arguments))
+    served = [ask for ask in requests if not _fails(await ask(deviant=""))]
+    if not served:
+        raise NotTestable("the control requests failed: the server serves no request")
+    for ask in served:
+        await _require_any_form(server.peer, ask)
+
+
+class _Ask(Protocol):
+    def __call__(self, *, deviant: str) -> Awaitable[JsonRpcResponse]: ...
+
+
+async def _final_response(
+    server: ServerUnderTest, fixture: str, arguments: JsonObject, *, deviant: str
+) -> JsonRpcResponse:
+    return (await converse(server, fixture, arguments, deviant=deviant)).answer
+
+
+async def _require_any_form(peer: SuiteConnection, ask: _Ask) -> None:
+    """Require that a request which succeeds does so in each form, and so do the responses of the client to its requests."""
+    try:
+        peer.form = in_all_forms
+        # Other checks do not judge what a server makes of these forms.
+        if _fails(failed := await ask(deviant="unusual JSON")):
+            for what, peer.form in JSON_FORMS.items():
+                if _fails(answer := await ask(deviant="unusual JSON")):
+                    raise Deviation(f"a result of {answer.method}, which is written with {what}", str(answer))
+            raise Deviation(f"a result of {failed.method}, which is written with {', '.join(JSON_FORMS)}", str(failed))
+    finally:
+        peer.form = encoded
+
+
+def _fails(answer: JsonRpcResponse) -> bool:
+    result = answer.message.get("result")
+    return not isinstance(result, dict) or result.get("isError") is True
 
 
 @check(

@@ -104,7 +104,7 @@ class HttpConnection(SuiteConnection):
         try:
             async with (
                 self.within(f"a response to {method}", kind=WaitKind.RESPONSE),
-                self.endpoint.exchange(self.transcript, "POST", lines, encoded(message), deviant=deviant) as exchange,
+                self.endpoint.exchange(self.transcript, "POST", lines, self.form(message), deviant=deviant) as exchange,
             ):
                 if method == "initialize":
                     self.session_id = exchange.header("mcp-session-id")
@@ -204,7 +204,7 @@ class HttpConnection(SuiteConnection):
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         """Post a message that has no response. Checks of the HTTP status use the transcript."""
-        answer = await self.send(encoded(message), headers=self.headers(message), deviant=deviant)
+        answer = await self.send(self.form(message), headers=self.headers(message), deviant=deviant)
         if answer.body:
             self.strays.extend(each for each in _messages(answer.body) if "method" not in each)
         if not 200 <= answer.status < 300 and not deviant:

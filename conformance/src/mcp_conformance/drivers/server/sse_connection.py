@@ -155,7 +155,7 @@ class SseConnection(SuiteConnection):
         arrived, answers = self._waiting[_key(message["id"])] = (trio.Event(), [])
         since = len(self.inbox)
         try:
-            posted = await self.send(encoded(message), headers=headers or (), deviant=deviant)
+            posted = await self.send(self.form(message), headers=headers or (), deviant=deviant)
             if not 200 <= posted.status < 300:
                 raise Deviation(f"HTTP 2xx for {method}", f"HTTP {posted.status}: {unframed(posted.body)}")
             async with self.within(f"a response to {method} in the stream", kind=WaitKind.RESPONSE):
@@ -168,7 +168,7 @@ class SseConnection(SuiteConnection):
 
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         """Post a message that has no response."""
-        answer = await self.send(encoded(message), deviant=deviant)
+        answer = await self.send(self.form(message), deviant=deviant)
         if not 200 <= answer.status < 300 and not deviant:
             raise Deviation("HTTP 2xx for a notification or response", f"HTTP {answer.status}: {unframed(answer.body)}")
 

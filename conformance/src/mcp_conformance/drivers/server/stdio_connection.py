@@ -91,7 +91,7 @@ class StdioConnection(SuiteConnection):
         arrived, answers = self._waiting[key] = (trio.Event(), [])
         since, mark = len(self.inbox), len(self.transcript.entries)
         try:
-            await self.send_line(encoded(message), deviant=deviant)
+            await self.send_line(self.form(message), deviant=deviant)
             if self.ended:
                 arrived.set()
             expected = f"a response to {message.get('method')}"
@@ -107,7 +107,7 @@ class StdioConnection(SuiteConnection):
     async def post(self, message: JsonValue, *, deviant: str = "") -> None:
         """Send a message that has no response."""
         await self._settle()
-        await self.send_line(encoded(message), deviant=deviant)
+        await self.send_line(self.form(message), deviant=deviant)
 
     async def _settle(self) -> None:
         """Send a request on a new modern connection before a message that does not show its era.

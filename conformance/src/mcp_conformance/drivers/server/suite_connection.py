@@ -33,12 +33,15 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mcp_core.revisions import Revision
 
-__all__ = ["HeaderLines", "Reply", "SuiteConnection", "encoded", "within"]
+__all__ = ["HeaderLines", "JsonForm", "Reply", "SuiteConnection", "encoded", "within"]
 
 Reply: TypeAlias = "Callable[[JsonObject], JsonObject]"
 """A function that makes the result of a client request from its params."""
 
 HeaderLines: TypeAlias = "Sequence[tuple[str, str]]"
+
+JsonForm: TypeAlias = "Callable[[JsonValue], bytes]"
+"""A function that writes a message as JSON, on one line."""
 
 _REPLIES: Final[Mapping[str, Reply]] = {"ping": lambda _: {}, "roots/list": lambda _: {"roots": []}}
 """The replies of a new connection."""
@@ -97,6 +100,8 @@ class SuiteConnection(abc.ABC):
         """Whether a wait was in vain after others in vain."""
         self.deviance: str = ""
         """The rule that these replies break on purpose; empty if they break none."""
+        self.form: JsonForm = encoded
+        """How messages are written."""
         self.unanswered: Final[set[str]] = set()
         """The methods of client requests that get no response."""
         self.inbox: Final[list[JsonObject]] = []
@@ -297,6 +302,7 @@ class SuiteConnection(abc.ABC):
         self.replies.clear()
         self.replies.update(_REPLIES)
         self.deviance = ""
+        self.form = encoded
         self.unanswered.clear()
 
     def limit(self, what: str) -> float:
