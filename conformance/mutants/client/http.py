@@ -25,6 +25,7 @@ from mutants.client.messages import (
     late_notifications,
     progress_before,
     reply,
+    require_order,
     result_of,
     usable,
     wrong,
@@ -259,6 +260,7 @@ def _json(data: bytes) -> JsonObject:
         return {}
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
+    require_order(value)
     return value if isinstance(value, dict) else {}
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "late_notifications",
     "progress_before",
     "reply",
+    "require_order",
     "result_of",
     "usable",
     "wrong",
@@ -484,6 +485,12 @@ def result_of(response: JsonObject) -> JsonObject:
     """Return the result of a response, or an object with its `error`."""
     result = response.get("result")
     return result if isinstance(result, dict) else {"error": response.get("error")}
+
+
+def require_order(message: JsonValue) -> None:
+    """Raise an error for a message whose members are in another order than usual, as a faulty client does."""
+    if isinstance(message, dict) and next(iter(message), "jsonrpc") != "jsonrpc" and wrong("needs-order"):
+        raise ClientError("the first member of a message is not jsonrpc")
 
 
 def usable(tools: Iterable[JsonObject]) -> list[JsonObject]:

@@ -22,6 +22,7 @@ from mutants.client.messages import (
     late_notifications,
     progress_before,
     reply,
+    require_order,
     result_of,
     wrong,
 )
@@ -285,6 +286,7 @@ class Pipes(_Lines):
             if wrong("answers-no-json"):
                 self._write(b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "parse error"}}\n')
             return {}
+        require_order(value)
         return value
 
     def open(self) -> JsonObject:

@@ -84,6 +84,8 @@ BEARING_FAULTS: Final = (
     of("initializes-after-404", _MODERN, "http", "compat.client-http-404"),
     of("needs-params", _LATE, "stdio", "pagination.client-whole"),
     of("strict-prompts", _LATE, "stdio", "jsonrpc.client-bears-unknown"),
+    of("needs-order", _LATE, "stdio", "jsonrpc.client-bears-unknown"),
+    of("needs-order", _MODERN, "http", "jsonrpc.client-bears-unknown"),
     of("closed-capabilities", _MODERN, "http", "jsonrpc.client-bears-unknown"),
     of("rejects-unknown-once", _OLD, "stdio", "jsonrpc.client-response-id"),
     of("batches-after-503", _LATE, "http", "http.client-one-message"),

@@ -13,6 +13,7 @@ from mcp_conformance.drivers.client.http_exchange import STREAM
 from mcp_conformance.drivers.client.http_host import Stream
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, encoded
 from mcp_conformance.model.check import Transport
+from mcp_conformance.protocol.json_forms import rearranged
 from mcp_conformance.protocol.odd_ids import ODD_IDS
 from mcp_conformance.scenarios.cache_scope import SCOPE_SCENARIOS
 from mcp_conformance.scenarios.caching import FRESH_SCENARIOS
@@ -85,12 +86,13 @@ _ODD_METHODS: Final = (
 
 
 def _odd_but_legal(setup: ScenarioSetup) -> None:
-    """Add unknown members wherever the protocol permits them. Clients must tolerate them.
+    """Add unknown members wherever the protocol permits them, and send members in reverse order. Clients must tolerate both.
 
     Only some of the capabilities are declared.
     """
     use_endpoint_form(setup, "odd-but-legal")
     server = setup.server
+    server.form = rearranged
     server.completes = False
     server.capabilities = {
         "tools": {},
@@ -255,7 +257,7 @@ _GENERAL: Final = (
     Scenario(name="no-capabilities", title="A server that declares no capability.", prepare=_no_capabilities),
     Scenario(
         name="odd-but-legal",
-        title="A server with unknown members and notifications, where the protocol permits them.",
+        title="A server with unknown members and notifications, where the protocol permits them, and members in reverse order.",
         prepare=_odd_but_legal,
     ),
     Scenario(

@@ -473,6 +473,8 @@ _USES: Final = ("tools/call", "resources/read", "prompts/get")
 @check(
     "jsonrpc.client-bears-unknown",
     proves=(
+        "jsonrpc.messages-conform",
+        "jsonrpc.base-protocol-supported",
         "jsonrpc.result-any-object",
         "schema.result-open",
         "capability.open-set",
@@ -483,7 +485,7 @@ _USES: Final = ("tools/call", "resources/read", "prompts/get")
     needs=("scenario:odd-but-legal", "scenario:tools_call", "scenario:all-in-streams"),
 )
 async def ignores_unknown(client: ClientUnderTest) -> None:
-    """The client ignores unknown capabilities, members, keys of `_meta` and notifications, with every method."""
+    """The client ignores unknown capabilities, members, keys of `_meta` and notifications, and the order of members."""
     # Over HTTP a message before the response requires a stream, so that the control uses streams too.
     control = client.control("all-in-streams" if "all-in-streams" in client.runs else "tools_call")
     evidence = client.run("odd-but-legal")

@@ -76,6 +76,8 @@ class FakeServer:
         """The declared capabilities. `completions` is added where the revision has it, unless the object is empty."""
         self.completes = True
         """Whether `completions` is added."""
+        self.form: Callable[[JsonValue], bytes] = encoded
+        """How responses with a result are written."""
         self.anonymous = False
         """Whether results do not name the server, which is optional from 2026-07-28 on."""
         self.handlers: Final[dict[str, Callable[[ScriptedRequest], Awaitable[JsonObject]]]] = {
@@ -250,7 +252,7 @@ class FakeServer:
         wrong = flaw_of_result(request.method, result, session.revision)
         if wrong is not None:
             raise AssertionError(f"the suite would send an invalid result of {request.method}: {wrong}")
-        return encoded({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
+        return self.form({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
 
     def complete(self, method: str, result: JsonObject, revision: Revision) -> JsonObject:
         """Return a result with all members that the revision requires."""
