@@ -19,7 +19,8 @@ from mutants.server.server import RawServer
 from mutants.server.streams import AccessInfo, HttpSession, ListenStream, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from io import BufferedIOBase
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
@@ -167,7 +168,10 @@ class _Handler(Answering):
     def do_POST(self) -> None:  # noqa: N802  its name in http.server
         """Receive a message."""
         with nullcontext() if self.fault.keeps("reads-apart") else self.server.reading:
-            body = self.fault.posted_body(self.rfile, int(self.headers.get("Content-Length") or 0))
+            if "Transfer-Encoding" in self.headers and self.fault.keeps("chunks"):
+                body = b"".join(_chunks(self.rfile))
+            else:
+                body = self.fault.posted_body(self.rfile, int(self.headers.get("Content-Length") or 0))
         try:
             message: JsonValue = strict(body)
         except (ValueError, RecursionError):
@@ -455,6 +459,14 @@ class _Handler(Answering):
             # What follows on another connection comes after it.
             work()
             self.respond(202, {})
+
+
+def _chunks(source: BufferedIOBase) -> Iterator[bytes]:
+    """Yield the chunks of a body. Spec: RFC 9112, section 7.1"""
+    while size := int(source.readline(), 16):
+        yield source.read(size)
+        source.readline()
+    source.readline()
 
 
 def _kind(message: JsonValue) -> str:

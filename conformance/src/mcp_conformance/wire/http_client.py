@@ -62,6 +62,12 @@ class HttpResponse:
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
 
 
+def _in_chunks(body: bytes) -> bytes:
+    """Return a body in two chunks."""
+    middle = len(body) // 2
+    return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:middle], body[middle:], b""))
+
+
 class ClientExchange:
     """A sent request, and its response as it arrives. Created by `Endpoint.exchange`."""
 
@@ -237,6 +243,7 @@ class Endpoint:
         deviant: str = "",
         over: trio.abc.Stream | None = None,
         pause: tuple[int, Callable[[], Awaitable[None]]] | None = None,
+        chunked: bool = False,
     ) -> AsyncIterator[ClientExchange]:
         """Send a request. The block starts at the head of the response; after the block the connection is closed.
 
@@ -251,13 +258,16 @@ class Endpoint:
             over: An open connection, which stays open; the block must read the whole response. `None`: a new one.
             pause: A number of bytes of the body, and a function that is called between these and the rest; `None`: the
                 body is sent at once.
+            chunked: Whether the body is sent in two chunks, in place of a Content-Length (RFC 9112, section 7.1).
 
         Raises:
             IncompleteResponse: There is no response.
         """
         with exchanging():
             lines = [("Host", self.authority if host is None else host), *headers]
-            if body is not None and not any(
+            if chunked:
+                lines.append(("Transfer-Encoding", "chunked"))
+            elif body is not None and not any(
                 name.lower() in ("content-length", "transfer-encoding") for name, _ in headers
             ):
                 lines.append(("Content-Length", str(len(body))))
@@ -276,11 +286,12 @@ class Endpoint:
                 connection.send(h11.Request(method=method, target="/", headers=[("Host", "suite")]))
                 connection.send(h11.EndOfMessage())
                 try:
-                    at, paused = (len(body or b""), None) if pause is None else pause
-                    await stream.send_all(head.encode("latin-1", "replace") + (body or b"")[:at])
+                    data = _in_chunks(body or b"") if chunked else body or b""
+                    at, paused = (len(data), None) if pause is None else pause
+                    await stream.send_all(head.encode("latin-1", "replace") + data[:at])
                     if paused is not None:
                         await paused()
-                        await stream.send_all((body or b"")[at:])
+                        await stream.send_all(data[at:])
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     # The server may reject the request before it has read all of it.
                     transcript.note("the connection was closed before the request was read")

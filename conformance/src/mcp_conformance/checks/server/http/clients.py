@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -219,6 +220,29 @@ async def split_character(server: ServerUnderTest) -> None:
         raise Deviation("an HTTP response", str(ended)) from ended
     if [each.get("id") for each in messages_of(answer)] != [request["id"]] or not succeeded(answer):
         raise Deviation(f"a result with the id {brief(request['id'])}", shown(answer))
+
+
+@check(
+    "http.chunked-body",
+    proves=("http.single-endpoint", "http.single-endpoint-post"),
+    transports=(Transport.HTTP,),
+)
+async def chunked_body(server: ServerUnderTest) -> None:
+    """A request whose body comes in chunks is answered. A server may demand its length instead, with status 411."""
+    peer = http_peer(server)
+    request = await control(peer)
+    try:
+        async with (
+            peer.within("a response to a request in chunks"),
+            peer.endpoint.exchange(
+                peer.transcript, "POST", peer.headers(request), encoded(request), chunked=True
+            ) as exchange,
+        ):
+            answer = await exchange.answer()
+    except IncompleteResponse as ended:
+        raise Deviation("an HTTP response", str(ended)) from ended
+    if answer.status != HTTPStatus.LENGTH_REQUIRED:
+        require(answer, _SUCCESSES, "a request whose body comes in chunks")
 
 
 async def _served(peer: HttpConnection, when: str) -> None:
