@@ -41,6 +41,12 @@ def _declared(inbound: InboundRequest) -> JsonObject:
     return declared if isinstance(declared, dict) else {}
 
 
+def _version_of_client(inbound: InboundRequest) -> JsonValue:
+    """Return the version of a client that introduces itself with the request."""
+    client = inbound.meta.get(f"{META}clientInfo", inbound.params.get("clientInfo"))
+    return client.get("version") if isinstance(client, dict) else None
+
+
 def _refusing(
     name: str,
     *caught_by: str,
@@ -150,6 +156,13 @@ _refusing(
     code=-32600,
     revisions=LEGACY,
 )
+for _revisions, _era in ((LEGACY, "legacy"), (MODERN, "modern")):
+    _refusing(
+        f"version-zero-refused-in-{_era}-era",
+        "capability.unknown",
+        when=lambda inbound: _version_of_client(inbound) == "0",
+        revisions=_revisions,
+    )
 _refusing(
     "metadata-of-initialize-refused",
     "capability.unknown",

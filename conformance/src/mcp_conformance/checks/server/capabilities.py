@@ -15,6 +15,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable
 from mcp_conformance.protocol.response import brief
 from mcp_core.revisions import R2025_03_26, Era, between
 from mcp_core.types.meta import CLIENT_CAPABILITIES
+from mcp_core.types.meta import CLIENT_INFO as CLIENT_INFO_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +43,8 @@ _CLIENT_REQUESTS: Final[Mapping[str, str]] = {
     "roots/list": "roots",
     "elicitation/create": "elicitation",
 }
+_UNVERSIONED: Final[JsonObject] = {**CLIENT_INFO, "version": "0"}
+"""A client whose version a lax test takes for none."""
 _CHANGES: Final[Mapping[str, str]] = {
     f"notifications/{feature}/list_changed": f"{feature}.listChanged" for feature in ("tools", "resources", "prompts")
 }
@@ -126,12 +129,20 @@ async def declared_to_any_client(server: ServerUnderTest) -> None:
 
 @check(
     "capability.unknown",
-    proves=("capability.open-set", "capability.unknown-tolerated", "meta.object"),
+    proves=(
+        "capability.open-set",
+        "capability.unknown-tolerated",
+        "lifecycle.server-initialize-result",
+        "meta.object",
+    ),
     revisions=("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
     subject=CheckScope.PROCESS,
 )
 async def unknown(server: ServerUnderTest) -> None:
-    """A client may declare capabilities that the server does not know, with other unknown members in its handshake."""
+    """A client may declare capabilities that the server does not know, with other unknown members in its handshake.
+
+    Its version may be "0".
+    """
     unknown: JsonObject = {"deep": [1, None]}
     known = capabilities_in(server.revision)
     declared: JsonObject = {
@@ -144,6 +155,8 @@ async def unknown(server: ServerUnderTest) -> None:
     async with server.open(capabilities=declared, handshake=False) as peer:
         if server.revision.era is Era.LEGACY:
             await _introduce(peer)
+        else:
+            (await peer.request("server/discover", {"_meta": {CLIENT_INFO_KEY: _UNVERSIONED}})).result()
         (await peer.fence()).result()
         for feature, method, params in _feature_requests(server.revision):
             if server.inventory.has(feature) and feature != "completions":
@@ -156,7 +169,7 @@ async def _introduce(peer: SuiteConnection) -> None:
     params: JsonObject = {
         "protocolVersion": peer.revision.name,
         "capabilities": peer.capabilities,
-        "clientInfo": {**CLIENT_INFO, "conformanceUnknown": 1},
+        "clientInfo": {**_UNVERSIONED, "conformanceUnknown": 1},
         "conformanceUnknown": 1,
         "_meta": meta,
     }
