@@ -407,6 +407,14 @@ class _ZeroOnGet(Fault):
         return isinstance(message, dict) and message.get("id") in (0, "")
 
 
+@fault("notifications-of-strings-on-get", "sse.related", revisions=_STREAMS, transports=_HTTP)
+class _StringsOnGet(Fault):
+    """A server that takes only a number for the id of the request to which a notification belongs."""
+
+    def strays(self, message: JsonValue, value: JsonValue) -> bool:  # noqa: ARG002
+        return isinstance(message, dict) and isinstance(message.get("id"), str)
+
+
 breaking("ids-of-get-restart", "resume.unique", "own-ids-of-get", revisions=_STREAMS)
 
 
