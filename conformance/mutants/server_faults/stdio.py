@@ -169,6 +169,22 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
+@fault("lines-behind-no-json-dropped", "stdio.behind-invalid-line", transports=_PIPES)
+class _BehindNoJsonDropped(Fault):
+    """A server that drops the rest of a portion of its input behind a line that is not JSON."""
+
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        kept = b""
+        while data := os.read(pipe.fileno(), _PORTION):
+            *lines, kept = (kept + data).split(b"\n")
+            dropping = False
+            for line in lines:
+                # Other lines may arrive in one portion by chance.
+                if not (dropping and b'"behind a line' in line):
+                    yield line
+                dropping = dropping or not _is_json(line)
+
+
 @fault("pieces-as-lines", "stdio.pieces", transports=_PIPES)
 class _PiecesAsLines(Fault):
     def lines(self, pipe: BinaryIO) -> Iterator[bytes]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from mcp_conformance.protocol.response import JsonRpcResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
+_INVALID: Final = b'{"jsonrpc":"2.0","id":1,"method":'
+"""A truncated message, which is not JSON."""
 _LARGE: Final = 300_000
 _TO_END: Final = 1.0
 """Seconds from the exit of a process to the end of its output."""
@@ -266,6 +268,28 @@ async def pieces(server: ServerUnderTest) -> None:
     await peer.fence()
     if found() != sorted(ids):
         raise Deviation("a result for each of the three lines", brief(list(peer.strays[known:])))
+
+
+@check(
+    "stdio.behind-invalid-line",
+    proves=_LINES,
+    transports=(Transport.STDIO,),
+    subject=CheckScope.RECOVERING,
+)
+async def behind_invalid_line(server: ServerUnderTest) -> None:
+    """A request that arrives together with a line that is not JSON, behind it, gets its response."""
+    peer = _pipes(server.peer)
+    # Unlike the line, it shows the era, also to a server of both.
+    await peer.request("tools/list")
+    method, id = "ping" if peer.handshake else "server/discover", "behind a line that is not JSON"
+    line = encoded(peer.message(method, id=id))
+    peer.transcript.message(_INVALID, sent=True, deviant="a line that is not JSON")
+    peer.transcript.message(line, sent=True)
+    await peer.process.send(_INVALID + b"\n" + line + b"\n")
+    await peer.until(
+        lambda: any(each.get("id") == id for each in peer.strays),
+        f"a response to {method}, which arrives together with a line that is not JSON",
+    )
 
 
 @check(
