@@ -647,6 +647,9 @@ class _EncodedUnknown(Fault):
 
 refusal("any-uri", "resources.malformed-uri", method=_READ, code=None,
         instead={"contents": [{"uri": "x:y", "text": ""}]}, of="no-uri")  # fmt: skip
+for _word, _uri in {"without-scheme": "no-uri", "of-no-address": "http://[not-an-address/"}.items():
+    refusal(f"uri-{_word}-as-internal", "resources.malformed-uri-code", method=_READ, code=-32603, when=-32602, of=_uri,
+            revisions=MODERN)  # fmt: skip
 refusal("uri-without-scheme", "resources.malformed-uri", method=_READ, code=None,
         instead={"contents": [{"uri": "test://static-text", "text": "a text"}]}, of="static-text")  # fmt: skip
 refusal("out-of-the-tree", "resources.path-traversal", method=_READ, code=None,

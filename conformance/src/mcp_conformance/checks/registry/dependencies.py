@@ -297,6 +297,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tools.structured-also-text": ("tools.structured",),
     "tools.structured-always": ("tools.structured",),
     "tools.failure": ("schema.call-tool-result",),
+    "resources.malformed-uri-code": ("resources.malformed-uri", "resources.not-found-code"),
     "resources.not-found-code": ("resources.not-found-is-not-empty", "error.legacy-range"),
     "completion.unknown-reference": ("completion.validates",),
     "completion.invalid-params": ("completion.validates",),

@@ -32,6 +32,8 @@ _ENCODED: Final = "café au lait"
 _READ: Final = 10
 """Maximum number of listed resources to read."""
 _MALFORMED: Final = ("", "no-uri", "http://[not-an-address/", "test://static-text/%zz", "test:// static text")
+_NO_SYNTAX: Final = ("no-uri", "http://[not-an-address/")
+"""A relative reference, and a URI whose host is invalid."""
 _NO_URIS: Final[tuple[JsonValue, ...]] = (None, 5, ["test://static-text"], {"uri": "test://static-text"}, True)
 
 
@@ -175,6 +177,14 @@ async def malformed_uri(server: ServerUnderTest) -> None:
             answer = await server.peer.request("resources/read", {"uri": no_uri}, deviant="a URI that is no string")
             answer.error(what=f"the URI {brief(no_uri)}")
     await server.peer.fence()
+
+
+@check("resources.malformed-uri-code", proves=("jsonrpc.invalid-params-code",), needs=_NEEDS)
+async def malformed_uri_code(server: ServerUnderTest) -> None:
+    """Reading an invalid URI is answered with -32602, as an unknown resource is, and not as an internal error."""
+    for uri in _NO_SYNTAX:
+        answer = await server.peer.request("resources/read", {"uri": uri}, deviant="an invalid URI")
+        answer.error(-32602, what=f"the URI {uri!r}")
 
 
 @check(
