@@ -163,6 +163,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Framing and JSON-RPC.
     "stdio.unicode": ("jsonrpc.utf8", "prompts.arguments"),
     "stdio.stdout-only-messages": ("jsonrpc.utf8",),
+    "completion.at-most-100": ("completion.result",),
     "stdio.behind-invalid-line": ("jsonrpc.no-json-cut", "jsonrpc.parse-error", "stdio.pieces"),
     "sse.data": ("jsonrpc.utf8",),
     "http.array": ("batch.refused",),

@@ -65,7 +65,7 @@ async def undeclared(server: ServerUnderTest) -> None:
 async def result(server: ServerUnderTest) -> None:
     """A completion result has `values`, an array of strings, whatever was typed before."""
     params, _ = await _control(server)
-    for typed in ("t", *_TYPED):
+    for typed in ("t", "", *_TYPED):
         answer = await server.peer.request(_METHOD, {**params, "argument": {"name": "arg1", "value": typed}})
         wrong = flaw_of_result(_METHOD, answer.result(), server.revision)
         if wrong is not None:
