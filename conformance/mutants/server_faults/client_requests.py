@@ -62,12 +62,27 @@ def _url(url: str) -> Callable[[JsonObject], JsonObject]:
     return lambda params: {**params, "url": url} if "url" in params else params
 
 
+def _referring(params: JsonObject) -> JsonObject:
+    """Add a field to a form whose schema is a reference."""
+    params = _field(odd={"$ref": "#/$defs/Odd"})(params)
+    schema = params.get("requestedSchema")
+    definitions: JsonObject = {"Odd": {"type": "string", "enum": ["one", "three"]}}
+    return {**params, "requestedSchema": {**schema, "$defs": definitions}} if isinstance(schema, dict) else params
+
+
 _client_request_fault("question-without-message", "elicitation.url-params", "schema.elicit-form", "schema.elicit-url",
        "elicitation.message", "elicitation.fields", method=_ELICIT,
        change=lambda params: {key: value for key, value in params.items() if key != "message"})  # fmt: skip
 _client_request_fault("form-without-type", "elicitation.form", "schema.elicit-form", "elicitation.fields", method=_ELICIT,
        change=lambda params: {**params, "requestedSchema": {"properties": {}}} if "requestedSchema" in params
        else params)  # fmt: skip
+_client_request_fault(
+    "field-by-reference",
+    "elicitation.fields",
+    "schema.elicit-primitives",
+    method=_ELICIT,
+    change=_referring,
+)
 _client_request_fault(
     "field-nested",
     "elicitation.fields",

@@ -220,6 +220,14 @@ class _OriginReadOnce(Fault):
         return admitted
 
 
+@fault("subscription-answered", "http.removed-methods", revisions=MODERN, transports=_HTTP)
+class _SubscriptionAnswered(Fault):
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if inbound.modern and inbound.request["method"] == "resources/subscribe":
+            return {}
+        raise error
+
+
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
@@ -302,7 +310,7 @@ _status("ended-400", "session.ended", "ended", 400, revisions=_STREAMS)
 for _revisions, _era in ((_STREAMS, "legacy"), (MODERN, "modern")):
     breaking(f"{_era}-foreign-calls-run", "http.origin-without-effect", "foreign-without-effect", revisions=_revisions)
 breaking("version-unchecked", "http.version-unknown", "version-unknown", revisions=LEGACY[2:])
-for _kind in ("notification", "response", "resumption", "DELETE"):
+for _kind in ("notification", "response", "GET", "resumption", "DELETE"):
     breaking(
         f"version-of-{_kind.lower()}-unchecked", "http.version-unknown", f"version of {_kind}", revisions=LEGACY[2:]
     )

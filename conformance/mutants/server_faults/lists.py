@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from typing import TYPE_CHECKING, Final
@@ -266,6 +267,17 @@ def _titled(_: InboundRequest, result: JsonObject) -> JsonObject:
 # Correct: titles and icons are optional.
 changed("titled-tools", method="tools/list", change=_titled, revisions=(LEGACY[3], *MODERN))
 changed("tool-twice", "tools.unique", method="tools/list", change=_extra())
+_turns: Final = itertools.count(1)
+
+
+def _turned(_: InboundRequest, result: JsonObject) -> JsonObject:
+    """Begin a list with another entry each time."""
+    key, rows = _rows(result)
+    at = next(_turns) % len(rows)
+    return {**result, key: [*rows[at:], *rows[:at]]}
+
+
+changed("tools-in-another-order", "tools.order", method="tools/list", change=_turned, revisions=MODERN)
 changed("tools-vary", "tools.same-everywhere", "tools.order", method="tools/list", change=_growing("tools"))
 changed(
     "input-schema-invalid",
@@ -274,7 +286,15 @@ changed(
     method="tools/list",
     change=_extra(name="another", inputSchema={"type": "object", "properties": {"a": {"type": "nothing"}}}),
 )
+changed(
+    "properties-in-an-array",
+    "tools.input-schema",
+    "schema.valid-schemas",
+    method="tools/list",
+    change=_extra(name="another", inputSchema={"type": "object", "properties": []}),
+)
 changed("tool-name-long", "tools.name-length", method="tools/list", change=_extra(name="n" * 129))
+changed("tool-name-with-line-feed", "tools.name-characters", method="tools/list", change=_extra(name="another\n"))
 changed("tool-name-odd", "tools.name-characters", method="tools/list", change=_extra(name="another one"))
 refusal(
     "unknown-tool-as-result", "tools.unknown-name-code",
@@ -884,6 +904,14 @@ for _member, _lax in (("value", 5), ("value", 0), ("value", None), ("name", None
             return good or (name, given) == self._lax
 
     fault(f"completion-{_member}-{'absent' if _lax is None else _lax}", "completion.validates")(_LaxArgument)
+
+
+@fault("completion-of-nothing-refused", "completion.result")
+class _CompletionOfNothing(Fault):
+    """A server that takes an empty value for none."""
+
+    def validates_argument(self, name: str, given: JsonValue, *, good: bool) -> bool:
+        return good and (name, given) != ("value", "")
 
 
 @fault("completion-by-pattern", "completion.result")

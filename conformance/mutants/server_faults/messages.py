@@ -1016,6 +1016,14 @@ class _Banner(Fault):
         return b"serving\n" + line
 
 
+@fault("log-of-calls-on-stdout", "stdio.stdout-only-messages", transports=_PIPES)
+class _LogOfCalls(Fault):
+    """A server that logs to standard output, but only calls."""
+
+    def line(self, line: bytes) -> bytes:
+        return b"called\n" + line if b'"content":' in line else line
+
+
 @fault("byte-order-mark", "stdio.stdout-only-messages", transports=_PIPES)
 class _ByteOrderMark(Fault):
     """A server whose output has the encoding that begins with a byte order mark."""

@@ -540,6 +540,32 @@ class _ProgressByToken(Fault):
         return [*moved, value]
 
 
+@fault("response-on-latest-stream", "sse.own-responses", revisions=_STREAMS, transports=_HTTP)
+class _ResponseOnLatest(Fault):
+    """A server that sends a response on the stream of the session that was opened last."""
+
+    def __init__(self) -> None:
+        self._open: Final[list[Stream]] = []
+        self._moved: Final[list[tuple[Stream, JsonValue]]] = []
+
+    def on_stream(self, stream: Stream, value: JsonValue) -> Sequence[JsonValue]:
+        # Other checks stop at a response that is missing.
+        if stream not in self._open and "related-" in json.dumps(value):
+            self._open.append(stream)
+        if stream not in self._open:
+            return [value]
+        own: list[JsonValue] = [each for of, each in self._moved if of is stream]
+        self._moved[:] = [(of, each) for of, each in self._moved if of is not stream]
+        if not isinstance(value, dict) or "method" in value:
+            return [*own, value]
+        self._open.remove(stream)
+        latest = next((each for each in reversed(self._open) if each.session is stream.session), None)
+        if latest is None:
+            return [*own, value]
+        self._moved.append((latest, value))
+        return own
+
+
 @fault("cancels-on-loss", "sse.disconnect-no-cancel", revisions=_STREAMS, transports=_HTTP)
 class _CancelsOnLoss(Fault):
     def hangs_up(self, *, gone: bool, modern: bool) -> bool:  # noqa: ARG002

@@ -196,6 +196,12 @@ class _ListRevived(Fault):
         raise error
 
 
+@fault("task-failed-without-error", "tasks.failed", "schema.server-messages", revisions=MODERN)
+class _FailedWithoutError(Fault):
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        return {name: each for name, each in result.items() if name != "error"} if _is(inbound, "tasks/get") else result
+
+
 @fault("task-failed-nameless", "tasks.failed", "schema.server-messages", revisions=MODERN)
 class _FailedNameless(Fault):
     def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
