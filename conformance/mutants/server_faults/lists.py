@@ -267,17 +267,23 @@ def _titled(_: InboundRequest, result: JsonObject) -> JsonObject:
 # Correct: titles and icons are optional.
 changed("titled-tools", method="tools/list", change=_titled, revisions=(LEGACY[3], *MODERN))
 changed("tool-twice", "tools.unique", method="tools/list", change=_extra())
-_turns: Final = itertools.count(1)
 
 
-def _turned(_: InboundRequest, result: JsonObject) -> JsonObject:
-    """Begin a list with another entry each time."""
-    key, rows = _rows(result)
-    at = next(_turns) % len(rows)
-    return {**result, key: [*rows[at:], *rows[:at]]}
+@fault("tools-in-another-order", "tools.order", revisions=MODERN)
+class _AnotherOrder(Fault):
+    """A server that begins the list of tools with another one each time."""
+
+    def __init__(self) -> None:
+        self._turns: Final = itertools.count(1)
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] != "tools/list":
+            return result
+        key, rows = _rows(result)
+        at = next(self._turns) % len(rows)
+        return {**result, key: [*rows[at:], *rows[:at]]}
 
 
-changed("tools-in-another-order", "tools.order", method="tools/list", change=_turned, revisions=MODERN)
 changed("tools-vary", "tools.same-everywhere", "tools.order", method="tools/list", change=_growing("tools"))
 changed(
     "input-schema-invalid",
