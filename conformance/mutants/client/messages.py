@@ -460,6 +460,8 @@ def _pong(request: JsonObject) -> JsonObject:
 
 def _forgets(request: JsonObject) -> bool:
     """Return whether a request among several pending ones gets no response."""
+    if request["method"] == "ping" and _UNANSWERED and wrong("no-pongs-while-asked"):
+        return True
     if str(request.get("id")).startswith("ask_at_once") and wrong("answers-newest-only"):
         # Others follow the first one before its response.
         _PENDING.append("first")

@@ -71,6 +71,8 @@ CLIENT_FAULTS: Final = (
     _of("full-pong", _LATE, "http", "ping.client-respond"),
     _of("rejects-ping", _LATE, "stdio", "ping.client-respond"),
     _of("full-pong-later", _LATE, "stdio", "ping.client-respond"),
+    _of("no-pongs-while-asked", _LATE, "stdio", "ping.client-respond"),
+    _of("no-pongs-while-asked", _JUNE, "http", "ping.client-respond"),
     _of("pongs-behind-calls", _LATE, "stdio", "ping.client-respond", "jsonrpc.client-response-id"),
     _of("roots-undeclared", _LATE, "http", "roots.client-undeclared"),
     _of("bad-meta-key", _MODERN, "http", "meta.client-keys"),

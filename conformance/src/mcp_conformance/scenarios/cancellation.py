@@ -26,6 +26,7 @@ __all__ = [
     "CANCELLED_NAMESAKE",
     "CANCEL_SCENARIOS",
     "EMPTY",
+    "MEANWHILE",
     "NAMESAKE",
     "WAITING",
     "WAITING_RESOURCE",
@@ -43,6 +44,8 @@ CANCELLED_NAMESAKE: Final = "test_gives_up_same_id"
 """The tool that sends a client request with the id of its call, and cancels that request."""
 NAMESAKE: Final = "behind the request with the same id"
 """The name of the ping between that request and its cancellation."""
+MEANWHILE: Final = "before"
+"""The name of the ping while client requests wait for the user."""
 BATCHED: Final = "test_batches"
 """The tool that sends batches."""
 BATCHED_RESPONSES: Final = ("test_batched_response", "test_batched_later")
@@ -100,7 +103,7 @@ def _server_cancels(setup: ScenarioSetup) -> None:
             if client_request.params is not None:
                 message["params"] = client_request.params
             await request.sink.send(encoded(message))
-        await request.send_client_request("ping", name="before", id=_ANSWERED)
+        await request.send_client_request("ping", name=MEANWHILE, id=_ANSWERED)
         for id in CANCELLED_IDS:
             await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
         await request.send_client_request("ping", name="behind")

@@ -11,6 +11,7 @@ from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.cache_scope import TWO_USERS
+from mcp_conformance.scenarios.cancellation import MEANWHILE
 from mcp_conformance.scenarios.robustness import EARLY, UNKNOWN
 from mcp_conformance.scenarios.table import FEW_CAPABILITIES
 from mcp_conformance.wire.transcript import Kind
@@ -409,10 +410,10 @@ def _is_unknown(method: str, response: JsonObject | None) -> None:
         "schema.empty-result",
     ),
     revisions=_LEGACY,
-    needs=("scenario:server-asks", "scenario:conformance_progress"),
+    needs=("scenario:server-asks", "scenario:conformance_progress", "scenario:conformance_server_cancels"),
 )
 async def ping(client: ClientUnderTest) -> None:
-    """A ping of the server gets an empty result."""
+    """A ping of the server gets an empty result, also while other requests of the server wait for the user."""
     for request in _server_requests(client):
         if request.method == "ping":
             _is_empty(_response(client, request))
@@ -421,6 +422,11 @@ async def ping(client: ClientUnderTest) -> None:
             # The client may not respond because it ended, and another check covers a ping as a task.
             if request.method == "ping" and request.response is not None and "params" not in request.request:
                 _is_empty(request.response)
+    waiting = client.run("conformance_server_cancels")
+    for request in waiting.server.client_requests:
+        # A client that fails may have ended before the ping.
+        if request.name == MEANWHILE and request.response is None and waiting.status in (None, 0):
+            raise Deviation("an empty result while other requests of the server wait for the user", waiting.ending)
 
 
 def _is_empty(response: JsonObject | None) -> None:
