@@ -163,6 +163,9 @@ class _Lines(ABC):
         result = result_of(self._response(request))
         if "error" in result and wrong("goes-on-after-rejection"):
             self.call("tools/list", {})
+        info = result.get("serverInfo")
+        if isinstance(info, dict) and info.get("version") == "0" and wrong("no-version-zero"):
+            raise ClientError("the server has no version")
         agreed = result.get("protocolVersion")
         newer = str(agreed) > SPOKEN[-1] and wrong("any-newer-version")
         if agreed not in SPOKEN and not wrong("any-version") and not newer:

@@ -35,6 +35,7 @@ BEARING_FAULTS: Final = (
     ),
     of("needs-standing-stream", _LATE, "http", "sse.client-bears-end-of-stream"),
     of("dies-of-rich-progress", _JUNE, "stdio", "schema.client-bears-rich"),
+    of("no-version-zero", _LATE, "stdio", "schema.client-bears-rich"),
     of("needs-a-block", _OLD, "stdio", "schema.client-bears-rich"),
     of("knows-no-links", _JUNE, "http", "schema.client-bears-rich"),
     of("no-empty-audio", _LATE, "http", "schema.client-bears-rich"),

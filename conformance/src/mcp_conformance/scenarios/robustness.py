@@ -137,7 +137,7 @@ def _blocks(revision: Revision) -> list[JsonObject]:
 def _rich(setup: ScenarioSetup) -> None:
     """Use all optional members of a server, its tools, resources and prompts, of contents and progress.
 
-    The capabilities of notifications have flags that are false.
+    The capabilities of notifications have flags that are false, and so is the version of the server in some languages.
     """
     server, offers, revision = setup.server, setup.server.offers, setup.revision
     june, late = revision in between(R2025_06_18), revision in between(R2025_11_25)
@@ -146,7 +146,7 @@ def _rich(setup: ScenarioSetup) -> None:
         "tools": {"listChanged": False},
         "resources": {"subscribe": False, "listChanged": False},
     }
-    info: JsonObject = {"name": "conformance", "version": "1"}
+    info: JsonObject = {"name": "conformance", "version": "0"}
     if june:
         info["title"] = "A server with a title"
         for entry in [*offers.tools, *offers.resources, *offers.templates, *offers.prompts]:
