@@ -139,6 +139,8 @@ class Answers:
         if given:
             rekeyed = wrong("numbers-keys") or wrong("samples-by-number")
             again["inputResponses"] = _rekeyed(given) if rekeyed else given
+            if list(given) == ["0"] and wrong("lists-by-index"):
+                again["inputResponses"] = [*given.values()]
             if self._scenario == "conformance_rounds" and wrong("wraps-answers"):
                 again["inputResponses"] = {key: {"jsonrpc": "2.0", "result": value} for key, value in given.items()}
         if "requestState" in result and (result["requestState"] or not wrong("no-empty-state")):

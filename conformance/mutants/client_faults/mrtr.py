@@ -19,6 +19,7 @@ MRTR_FAULTS: Final = (
     of("complete-with-meta", _MODERN, "stdio", "mrtr.client-answers"),
     of("answers-by-method", _MODERN, "stdio", "mrtr.client-answers"),
     of("numbers-keys", _MODERN, "stdio", "mrtr.client-answers"),
+    of("lists-by-index", _MODERN, "stdio", "mrtr.client-answers", "schema.client-messages"),
     of("keeps-earlier-answers", _MODERN, "http", "mrtr.client-answers"),
     # It declares no elicitation.
     of("samples-by-number", _MODERN, "stdio", "mrtr.client-answers"),

@@ -138,7 +138,8 @@ async def _two_round_trips(request: ScriptedRequest) -> JsonObject:
 async def _empty_state(request: ScriptedRequest) -> JsonObject:
     if not _can(request) or "inputResponses" in request.params:
         return text_result("confirmed")
-    return _input_required("", confirm=_confirm(request))
+    # Some languages take such a key for the index of a list.
+    return _input_required("", **{"0": _confirm(request)})
 
 
 async def _state_once(request: ScriptedRequest) -> JsonObject:
