@@ -451,6 +451,8 @@ def _flaw(messages: list[JsonValue], wrong: Wrong) -> str:
         content = message.get("content") if isinstance(message, dict) else None
         blocks = [each for each in (content if isinstance(content, list) else [content]) if isinstance(each, dict)]
         kinds = {str(each.get("type")) for each in blocks}
+        if "image" in kinds and any("\\" in str(each.get("data")) for each in blocks):
+            return "the data of an image is not base64"
         if "image" in kinds and (wrong("no-images") or not _media_right(blocks, wrong)):
             return "invalid image"
         if "audio" in kinds and (

@@ -70,6 +70,7 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("says-as-user", _MODERN, "stdio", "sampling.client-role"),
     of("any-length", _MODERN, "stdio", "sampling.client-max-tokens"),
     of("no-images", _FIRST, "stdio", "sampling.client-bears-image"),
+    of("base64-as-written", _LATE, "stdio", "sampling.client-bears-image"),
     of("no-audio", _LATE, "stdio", "sampling.client-bears-audio"),
     of("any-tools", _LATE, "stdio", "sampling.client-undeclared-tools"),
     of("any-tools", _MODERN, "stdio", "sampling.client-undeclared-tools"),

@@ -31,7 +31,8 @@ __all__ = [
 
 _FORMS: Final = between(R2025_06_18)
 _LATE: Final = between(R2025_11_25)
-_PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+_PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNg+P//PwAF/wL+Xg47rQAAAABJRU5ErkJggg=="
+"""An image whose base64 has slashes."""
 _SOUND: Final = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
 
 FORM: Final[JsonObject] = {
@@ -254,6 +255,7 @@ _RIGHT: Final = (
         method="sampling/createMessage",
         needs="sampling",
         params=_sample(_message("user", {"type": "image", "data": _PIXEL, "mimeType": "image/png"})),
+        escaped=True,
     ),
     ClientRequest(
         name="ask_sample_audio",

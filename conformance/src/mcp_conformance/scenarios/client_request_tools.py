@@ -52,6 +52,8 @@ class ClientRequest:
     """The revisions that have the client request."""
     deviant: str = ""
     """The rule that the client request breaks on purpose; empty if it breaks none."""
+    escaped: bool = False
+    """Whether a request of a legacy revision escapes its slashes, as JSON permits and some implementations do."""
 
 
 def declares(session: Session, capability: str) -> bool:
@@ -102,6 +104,7 @@ def _request_tool(
                 name=client_request.name,
                 # No id of a client resembles it: a message with this id concerns this request.
                 id=f"{client_request.name} {request.message['id']}",
+                escaped=client_request.escaped,
             )
             return text_result("asked")
         return _input_required(setup, client_request, request, wrong)

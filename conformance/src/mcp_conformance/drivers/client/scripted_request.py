@@ -237,6 +237,7 @@ class ScriptedRequest:
         deviant: str = "",
         name: str = "",
         id: JsonValue = None,
+        escaped: bool = False,
     ) -> JsonObject | None:
         """Send a client request; legacy revisions only.
 
@@ -247,6 +248,7 @@ class ScriptedRequest:
             deviant: The rule that the request breaks on purpose.
             name: The name by which a scenario identifies this request.
             id: The id; `None`: the next number.
+            escaped: Whether slashes are escaped, which does not change the value of the JSON.
 
         Returns:
             The whole response; `None` if it was not received in time.
@@ -264,9 +266,11 @@ class ScriptedRequest:
         answers: list[JsonObject] = []
         key = encoded(request["id"]).decode()
         self.session.waiting[key] = (arrived, answers)
+        # Only strings have slashes.
+        data = encoded(request).replace(b"/", rb"\/") if escaped else encoded(request)
         # Several client requests may be pending at once.
         async with self._sending:
-            await sink.send(encoded(request), deviant=deviant)
+            await sink.send(data, deviant=deviant)
         with trio.move_on_after(self._timeout):
             await arrived.wait()
         del self.session.waiting[key]
