@@ -192,6 +192,8 @@ class Answers:
             return _error(-32602, "mode is neither form nor url")
         if "requestedSchema" not in params and not wrong("schema-optional"):
             return _error(-32602, "requestedSchema is missing")
+        if wrong("needs-titles") and not _are_titled(params["requestedSchema"]):
+            return _error(-32602, "a field has no title")
         if wrong("no-titled-choices") and "anyOf" in json.dumps(params["requestedSchema"]):
             return _error(-32602, "unsupported type array")
         if self._scenario == "conformance_declines" and wrong("says-no"):
@@ -409,6 +411,13 @@ def _required_booleans(schema: JsonValue) -> list[str]:
     fields = properties if isinstance(properties, dict) else {}
     names = [str(name) for name in required] if isinstance(required, list) else []
     return [name for name in names if isinstance(field := fields.get(name), dict) and field.get("type") == "boolean"]
+
+
+def _are_titled(schema: JsonValue) -> bool:
+    """Return whether all fields of a form have a title."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    fields = properties.values() if isinstance(properties, dict) else ()
+    return all(isinstance(each, dict) and "title" in each for each in fields)
 
 
 def _titled(content: JsonObject, schema: JsonValue) -> JsonObject:

@@ -44,6 +44,8 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("validates-no-choice", _LATE, "stdio", "elicitation.client-validates"),
     of("validates-no-type", _MODERN, "http", "elicitation.client-validates"),
     of("validates-no-required", _MODERN, "stdio", "elicitation.client-validates"),
+    of("needs-titles", _JUNE, "stdio", "elicitation.client-bears-form"),
+    of("needs-titles", _LATE, "http", "elicitation.client-bears-form"),
     of("no-titled-choices", _LATE, "stdio", "elicitation.client-choices"),
     of("required-booleans-false", _LATE, "stdio", "elicitation.client-defaults"),
     of("required-booleans-false", _MODERN, "http", "elicitation.client-defaults"),

@@ -140,6 +140,19 @@ def _fits(answer: JsonObject, schema: JsonValue) -> None:
 
 
 @check(
+    "elicitation.client-bears-form",
+    proves=("capability.respect-throughout", "elicitation.at-least-one-mode"),
+    revisions=_LEGACY,
+    needs=_NEEDS,
+)
+async def bears_form(client: ClientUnderTest) -> None:
+    """A form is accepted as valid, also with fields that have no title and no description."""
+    response = response_of(client, _SCENARIO, "ask_form")
+    if error_code(response) in (-32602, -32600):
+        raise Deviation("a form without titles to be accepted as valid", brief(response))
+
+
+@check(
     "elicitation.client-choices",
     proves=("elicitation.at-least-one-mode",),
     revisions=(R2025_11_25.name,),
