@@ -631,6 +631,8 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "jsonrpc.client-response-once": ("jsonrpc.client-notification-not-answered", "jsonrpc.client-response-id"),
     "ping.client-respond": ("jsonrpc.client-response-id",),
     "ping.client-before-initialized": ("ping.client-respond",),
+    # The first form that a client receives has no mode.
+    "elicitation.client-bears-form": ("elicitation.client-form-without-mode",),
     "version.client-goes-on": ("lifecycle.client-initialized",),
     # A cancellation that is sent back has the id of the request of the client.
     "cancellation.client-bears-same-id": ("cancellation.client-own",),
