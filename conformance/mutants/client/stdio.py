@@ -8,7 +8,7 @@ import re
 import select
 import subprocess
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urljoin, urlsplit
 
 from mutants.client.http import events_of
@@ -393,6 +393,9 @@ class EventStream(_Lines):
         used: The number of ids that were used for the same server.
     """
 
+    _paths: ClassVar[list[str]] = []
+    """The endpoint of each connection."""
+
     def __init__(self, url: str, *, used: int = 0) -> None:
         super().__init__(SPOKEN[0], used=used)
         parts = urlsplit(url)
@@ -411,6 +414,9 @@ class EventStream(_Lines):
                 self._path = urlsplit(urljoin(url, f"./{endpoint}")).path + endpoint
             if endpoint.startswith("http:") and wrong("prefixes-whole-uris"):
                 self._path = f"/{endpoint}"
+        self._paths.append(self._path)
+        if wrong("keeps-first-endpoint"):
+            self._path = self._paths[0]
 
     def _event(self) -> str:
         for event in self._incoming:

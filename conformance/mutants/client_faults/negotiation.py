@@ -38,6 +38,7 @@ ERA_FAULTS: Final = (
     of("gets-first", _LATE, "http", "http-sse.client-posts-first"),
     of("looks-elsewhere", _LATE, "http", "http-sse.client-falls-back"),
     of("no-fallback-at-400", _LATE, "http", "http-sse.client-falls-back"),
+    of("keeps-first-endpoint", "2024-11-05", "http", "http-sse.client-posts"),
     of("endpoint-query-of-parent", "2024-11-05", "http", "http-sse.client-posts"),
     of("looks-elsewhere", _MODERN, "http", "compat.client-two-endpoints"),
     of("discovers-behind-sse", _MODERN, "http", "compat.client-two-endpoints-era"),
