@@ -121,6 +121,8 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("no-issuer-taken", "auth.client-issuer-identical"),
     _of("issuer-without-slash", "auth.client-server-metadata-order-root"),
     _of("issuer-slash-kept", "auth.client-server-metadata-order-root"),
+    _of("issuer-path-slash-kept", "auth.client-server-metadata-order-path"),
+    _of("issuer-path-slash-kept", "auth.client-server-metadata-order-path", revision=_LATE),
     _of("first-segment-only", "auth.client-server-metadata-order-path"),
     _of("default-endpoints", "auth.client-server-metadata-kinds", "auth.client-change-reregisters"),
     _of("default-endpoints", "auth.client-server-metadata", revision=_JUNE),
@@ -262,6 +264,8 @@ CLIENT_FAULTS_AUTH: Final = (
         "wif.client-names-resource",
     ),
     _of("resource-slash", "auth.client-resource-no-slash"),
+    _of("resource-of-host-slash", "auth.client-resource-no-slash"),
+    _of("resource-of-host-slash", "auth.client-resource-no-slash", revision=_LATE),
     _of("scope-ignored", "auth.client-scope-challenged", "auth.client-scope-least"),
     _of(
         "intersects-scopes",
@@ -299,6 +303,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("offline-always", "auth.client-no-offline-access"),
     _of("wants-refresh", "auth.client-without-refresh"),
     _of("other-verifier", "auth.client-pkce", revision=_JUNE),
+    _of("verifier-short", "auth.client-pkce", revision=_LATE),
     _of("no-challenge", "auth.client-pkce", revision=_OWN),
     # The verifier becomes known to the second authorization server.
     _of("verifier-reused", "auth.client-pkce", "auth.client-no-cross-credentials"),
@@ -346,6 +351,8 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("iss-verified-once", "auth.client-iss-present", "auth.client-iss-absent", "auth.client-iss-unexpected"),
     _of("iss-only-if-advertised", "auth.client-iss-unexpected"),
     _of("iss-always-wanted", "auth.client-iss-not-wanted"),
+    # The issuer of one scenario ends with a slash.
+    _of("iss-against-stripped", "auth.client-server-metadata-order-root"),
     _of("iss-normalized", "auth.client-iss-exact"),
     _of("iss-any-case", "auth.client-iss-exact"),
     _of("iss-decoded", "auth.client-iss-exact"),

@@ -9,6 +9,7 @@ import re
 import secrets
 import sys
 import threading
+import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
@@ -305,6 +306,8 @@ class Login:
             path = f"/{path.split('/')[1]}"
         if wrong("issuer-slash-kept") and parts.path == "/":
             path = "/"
+        if wrong("issuer-path-slash-kept") and path:
+            path = parts.path
         wells = [origin + _OAUTH + path, origin + _OPENID + path]
         wells += [origin + path + _OPENID] if path else []
         if wrong("well-known-appended"):
@@ -415,6 +418,8 @@ class Login:
         verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
         if wrong("verifier-reused"):
             verifier = self._verifier
+        if wrong("verifier-short"):
+            verifier = str(uuid.uuid4())
         self._choose_scopes(status)
         unregistered = "scope" not in client and status == 401 and wrong("scope-as-registered")
         fields = {
@@ -474,7 +479,8 @@ class Login:
             return self._given
         if wrong("resource-elsewhere"):
             return "https://elsewhere.example/mcp"
-        return str(self._resource.get("resource", self._url))
+        named = str(self._resource.get("resource", self._url))
+        return f"{named}/" if wrong("resource-of-host-slash") and not urlsplit(named).path else named
 
     def _choose_scopes(self, status: int) -> None:
         supported = set(texts(self._resource.get("scopes_supported")))
@@ -512,6 +518,8 @@ class Login:
             wrong("iss-flag-present") and "authorization_response_iss_parameter_supported" in self._metadata
         )
         iss, issuer = back.get("iss"), str(self._metadata["issuer"])
+        if wrong("iss-against-stripped"):
+            issuer = issuer.rstrip("/")
         once = bool(self._token) and wrong("iss-verified-once")
         if iss is None and advertised and not (wrong("iss-absent-taken") or once):
             raise ClientError("the issuer is missing")

@@ -36,8 +36,11 @@ class DiscoveryOrder:
             self._resource(url)
         for issuer in (self.places.issuer, self.places.other):
             wells = self._wells(issuer)
+            path = bool(urlsplit(issuer).path.rstrip("/"))
             if url in wells:
-                self._server(url, wells, path=bool(urlsplit(issuer).path.rstrip("/")))
+                self._server(url, wells, path=path)
+            elif url.endswith("/") and url.removesuffix("/") in wells:
+                self._with_slash(url, path=path)
         self._requested.append(url)
 
     def _resource(self, url: str) -> None:
@@ -60,6 +63,12 @@ class DiscoveryOrder:
         requirement = "auth.as-wellknown-path-order" if path else "auth.as-wellknown-root-order"
         right = all(each in self._requested for each in before)
         self.recorder.expect(right, requirement, f"{url} is requested before {', '.join(before)}")
+
+    def _with_slash(self, url: str, *, path: bool) -> None:
+        """Record a request with the slash at the end of an issuer, which RFC 8414 removes (section 3.1)."""
+        requirement = "auth.as-wellknown-path-order" if path else "auth.as-wellknown-root-order"
+        right = url.removesuffix("/") in self._requested
+        self.recorder.expect(right, requirement, f"{url} is requested, with the slash at the end of the issuer")
 
     def _wells(self, issuer: str) -> tuple[str, ...]:
         ordered = (Well.OAUTH, Well.OPENID_INSERTED, Well.OPENID_APPENDED, Well.OAUTH_APPENDED)

@@ -575,9 +575,9 @@ _ANSWERS: Final = (
     ),
     _of(
         "pkce-empty",
-        "The list of PKCE methods in the metadata of the authorization server is empty.",
+        "The issuer has a path that ends with a slash, and the list of PKCE methods in its metadata is empty.",
         _LATE,
-        Quirks(server_metadata={_METHODS: []}),
+        Quirks(issuer="{server}/tenant1/", server_metadata={_METHODS: []}),
     ),
     _of(
         "pkce-missing-openid",

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mcp_conformance.checks.auth.clients.violations import OAuthRun
 
 _DEFAULT: Final = "auth/metadata-default"
+_WHOLE_HOST: Final = "auth/metadata-var2"
+"""The scenario in which the metadata name the host of the server, without a path, as the resource."""
 _NO_GRANTED_SCOPE: Final = "auth/offline-access-not-supported"
 """The scenario in which no token response has a scope, which then is the requested or the earlier one (RFC 6749)."""
 _INSATIABLE: Final = "auth/scope-retry-limit"
@@ -221,9 +223,9 @@ add_rules(
         ),
         Rule(
             id="auth.client-resource-no-slash",
-            title="The resource has no trailing slash if the URL of the server has none.",
+            title="The resource has no trailing slash if the URL of the server has none, nor the resource in the metadata.",
             proves=("auth.resource-no-trailing-slash",),
-            within=(_DEFAULT,),
+            within=(_DEFAULT, _WHOLE_HOST),
             tested=lambda found: any(_resources(found)),
             wrong=_with_slash,
         ),

@@ -30,6 +30,8 @@ _ENDPOINTS: Final = "auth/challenge-among-others"
 """The scenario in which the endpoints of the authorization server have other paths than usual."""
 _OWN_ENDPOINTS: Final = "auth/2025-03-26-token-expiry"
 """The same for a server that is its own authorization server."""
+_SLASHED: Final = "auth/pkce-empty"
+"""The scenario in which the path of the issuer ends with a slash. No client gets a token in it."""
 _MIGRATION: Final = "auth/authorization-server-migration"
 """The scenario in which an issuer with a path replaces one without, on the same host."""
 _UNQUOTED: Final = "auth/challenge-unquoted"
@@ -299,11 +301,14 @@ add_rules(
         ),
         Rule(
             id="auth.client-server-metadata-order-path",
-            title="For an issuer with a path, also one that replaces another, the well-known URIs are tried in order.",
+            title=(
+                "For an issuer with a path, also one that replaces another, the well-known URIs are tried in order, without a "
+                "slash at the end of the path."
+            ),
             proves=("auth.metadata-order-with-path", "auth.as-wellknown-path-order"),
             notes=("auth.as-wellknown-path-order",),
-            within=("auth/metadata-var2", "auth/metadata-var3", _MIGRATION),
-            tested=_reaches_server,
+            within=("auth/metadata-var2", "auth/metadata-var3", _MIGRATION, _SLASHED),
+            tested=lambda found: found.name != _SLASHED and _reaches_server(found),
             gets_in=True,
             wrong=_without_new_path,
         ),
