@@ -477,7 +477,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(307, None, {"Location": f"{self.server.issuer}/login"})
             return
         bare = wrong("error-untold") or (wrong("error-untold-at-403") and refused.status == 403)
-        parts = [f'error="{refused.error}"'] if refused.error and not bare else []
+        error = refused.error or ("invalid_token" if wrong("missing-as-invalid") and refused.status == 401 else None)
+        parts = [f'error="{error}"'] if error and not bare else []
         if not (wrong("scope-untold") and refused.status == 403) and not (
             wrong("challenge-without-scope") and refused.status == 401
         ):

@@ -258,6 +258,8 @@ PROTECTED_FAULTS: Final = (
     _of("description-quotes", "auth.server-challenge", "auth.server-scope", revision="2025-03-26"),
     _of("realm-twice", "auth.server-challenge", "auth.server-scope", revision="2025-06-18"),
     _of("expired-error", "auth.server-challenge", revision=_LATE),
+    _of("missing-as-invalid", "auth.server-challenge-no-error"),
+    _of("missing-as-invalid", "auth.server-challenge-no-error", revision=_LATE),
     _of("proof-window", "dpop.server-proof-old"),
     _of("proof-private-key", "dpop.server-proof-private-key"),
     _of("proves-opening-only", *_PROOFS),

@@ -166,9 +166,27 @@ async def challenges(server: ServerUnderTest) -> None:
                 raise Deviation(f"a Bearer challenge in the 401 response to {what}", "no challenge")
             if (flaw := flaw_of_challenges(answer)) is not None:
                 raise Deviation(f"challenges with valid syntax in the 401 response to {what}", flaw)
-            # A request without a token should get no error (RFC 6750, section 3.1).
+            # Another check covers the error for a request without a token.
             if "without a token" not in what and parameters.get("error") != "invalid_token":
                 raise Deviation(f'error="invalid_token" in the 401 response to {what}', str(parameters))
+
+
+@check(
+    "auth.server-challenge-no-error",
+    proves=("auth.http-conform", "auth.http-should-conform"),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def challenge_no_error(server: ServerUnderTest) -> None:
+    """The challenge for a request without a token has no error, by which a client may discard or refresh a token."""
+    async with http_peer(server) as peer:
+        answer = await probe(peer)
+        parameters = challenge(answer, "bearer")
+        if answer.status != 401 or parameters is None:
+            raise NotTestable("the server sends no Bearer challenge for a request without a token")
+        # OAuth 2.1, section 5.3, and RFC 6750, section 3.1: there is no credential that could be wrong.
+        if "error" in parameters:
+            raise Deviation("no error in the challenge for a request without a token", str(parameters))
 
 
 @check(
