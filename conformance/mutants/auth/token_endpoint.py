@@ -264,6 +264,8 @@ class RawTokens:
         }
         if self._fault == "endless" or (self._fault == "endless-after-refresh" and grant.rotated):
             del tokens["expires_in"]
+        if self._fault == "expires-in-as-text":
+            tokens["expires_in"] = str(_LIFETIME)
         if self._fault == "null-scope":
             tokens["scope"] = None
         untyped = self._fault == "token-type-missing-after-refresh" and grant.rotated

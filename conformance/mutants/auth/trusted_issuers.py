@@ -37,6 +37,11 @@ _ID_JAG: Final = "oauth-id-jag+jwt"
 _WELL: Final = "/.well-known/openid-configuration"
 _CLIENT_FAULTS: Final = ("any-client-assertion", "any-client-assertion-audience", "takes-expired-client-assertion")
 """The faults by which a client authenticates for an ID-JAG with another key, for another audience, or too late."""
+_KNOWN: Final = {
+    *("client_id", "client_name", "redirect_uris", "grant_types", "response_types", "token_endpoint_auth_method"),
+    "dpop_bound_access_tokens",
+}
+"""The members of documents that a fault knows."""
 _MACHINE_FAULTS: Final = ("any-machine-assertion", "any-machine-assertion-audience", "takes-expired-machine-assertion")
 """The same for client credentials."""
 
@@ -223,6 +228,8 @@ class RawTrust:
             raise NotTrusted("invalid_client")
         unnamed = not document.get("client_name") and not (fault == "null-name" and "client_name" in document)
         if unnamed and fault not in ("nameless-document", "any-document"):
+            raise NotTrusted("invalid_client")
+        if fault == "unknown-members-refused" and document.keys() - _KNOWN:
             raise NotTrusted("invalid_client")
         listed = document.get("redirect_uris")
         if fault == "any-document" and not isinstance(listed, list):

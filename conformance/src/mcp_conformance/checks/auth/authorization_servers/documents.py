@@ -79,8 +79,11 @@ def _first(value: JsonValue) -> JsonValue:
     return value[0] if isinstance(value, list) else None
 
 
+_UNKNOWN: Final = "a document with members that no specification defines"
+
 _DOCUMENTS: Final[Mapping[str, Callable[[JsonObject], bytes]]] = {
     _VALID: document_with({}),
+    _UNKNOWN: document_with({"example_parameter": {"of": [None, 1.5]}, "example_uri": "https://client.example/about"}),
     **_IDS,
     _UNLISTED: lambda valid: written({**valid, "redirect_uris": [f"{_first(valid['redirect_uris'])}-of-another-page"]}),
     **_STRUCTURES,
@@ -161,6 +164,20 @@ async def document_fetched(server: ServerUnderTest) -> None:
     party = party_of(server)
     if not party.documents.keys() & set(party.fetched):
         raise Deviation("a request for the document of the client", "no request")
+
+
+@check(
+    "auth.as-document-members",
+    proves=("auth.cimd-conform", "auth.cimd-follow-draft"),
+    needs=_NEEDS,
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def document_members(server: ServerUnderTest) -> None:
+    """A client gets a code although its document has unknown members, which are ignored (RFC 7591, section 2)."""
+    await _require_documents(server)
+    if not await _gets_code(server, _UNKNOWN):
+        raise Deviation(f"a code for {_UNKNOWN}", "no code")
 
 
 @check(
