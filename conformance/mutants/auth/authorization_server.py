@@ -12,6 +12,7 @@ from mcp_conformance.checks import SERVER_CHECKS
 from mcp_conformance.drivers.settings import Settings
 from mcp_conformance.oauth_testbed.changed_members import OMITTED, changed
 from mcp_conformance.oauth_testbed.http_messages import json_object
+from mcp_conformance.oauth_testbed.registered_clients import is_loopback
 from mcp_conformance.oauth_testbed.user_login import Login, RedirectMissing
 from mcp_conformance.runners.authorization_server import run_authorization_server
 from mcp_conformance.scoring.attribution import attributed
@@ -84,6 +85,8 @@ ISSUER_FAULTS: Final = (
     _of("registration-without-metadata", "auth.as-registers", revision=_JUNE),
     _of("registration-error-by-500", "auth.as-registers", revision=_OWN),
     _of("endless-secret", "auth.as-registers", revision=_JUNE),
+    _of("registers-plain-redirects", "auth.as-redirect-safe"),
+    _of("registers-plain-redirects", "auth.as-redirect-safe", revision=_OWN),
     _of("documents-untold", "auth.as-documents", "auth.as-documents-supported"),
     _of("documents-untold-in-openid", "auth.as-documents"),
     _of("documents-advertised-as-text", "auth.as-metadata", "auth.as-documents", "auth.as-documents-supported"),
@@ -163,6 +166,8 @@ ISSUER_FAULTS: Final = (
     _of("unauthorized-client-for-secrets", "auth.as-token-errors"),
     _of("unknown-codes-by-401", "auth.as-token-errors", revision=_JUNE),
     _of("refresh-any-scope", "auth.as-refresh-scope"),
+    _of("refresh-for-no-resource", "auth.as-refresh-resource"),
+    _of("refresh-for-no-resource", "auth.as-refresh-resource", revision=_JUNE),
     _of("code-of-anybody", "auth.as-code-owner"),
     _of("refresh-of-anybody", "auth.as-code-owner"),
     _of("tokens-stored", "auth.as-no-store"),
@@ -364,6 +369,7 @@ class _Raw:
             "authorization_response_iss_parameter_supported": True,
             "client_id_metadata_document_supported": True,
             "dpop_signing_alg_values_supported": ["ES256"],
+            "protected_resources": ["https://mcp.example/mcp"],
         }
         place, changes = _CHANGED_METADATA.get(fault or "", (None, {}))
         return changed(found, changes) if place in (None, path) else found
@@ -400,7 +406,11 @@ class _Raw:
             return
         client = f"client-{len(self._uris)}"
         uris = document.get("redirect_uris")
-        self._uris[client] = str(uris[0]) if isinstance(uris, list) and uris else ""
+        uri = str(uris[0]) if isinstance(uris, list) and uris else ""
+        if uri.startswith("http:") and not is_loopback(uri) and fault != "registers-plain-redirects":
+            await incoming.respond(400, _JSON, json.dumps({"error": "invalid_redirect_uri"}).encode())
+            return
+        self._uris[client] = uri
         if document.get("dpop_bound_access_tokens") is True:
             self._tokens.bound.add(client)
         if document.get("token_endpoint_auth_method") in ("client_secret_post", "client_secret_basic"):

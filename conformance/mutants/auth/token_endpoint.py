@@ -118,7 +118,8 @@ class RawTokens:
         stored = (*kept, *(() if self._fault == "tokens-untyped" else _JSON))
         same = self._keeps(grant) or (self._fault == "rotates-once" and grant.rotated)
         refresh = fields.get("refresh_token") if same else None
-        tokens = self._tokens(issued, key, refresh)
+        resource = None if self._fault == "refresh-for-no-resource" and issued.rotated else fields.get("resource")
+        tokens = self._tokens(issued, key, refresh, resource)
         if self._fault == "refresh-any-scope" and issued.rotated and "scope" in fields:
             tokens["scope"] = fields["scope"]
         await incoming.respond(200, stored, json.dumps(tokens).encode())
@@ -247,12 +248,12 @@ class RawTokens:
             raise _TokenError("invalid_dpop_proof")
         return grant
 
-    def _tokens(self, grant: _Grant, key: str | None, refresh: str | None) -> JsonObject:
+    def _tokens(self, grant: _Grant, key: str | None, refresh: str | None, resource: str | None) -> JsonObject:
         unconfirmed = self._fault == "key-not-confirmed" or (
             self._fault == "key-not-confirmed-after-refresh" and grant.rotated
         )
         confirmed: JsonObject = {} if key is None or unconfirmed else {"cnf": {"jkt": key}}
-        parts: tuple[JsonObject, ...] = ({"alg": "none"}, {"sub": "ada", **confirmed}, {})
+        parts: tuple[JsonObject, ...] = ({"alg": "none"}, {"sub": "ada", "aud": resource, **confirmed}, {})
         shown = ".".join(urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in parts)
         refresh = refresh or secrets.token_urlsafe(6 if self._fault == "short-refresh-tokens" else 16)
         self._refreshes[refresh] = grant

@@ -31,6 +31,8 @@ NEED: Final = "authorization-server"
 _HTTP: Final = (Transport.HTTP,)
 _FORM: Final = (("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"))
 _OPENID: Final = (Well.OPENID_INSERTED, Well.OPENID_APPENDED)
+_PLAIN: Final = "http://client.example/callback"
+"""A redirect URI to which a code would be sent without TLS."""
 REDIRECT: Final = "http://127.0.0.1:49152/callback"
 """The redirect URI of a client in a run without login."""
 
@@ -274,6 +276,27 @@ async def registers(server: ServerUnderTest) -> None:
 
 
 @check(
+    "auth.as-redirect-safe",
+    # The specification has this rule for clients.
+    proves=("auth.http-conform", "auth.http-should-conform"),
+    needs=(NEED,),
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def redirect_safe(server: ServerUnderTest) -> None:
+    """No client can register a redirect URI that is neither https nor at a loopback address (OAuth 2.1, section 1.5)."""
+    endpoint = (await known_metadata(server)).get("registration_endpoint")
+    if not isinstance(endpoint, str):
+        raise NotApplicable("clients cannot register dynamically")
+    answer = await _registering(server, endpoint, _PLAIN, application_type="web")
+    if answer.status == 429 or answer.status >= 500:
+        raise NotTestable(f"a registration gets HTTP {answer.status}")
+    # An authorization server may replace metadata of the client (RFC 7591, section 3.2.1).
+    if answer.status < 300 and _PLAIN in _listed(json_object(answer.body) or {}, "redirect_uris"):
+        raise Deviation(f"a rejection of the redirect URI {_PLAIN}", f"HTTP {answer.status} for a registration with it")
+
+
+@check(
     "auth.as-documents-supported",
     proves=("auth.cimd-server", "auth.cimd-should"),
     needs=(NEED,),
@@ -301,6 +324,17 @@ async def _registration(
     server: ServerUnderTest, endpoint: str, redirect_uri: str, *, application_type: str = "native"
 ) -> HttpResponse:
     """Register a client, and return the response. Raise `Deviation` when it fails."""
+    answer = await _registering(server, endpoint, redirect_uri, application_type=application_type)
+    id = (json_object(answer.body) or {}).get("client_id")
+    if answer.status not in (200, 201) or not isinstance(id, str):
+        raise Deviation("a client id for a registration", f"HTTP {answer.status}, {answer.body[:120]!r}")
+    return answer
+
+
+async def _registering(
+    server: ServerUnderTest, endpoint: str, redirect_uri: str, *, application_type: str
+) -> HttpResponse:
+    """Send the registration of a client, and return the response."""
     document: JsonObject = {
         "client_name": "mcp-conformance",
         "redirect_uris": [redirect_uri],
@@ -309,11 +343,7 @@ async def _registration(
         "token_endpoint_auth_method": "none",
         "application_type": application_type,
     }
-    answer = await ask(server, "POST", endpoint, (("Content-Type", "application/json"),), json.dumps(document).encode())
-    id = (json_object(answer.body) or {}).get("client_id")
-    if answer.status not in (200, 201) or not isinstance(id, str):
-        raise Deviation("a client id for a registration", f"HTTP {answer.status}, {answer.body[:120]!r}")
-    return answer
+    return await ask(server, "POST", endpoint, (("Content-Type", "application/json"),), json.dumps(document).encode())
 
 
 # --- extensions -----------------------------------------------------------------------------------------------------------

@@ -20,9 +20,12 @@ from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     granted,
     granted_kinds,
     is_bound,
+    login_of,
+    metadata_of,
     refresh_token_of,
     registers,
     require_refusal,
+    resource_of,
     sender,
     shown,
     tokens_of,
@@ -383,6 +386,40 @@ async def expires(server: ServerUnderTest) -> None:
         value = (tokens_of(answer) or {}).get("expires_in")
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _DAY:
             raise Deviation(f"expires_in, a number of seconds up to {_DAY}, in {what}", brief(value))
+
+
+@check(
+    "auth.as-refresh-resource",
+    proves=("auth.http-conform", "auth.http-should-conform"),
+    needs=_NEEDS,
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def refresh_resource(server: ServerUnderTest) -> None:
+    """An access token that a refresh returns is for the MCP server too, if the first one is (RFC 8707, section 2.2)."""
+    resource = resource_of(login_of(server), await metadata_of(server))
+    compared = False
+    for kind in await granted_kinds(server):
+        first, *refreshes = (await trial_of(server, "plain", kind)).answers
+        if resource is None or resource not in (_audience(first) or ()):
+            continue
+        # Later requests have further scopes or used refresh tokens.
+        for answer in refreshes[:2]:
+            audience = _audience(answer)
+            compared = compared or audience is not None
+            if audience is not None and resource not in audience:
+                raise Deviation(f"{resource} in aud of the token after a refresh{sender(kind)}", brief([*audience]))
+    if not compared:
+        raise NotApplicable("no refresh returns an access token that shows its audience")
+
+
+def _audience(answer: HttpResponse) -> tuple[JsonValue, ...] | None:
+    """Return the audience of the access token in a response; `None` without a token that shows its claims."""
+    claims = claims_of(str((tokens_of(answer) or {}).get("access_token")))
+    if claims is None:
+        return None
+    found = claims.get("aud")
+    return tuple(found) if isinstance(found, list) else (found,)
 
 
 @check(

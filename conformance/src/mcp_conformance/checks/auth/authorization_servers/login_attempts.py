@@ -68,6 +68,7 @@ __all__ = [
     "refresh_token_of",
     "registers",
     "require_refusal",
+    "resource_of",
     "sender",
     "shown",
     "tokens_of",
@@ -148,7 +149,7 @@ async def client_of(server: ServerUnderTest, kind: str = "own", **more: JsonValu
     return found
 
 
-def _resource(login: Login | None, metadata: JsonObject) -> str | None:
+def resource_of(login: Login | None, metadata: JsonObject) -> str | None:
     """Return the MCP server for which a token is requested; `None` when none is known."""
     listed = metadata.get("protected_resources")
     known = [str(each) for each in listed] if isinstance(listed, list) else []
@@ -175,7 +176,7 @@ def authorization_form(login: Login | None, metadata: JsonObject, fields: Fields
     whole: dict[str, str | tuple[str, ...] | None] = {
         "response_type": "code",
         "code_challenge_method": "S256",
-        "resource": _resource(login, metadata),
+        "resource": resource_of(login, metadata),
         "scope": " ".join(each for each in _OFFLINE if each in listed)
         if isinstance(listed, list) and offline
         else None,
@@ -281,7 +282,7 @@ async def _post(
     credentials: tuple[tuple[str, str], ...] = ()
     if in_header and fields.get("client_secret") is not None:
         fields, credentials = _in_header(fields)
-    details = {"resource": _resource(login, metadata), **fields}
+    details = {"resource": resource_of(login, metadata), **fields}
     body = urlencode({name: value for name, value in details.items() if value is not None}).encode()
     headers = (_FORM, ("Accept", "application/json"), *credentials)
     answer = await ask(server, "POST", endpoint, (*headers, *proof_headers(proofs(endpoint, {}))), body)
