@@ -244,7 +244,8 @@ class RawTokens:
             raise _TokenError("invalid_grant")
         if fields.get("client_id") != grant.client and fault != "refresh-of-anybody":
             raise _TokenError("invalid_grant")
-        if grant.key not in (None, key) and fault not in ("refresh-any-key", "refresh-unbound"):
+        free = fault == "refresh-unbound-by-choice" and key is None and grant.client not in self.bound
+        if grant.key not in (None, key) and fault not in ("refresh-any-key", "refresh-unbound") and not free:
             raise _TokenError("invalid_dpop_proof")
         return grant
 

@@ -36,6 +36,7 @@ from mcp_conformance.checks.auth.authorization_servers.proofs import (
     BAD_PROOFS,
     BAD_REFRESHES,
     KEY,
+    REFRESHES_BY_CHOICE,
 )
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.model.check import CheckScope, Transport
@@ -461,7 +462,7 @@ async def refresh_rotates(server: ServerUnderTest) -> None:
 
 @check("dpop.as-binds", proves=("dpop.as-token-binding",), needs=_NEEDS, transports=_HTTP, subject=CheckScope.PROCESS)
 async def binds(server: ServerUnderTest) -> None:
-    """Tokens for a request with a DPoP proof are bound to its key, also after a refresh; a bad proof gets none.
+    """Tokens for a request with a DPoP proof, also refresh tokens, are bound to its key; a bad proof gets none.
 
     An authorization server that binds only tokens of clients that demand it may ignore the proofs of others.
     """
@@ -479,6 +480,10 @@ async def binds(server: ServerUnderTest) -> None:
         if str((tokens_of(last) or {}).get("token_type")).lower() == "dpop":
             for what, answer in zip(BAD_BY_CHOICE, others, strict=False):
                 require_refusal(answer, f"a token request {what}{sender(kind)}")
+        refreshes = (await trial_of(server, "refreshed with bad proofs by choice", kind)).answers[1:]
+        # Refresh tokens of public clients are bound too (RFC 9449, section 5).
+        for what, answer in zip(REFRESHES_BY_CHOICE, refreshes, strict=False):
+            require_refusal(answer, f"a refresh {what}{sender(kind)}")
 
 
 def _require_binding(server: ServerUnderTest, tokens: JsonObject, what: str) -> None:

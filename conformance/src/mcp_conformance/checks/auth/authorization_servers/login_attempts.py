@@ -21,6 +21,7 @@ from mcp_conformance.checks.auth.authorization_servers.proofs import (
     BAD_BY_CHOICE,
     BAD_PROOFS,
     BAD_REFRESHES,
+    REFRESHES_BY_CHOICE,
     good_proof,
     no_proof,
     proof_headers,
@@ -511,6 +512,23 @@ async def _badly_bound_by_choice(server: ServerUnderTest, kind: str) -> LoginAtt
     return attempt
 
 
+async def _refreshed_by_choice(server: ServerUnderTest, kind: str) -> LoginAttempt:
+    """Request tokens with a proof, as a client that does not demand bound tokens, and refresh them with bad proofs.
+
+    The code is the one whose bad proofs were rejected. An authorization server may have invalidated it.
+    """
+    rejected = await trial_of(server, "with bad proofs by choice", kind)
+    if any(tokens_of(answer) is not None for answer in rejected.answers):
+        return attrs.evolve(rejected, answers=())
+    attempt = await _redeemed(server, attrs.evolve(rejected, answers=()), good_proof)
+    token = refresh_token_of(attempt.answers[0])
+    if str((tokens_of(attempt.answers[0]) or {}).get("token_type")).lower() != "dpop":
+        return attempt
+    for name in REFRESHES_BY_CHOICE:
+        attempt = await _refreshed(server, attempt, token, BAD_REFRESHES[name])
+    return attempt
+
+
 WRONG_SECRETS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "without the secret": lambda _: None,
     "with an empty one": lambda _: "",
@@ -585,6 +603,7 @@ _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest, str], Awaitable[LoginAt
     "with bad proofs": _badly_bound,
     **{name: partial(_with_secret, method=method) for method, name in SECRET_ATTEMPTS.items()},
     "with bad proofs by choice": _badly_bound_by_choice,
+    "refreshed with bad proofs by choice": _refreshed_by_choice,
     "with a query": _with_query,
 }
 

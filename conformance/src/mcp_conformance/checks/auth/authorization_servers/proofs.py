@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     Proofs: TypeAlias = Callable[[str, JsonObject], tuple[str, ...]]
     """Makes the proofs of a request from its URL and the claims that the server demands."""
 
-__all__ = ["BAD_BY_CHOICE", "BAD_PROOFS", "BAD_REFRESHES", "KEY", "good_proof", "no_proof", "proof_headers"]
+__all__ = [
+    "BAD_BY_CHOICE",
+    "BAD_PROOFS",
+    "BAD_REFRESHES",
+    "KEY",
+    "REFRESHES_BY_CHOICE",
+    "good_proof",
+    "no_proof",
+    "proof_headers",
+]
 
 KEY: Final = ProofKey()
 """The key of bound tokens."""
@@ -129,6 +138,9 @@ BAD_PROOFS: Final[Mapping[str, Proofs]] = {
 
 BAD_BY_CHOICE: Final = ("with a proof for another URL", "with the signature of another proof")
 """Wrong proofs of a token request of a client that does not demand bound tokens."""
+
+REFRESHES_BY_CHOICE: Final = ("without a proof", "with a proof of another key")
+"""Wrong proofs of a refresh by such a client."""
 
 BAD_REFRESHES: Final[Mapping[str, Proofs]] = {
     "with a proof of another key": lambda url, demanded: (_made(url, demanded, key=_OTHER_KEY),),
