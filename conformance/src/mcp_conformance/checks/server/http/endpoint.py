@@ -31,7 +31,9 @@ from mcp_conformance.drivers.server.suite_connection import encoded
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
+from mcp_conformance.wire.http_client import HttpResponse, IncompleteResponse
 from mcp_conformance.wire.nursery import open_nursery
+from mcp_conformance.wire.timeouts import WaitKind
 from mcp_conformance.wire.transcript import Kind
 from mcp_core.revisions import Era
 from mcp_core.types.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
     from mcp_conformance.drivers.server.http_connection import HttpConnection
     from mcp_conformance.drivers.server.under_test import ServerUnderTest
-    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _UNKNOWN: Final = "1900-01-01"
@@ -87,12 +88,30 @@ async def post(server: ServerUnderTest) -> None:
 
 @check("http.get", proves=("http.single-endpoint", "http.get-response"))
 async def get(server: ServerUnderTest) -> None:
-    """A GET to the endpoint is answered with an event stream, or with 405."""
-    async with session(server) as peer:
-        answer = await peer.look("GET", headers=[*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()])
-        require(answer, {200, 405}, "GET")
-        if answer.status == 200 and answer.media_type != "text/event-stream":
-            raise Deviation("text/event-stream for GET", shown(answer))
+    """A GET to the endpoint is answered with an event stream, or with 405, also while another session has a stream."""
+    async with session(server) as first, session(server) as second:
+        try:
+            async with (
+                first.within("a response to GET", kind=WaitKind.RESPONSE, times=2),
+                first.endpoint.exchange(first.transcript, "GET", _headers_of_get(first)) as exchange,
+            ):
+                head = HttpResponse(status=exchange.status, headers=exchange.headers, body=b"")
+                _require_stream_or_405(head, "GET")
+                if second.session_id is not None:
+                    answer = await second.look("GET", headers=_headers_of_get(second))
+                    _require_stream_or_405(answer, "GET in another session")
+        except IncompleteResponse as ended:
+            raise Deviation("an HTTP response to GET", str(ended)) from ended
+
+
+def _headers_of_get(peer: HttpConnection) -> list[tuple[str, str]]:
+    return [*peer.settings.headers, ACCEPT_STREAM, *peer.session_headers()]
+
+
+def _require_stream_or_405(answer: HttpResponse, what: str) -> None:
+    require(answer, {200, 405}, what)
+    if answer.status == 200 and answer.media_type != "text/event-stream":
+        raise Deviation(f"text/event-stream for {what}", shown(answer))
 
 
 @check("http.response-type", proves=("http.request-response-type", "http.request-response-content-type"))
