@@ -156,6 +156,24 @@ async def test_list_endless_pages_raises(autojump_clock: trio.testing.MockClock)
             await client.list_prompts()
 
 
+@pytest.mark.spec("pagination.cursor-opaque")
+async def test_list_repeated_cursor_of_modern_server_continues(autojump_clock: trio.testing.MockClock) -> None:
+    _, tool = LISTS["tools"]
+
+    async def script(peer: ScriptedPeer) -> None:
+        await peer.discover(tools={}, prompts={})
+        for _ in range(3):
+            await peer.answer(await peer.receive("tools/list"), {"tools": [tool], "nextCursor": "a"})
+        await peer.answer(await peer.receive("tools/list"), {"tools": [tool]})
+        for _ in range(1000):
+            await peer.answer(await peer.receive("prompts/list"), {"prompts": [], "nextCursor": "a"})
+
+    async with open_in_memory(scripted(script)) as client:
+        assert len(await client.list_tools()) == 4
+        with pytest.raises(RemoteProtocolError, match="more than 1000 pages"):
+            await client.list_prompts()
+
+
 # --- other requests ----------------------------------------------------------------------------------------------------
 
 

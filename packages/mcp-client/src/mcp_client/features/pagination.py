@@ -65,7 +65,7 @@ async def all_pages(
 
     Raises:
         SessionExpired: The server lost the session twice between two pages.
-        RemoteProtocolError: A cursor repeats, or there are more pages than `Limits.pages`.
+        RemoteProtocolError: There are more pages than `Limits.pages`, or a legacy server sends a cursor twice.
         McpError: The exceptions of `Client.request`.
     """
     pages: list[PageT] = []
@@ -73,6 +73,7 @@ async def all_pages(
     cursor: str | None = None
     is_restarted = False
     most = channel.connection.limits.pages
+    is_legacy = channel.server.revision.era is Era.LEGACY
     caching = channel.caching
     try:
         while True:
@@ -94,10 +95,11 @@ async def all_pages(
                 continue
             pages.append(page)
             cursor = page.next_cursor
-            # Legacy servers send an empty cursor for the last page. In 2026-07-28 an empty cursor is a valid cursor.
-            if cursor is None or (not cursor and channel.server.revision.era is Era.LEGACY):
+            # Legacy servers send an empty cursor for the last page. In 2026-07-28 an empty cursor is a valid cursor, and
+            # nothing follows from the value of a cursor, so that it may occur again.
+            if cursor is None or (is_legacy and not cursor):
                 return pages
-            if cursor in seen:
+            if is_legacy and cursor in seen:
                 raise RemoteProtocolError(
                     f"the pages of {definition.name} do not end: the server sent the cursor {cursor!r} twice"
                 )
