@@ -1066,34 +1066,24 @@ class _LatinWhereItFits(Fault):
         return self.body(line[:-1]) + b"\n"
 
 
-class _ReadsOneForm(Fault):
-    """A server that looks for messages in its input before it parses them."""
+def _reading_text(name: str, read: Callable[[bytes], bytes]) -> None:
+    """Add a server that changes the text of a message before it parses it."""
 
-    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
-        for line in pipe:
-            yield self._read(line)
+    class _ReadsText(Fault):
+        def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+            for line in pipe:
+                yield read(line)
 
-    def posted_body(self, source: BufferedIOBase, length: int) -> bytes:
-        return self._read(source.read(length))
+        def posted_body(self, source: BufferedIOBase, length: int) -> bytes:
+            return read(source.read(length))
 
-    def _read(self, text: bytes) -> bytes:
-        raise NotImplementedError
-
-
-@fault("messages-begin-with-brace", "jsonrpc.json-forms")
-class _BeginWithBrace(_ReadsOneForm):
-    """A server that takes what begins with a space for no message."""
-
-    def _read(self, text: bytes) -> bytes:
-        return b"null\n" if text[:1] in (b" ", b"\t") else text
+    fault(name, "jsonrpc.json-forms")(_ReadsText)
 
 
-@fault("escapes-kept", "jsonrpc.json-forms")
-class _EscapesKept(_ReadsOneForm):
-    """A server whose parser knows no escapes of letters."""
-
-    def _read(self, text: bytes) -> bytes:
-        return re.sub(rb"\\u(00[4-7].)", rb"\\\\u\1", text)
+# A server that takes what begins with a space for no message.
+_reading_text("messages-begin-with-brace", lambda text: b"null\n" if text[:1] in (b" ", b"\t") else text)
+# A server whose parser knows no escapes of letters.
+_reading_text("escapes-kept", lambda text: re.sub(rb"\\u(00[4-7].)", rb"\\\\u\1", text))
 
 
 @fault("content-by-first-member", "jsonrpc.json-forms", revisions=LEGACY)

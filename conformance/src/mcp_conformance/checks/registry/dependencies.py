@@ -163,7 +163,6 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     # Framing and JSON-RPC.
     "stdio.unicode": ("jsonrpc.utf8", "prompts.arguments"),
     "stdio.stdout-only-messages": ("jsonrpc.utf8",),
-    "completion.at-most-100": ("completion.result",),
     "stdio.behind-invalid-line": ("jsonrpc.no-json-cut", "jsonrpc.parse-error", "stdio.pieces"),
     "sse.data": ("jsonrpc.utf8",),
     "http.array": ("batch.refused",),
@@ -300,6 +299,7 @@ SERVER_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "tools.failure": ("schema.call-tool-result",),
     "resources.malformed-uri-code": ("resources.malformed-uri", "resources.not-found-code"),
     "resources.not-found-code": ("resources.not-found-is-not-empty", "error.legacy-range"),
+    "completion.at-most-100": ("completion.result",),
     "completion.unknown-reference": ("completion.validates",),
     "completion.invalid-params": ("completion.validates",),
     "completion.missing-argument": ("completion.validates", "completion.unknown-reference"),
