@@ -12,6 +12,7 @@ import base64
 import json
 import secrets
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -37,8 +38,8 @@ _MODERN: Final = "2026-07-28"
 _HOUR: Final = 3600
 _WINDOW: Final = 300
 _NONCE: Final = "nonce-of-the-server"
-_PAUSE: Final = 0.2
-"""How long a request takes, in seconds, if a fault needs requests at the same time."""
+_MEETING: Final = 2.0
+"""Seconds for which a request waits for another one."""
 _ADMIN: Final = "mcp:admin"
 _MESSAGES: Final = "/messages?session=1"
 """The endpoint for the messages of HTTP+SSE."""
@@ -90,8 +91,19 @@ class ProtectedServer(ThreadingHTTPServer):
         """The users whose scope was insufficient, for a fault that keeps them."""
         self.refused_token = False
         """Whether an invalid token was refused."""
-        self.scopes: set[str] = set()
+        self._scopes: set[str] = set()
         """The scopes of the present request, for a fault that keeps them here."""
+        self._scopes_widened: Final = threading.Event()
+
+    def shared(self, scopes: set[str]) -> set[str]:
+        """Keep the scopes of a request, and return those that are kept when a request with more has come meanwhile."""
+        self._scopes = scopes
+        if _ADMIN in scopes:
+            self._scopes_widened.set()
+        else:
+            self._scopes_widened.clear()
+            self._scopes_widened.wait(_MEETING)
+        return self._scopes
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore a connection that the client has closed."""
@@ -456,9 +468,7 @@ class _Handler(BaseHTTPRequestHandler):
         if wrong("scope-by-header"):
             method, name = self.headers.get("Mcp-Method", method), self.headers.get("Mcp-Name", name)
         if wrong("scopes-shared"):
-            self.server.scopes = scopes
-            time.sleep(_PAUSE if method == "tools/call" else 0)
-            scopes = self.server.scopes
+            scopes = self.server.shared(scopes)
         if method == "tools/call" and wrong("refusal-kept"):
             if "mcp:admin" not in scopes:
                 self.server.refused.add(str(claims.get("sub")))

@@ -28,7 +28,7 @@ _WINDOW: Final = 300
 _LONG: Final = 10.0 * _WINDOW
 _SHORTEST: Final = 43
 """The length of the shortest verifier (RFC 7636 section 4.1)."""
-_CUSHION: Final = 0.3
+_MEETING: Final = 2.0
 """Seconds for which a request with a code waits for another one."""
 
 
@@ -109,7 +109,7 @@ class RawTokens:
         self.granted = True
         if self._fault == "code-at-once":
             # Two requests at once both find the code unused.
-            with trio.move_on_after(_CUSHION):
+            with trio.move_on_after(_MEETING):
                 await grant.meet()
         grant.used = True
         issued = attrs.evolve(grant, used=False, key=key, rotated=fields.get("grant_type") == "refresh_token")
