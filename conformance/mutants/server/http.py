@@ -167,6 +167,10 @@ class _Handler(Answering):
 
     def do_POST(self) -> None:  # noqa: N802  its name in http.server
         """Receive a message."""
+        if "Transfer-Encoding" in self.headers and not self.fault.keeps("length-optional"):
+            self.close_connection = True
+            self.respond(411, {})
+            return
         with nullcontext() if self.fault.keeps("reads-apart") else self.server.reading:
             if "Transfer-Encoding" in self.headers and self.fault.keeps("chunks"):
                 body = b"".join(_chunks(self.rfile))

@@ -356,6 +356,8 @@ breaking(
 breaking("ended-until-the-end-of-a-call", "session.ended-during-a-call", "ended-by-late-response", revisions=_STREAMS)
 breaking("ends-all", "session.kept-apart", "ends-one", revisions=_STREAMS)
 breaking("chunks-unread", "http.chunked-body", "chunks", revisions=(*LEGACY[1:], *MODERN))
+# HTTP permits it (RFC 9110 section 15.5.12), so no check may fail.
+breaking("length-demanded", (), "length-optional", revisions=(*LEGACY[1:], *MODERN))
 breaking("no-end-of-stream", "sse.end", "end-of-stream")
 breaking("progress-on-get", "sse.get-no-response", "get-unrelated", revisions=_STREAMS)
 breaking("lost-response-on-get", "sse.own-responses", "no-orphan-on-get", revisions=_STREAMS)
