@@ -33,6 +33,12 @@ def as_value(value: JsonValue) -> str | None:
         return value
     if wrong("latin-1-if-possible") and all(ord(each) < 256 for each in value):
         return f"=?base64?{base64.b64encode(value.encode('latin-1')).decode()}?="
+    if _PLAIN.fullmatch(value.rstrip(" \t")) and not value.endswith("=") and wrong("trailing-spaces-plain"):
+        return value
+    if wrong("encodes-surrogates"):
+        units = value.encode("utf-16-le")
+        halves = "".join(chr(int.from_bytes(units[at : at + 2], "little")) for at in range(0, len(units), 2))
+        return f"=?base64?{base64.b64encode(halves.encode(errors='surrogatepass')).decode()}?="
     encode = base64.urlsafe_b64encode if wrong("url-safe-base64") else base64.b64encode
     return f"=?base64?{encode(value.encode()).decode()}?="
 

@@ -646,14 +646,18 @@ class ModernHttp(_Http):
                 self._repeat(headers, self._schemas.get(name), params.get("arguments"))
         return headers
 
-    def _repeat(self, headers: dict[str, str], schema: JsonValue, arguments: JsonValue) -> None:
+    def _repeat(
+        self, headers: dict[str, str], schema: JsonValue, arguments: JsonValue, above: JsonValue = None
+    ) -> None:
         properties = schema.get("properties") if isinstance(schema, dict) else None
         for name, part in properties.items() if isinstance(properties, dict) else ():
             value = arguments.get(name) if isinstance(arguments, dict) else None
+            if isinstance(above, dict) and isinstance(above.get(name), str) and wrong("takes-namesakes"):
+                value = above[name]
             deep = "properties" in part if isinstance(part, dict) else False
             deeper = deep and wrong("one-level-only") and name == "map"
             if isinstance(part, dict) and not (wrong("top-level-only") and deep) and not deeper:
-                self._repeat(headers, part, value)
+                self._repeat(headers, part, value, arguments)
                 header = part.get("x-mcp-header")
                 if header is None and wrong("repeats-all") and isinstance(value, str):
                     header = name

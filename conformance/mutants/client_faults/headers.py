@@ -49,6 +49,9 @@ HEADER_FAULTS: Final = (
         "header.client-param-injection",
         "header.client-param-sentinel",
     ),
+    of("trailing-spaces-plain", _MODERN, "http", "header.client-param-base64"),
+    of("encodes-surrogates", _MODERN, "http", "header.client-param-base64"),
+    of("takes-namesakes", _MODERN, "http", "header.client-param-nested"),
     of("integers-as-floats", _MODERN, "http", "header.client-param-integer"),
     of(
         "latin-1-if-possible",

@@ -59,6 +59,8 @@ ANNOTATED: Final[JsonObject] = {
         "verbose": {"type": "boolean", "x-mcp-header": "Verbose"},
         "query": {"type": "string"},
         "float_val": {"type": "number"},
+        # It has the name of an annotated property within an object.
+        "city": {"type": "string"},
         "place": {
             "type": "object",
             "properties": {
@@ -82,8 +84,13 @@ _CALLS: Final[tuple[JsonObject, ...]] = (
     {"region": "Zürich", "place": {"city": "\u6771\u4eac", "map": {"square": "B2"}}},
     # In base64 with "+" and "/", for which some variants have other characters.
     {"region": "\u00ff>?\u00fb\u00ef\u00be"},
+    # Two units of UTF-16, which are no characters of their own.
+    {"region": "\U0001f9ea"},
+    {"city": "Bruges", "place": {"city": "Ghent"}},
     {"region": "line\r\nInjected: yes"},
     {"region": "\ttab"},
+    {"region": "trailing space "},
+    {"region": "trailing tab\t"},
     {"region": "a\ttab inside"},
     {"region": "del\x7fete"},
     {"region": "=?base64?dGVzdA==?="},
