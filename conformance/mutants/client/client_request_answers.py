@@ -213,7 +213,12 @@ class Answers:
     def _content(self, schema: JsonValue) -> JsonObject:
         """Return the content of a form that the user submits."""
         wrong = self._wrong
-        content = _filled_in(schema, defaults=not wrong("no-defaults"), truthy=wrong("no-false-defaults"))
+        content = _filled_in(
+            schema,
+            defaults=not wrong("no-defaults"),
+            truthy=wrong("no-false-defaults"),
+            one_choice=wrong("one-choice-of-several"),
+        )
         if wrong("required-booleans-false"):
             content |= dict.fromkeys(_required_booleans(schema), False)
         if wrong("titles-as-values"):
@@ -277,6 +282,8 @@ class Answers:
         undeclared = tools and self._scenario == _LITTLE and not wrong("any-tools")
         if undeclared or ("maxTokens" not in params and not wrong("limit-optional")):
             return _error(-32602, "tools are not declared, or maxTokens is missing")
+        if (not params.get("temperature", 1) or params.get("stopSequences") == []) and wrong("no-least-values"):
+            return _error(-32602, "temperature or stopSequences is empty")
         why = _flaw(messages, wrong)
         if why:
             return _error(-32603 if wrong("unbalanced-as-internal") else -32602, why)
@@ -394,13 +401,13 @@ def _number(field: JsonObject, name: str, default: int) -> float:
     return value if isinstance(value, int | float) else default
 
 
-def _filled_in(schema: JsonValue, *, defaults: bool, truthy: bool) -> JsonObject:
+def _filled_in(schema: JsonValue, *, defaults: bool, truthy: bool, one_choice: bool) -> JsonObject:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     found: JsonObject = {}
     for name, field in properties.items() if isinstance(properties, dict) else ():
         if isinstance(field, dict):
             has_default = bool(field.get("default")) if truthy else "default" in field
-            found[name] = field["default"] if has_default and defaults else _value(field)
+            found[name] = field["default"] if has_default and defaults else _value(field, one_choice=one_choice)
     return found
 
 
@@ -432,7 +439,7 @@ def _titled(content: JsonObject, schema: JsonValue) -> JsonObject:
     return titled
 
 
-def _value(field: JsonObject) -> JsonValue:
+def _value(field: JsonObject, *, one_choice: bool) -> JsonValue:
     choices = field.get("enum")
     if isinstance(choices, list):
         return choices[0]
@@ -442,8 +449,8 @@ def _value(field: JsonObject) -> JsonValue:
     if field.get("type") == "array":
         items = field.get("items")
         count = field.get("minItems")
-        made = _value(items) if isinstance(items, dict) else ""
-        return [made] * (count if isinstance(count, int) else 1)
+        made = _value(items, one_choice=one_choice) if isinstance(items, dict) else ""
+        return [made] * (count if isinstance(count, int) and not one_choice else 1)
     if field.get("type") == "integer":
         return 42
     if field.get("type") == "number":

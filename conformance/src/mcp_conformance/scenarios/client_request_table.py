@@ -75,7 +75,8 @@ _CHOICES: Final[JsonObject] = {
             "type": "string",
             "oneOf": [{"const": "s", "title": "small"}, {"const": "l", "title": "large"}],
         },
-        "colors": {"type": "array", "minItems": 1, "items": {"type": "string", "enum": ["red", "green", "blue"]}},
+        # There is no default with as many values.
+        "colors": {"type": "array", "minItems": 2, "items": {"type": "string", "enum": ["red", "green", "blue"]}},
         "days": {
             "type": "array",
             "minItems": 2,
@@ -263,6 +264,13 @@ _RIGHT: Final = (
         needs="sampling",
         revisions=between(R2025_03_26),
         params=_sample(_message("user", {"type": "audio", "data": _SOUND, "mimeType": "audio/wav"})),
+    ),
+    ClientRequest(
+        name="ask_sample_limits",
+        method="sampling/createMessage",
+        needs="sampling",
+        # Values that count as absent in many languages.
+        params=_sample(_ASK, temperature=0, stopSequences=[], systemPrompt=""),
     ),
     ClientRequest(
         name="ask_sample_tools_auto",

@@ -32,6 +32,7 @@ _SAMPLES: Final = (
     "ask_sample",
     "ask_sample_image",
     "ask_sample_audio",
+    "ask_sample_limits",
     "ask_sample_tools_auto",
     "ask_sample_tools_required",
     "ask_sample_tools_none",
@@ -117,6 +118,20 @@ def _add_kind(kind: str, requirement: str) -> None:
 
 _add_kind("image", "schema.image-content")
 _add_kind("audio", "schema.audio-content")
+
+
+@check(
+    "sampling.client-bears-limits",
+    proves=("capability.respect-throughout",),
+    revisions=_LEGACY,
+    needs=_NEEDS,
+)
+async def bears_limits(client: ClientUnderTest) -> None:
+    """A temperature of 0 and an empty list of stop sequences are accepted as valid."""
+    result_of(client, _SCENARIO, "ask_sample")
+    response = response_of(client, _SCENARIO, "ask_sample_limits")
+    if error_code(response) in (-32602, -32600):
+        raise Deviation("a temperature of 0 and no stop sequences to be accepted as valid", brief(response))
 
 
 @check("sampling.client-max-tokens", proves=("sampling.max-tokens-respected",), needs=_NEEDS)
