@@ -130,6 +130,8 @@ class Answers:
         if wrong("answers-by-method") and isinstance(requests, dict):
             last = {json.dumps(each.get("method")): key for key, each in requests.items() if isinstance(each, dict)}
             given = {key: given[key] for key in last.values()}
+        lost = {"": wrong("no-empty-key"), "__proto__": wrong("no-prototype-key")}
+        given = {key: value for key, value in given.items() if not lost.get(key)}
         self.earlier.update(given)
         if wrong("keeps-earlier-answers"):
             given = dict(self.earlier)
@@ -282,9 +284,8 @@ class Answers:
         undeclared = tools and self._scenario == _LITTLE and not wrong("any-tools")
         if undeclared or ("maxTokens" not in params and not wrong("limit-optional")):
             return _error(-32602, "tools are not declared, or maxTokens is missing")
-        if (not params.get("temperature", 1) or params.get("stopSequences") == []) and wrong("no-least-values"):
-            return _error(-32602, "temperature or stopSequences is empty")
-        why = _flaw(messages, wrong)
+        least = not params.get("temperature", 1) or params.get("stopSequences") == []
+        why = "temperature is missing" if least and wrong("no-least-values") else _flaw(messages, wrong)
         if why:
             return _error(-32603 if wrong("unbalanced-as-internal") else -32602, why)
         if self._scenario in _DECLINING:

@@ -19,6 +19,8 @@ MRTR_FAULTS: Final = (
     of("complete-with-meta", _MODERN, "stdio", "mrtr.client-answers"),
     of("answers-by-method", _MODERN, "stdio", "mrtr.client-answers"),
     of("numbers-keys", _MODERN, "stdio", "mrtr.client-answers"),
+    of("no-empty-key", _MODERN, "http", "mrtr.client-answers"),
+    of("no-prototype-key", _MODERN, "stdio", "mrtr.client-answers"),
     of("lists-by-index", _MODERN, "stdio", "mrtr.client-answers", "schema.client-messages"),
     of("keeps-earlier-answers", _MODERN, "http", "mrtr.client-answers"),
     # It declares no elicitation.
