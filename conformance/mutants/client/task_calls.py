@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from mutants.client.http import ModernHttp
 from mutants.client.messages import ClientError, answers, in_scenario, wrong
@@ -113,6 +114,15 @@ def _call_core(wire: Wire, tool: JsonObject, capabilities: JsonObject) -> None:
     _poll_core(wire, id, name, created)
 
 
+_NAMES: Final[dict[str, str]] = {}
+"""The first task id of those that differ only in case, for a fault that takes them for the same."""
+
+
+def _known_as(id: str) -> str:
+    """Return the id that the client uses for a task."""
+    return _NAMES.setdefault(id.lower(), id) if wrong("task-ids-without-case") else id
+
+
 def _cancel(wire: Wire, id: str) -> None:
     if wrong("task-notified-cancelled"):
         wire.cancel_last()
@@ -124,8 +134,9 @@ def _cancel(wire: Wire, id: str) -> None:
 
 def _poll_core(wire: Wire, id: str, name: str, created: JsonValue) -> None:
     """Poll a task until it ends or has input requests, and fetch its result."""
+    id = _known_as(id)
     for _ in range(_POLLS):
-        params: JsonObject = {"taskId": id}
+        params: JsonObject = {"taskId": quote(id, safe="") if wrong("task-ids-encoded") else id}
         if wrong("task-token-again"):
             params["_meta"] = {"progressToken": f"progress of {name}"}
         if wrong("task-related-request"):
@@ -180,6 +191,7 @@ def _call(wire: Wire, name: str) -> None:
         else:
             wire.abandon("subscriptions/listen", {"notifications": named})
     answered: dict[str, JsonValue] = {}
+    id = _known_as(id)
     for _ in range(_POLLS):
         shown = wire.call("tasks/get", {"taskId": id})
         if shown.get("createdAt") != created.get("createdAt") and wrong("task-compares-times-as-text"):

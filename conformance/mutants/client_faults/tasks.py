@@ -19,6 +19,9 @@ _CALLING: Final = (
     of("task-of-prompt", _LATE, "stdio", "tasks.client-only-calls"),
     of("task-id-missing", _LATE, "stdio", "schema.client-task-requests"),
     of("task-id-missing", _MODERN, "stdio", "schema.client-task-requests", "schema.client-messages"),
+    # The server knows no task with that id.
+    of("task-ids-encoded", _LATE, "stdio", "schema.client-task-requests", "tasks.client-polls"),
+    of("task-ids-without-case", _LATE, "http", "tasks.client-polls"),
     of("task-polls-once", _LATE, "stdio", "tasks.client-polls", "tasks.client-keeps-polling"),
     of("task-impatient", _LATE, "stdio", "tasks.client-interval"),
     of("task-impatient", _MODERN, "http", "tasks.client-interval"),
@@ -42,6 +45,7 @@ _EXTENSION: Final = (
     of("task-compares-times-as-text", _MODERN, "stdio", "tasks.client-polls"),
     # The call has its response, the task.
     of("task-notified-later", _MODERN, "http", "cancellation.client-tasks", "cancellation.client-in-progress"),
+    of("task-ids-without-case", _MODERN, "stdio", "tasks.client-polls"),
     of("task-hides-extension", _MODERN, "stdio", "tasks.client-declares"),
     of("task-no-name", _MODERN, "http", "tasks.client-mcp-name"),
     of("task-old-methods", _MODERN, "stdio", "tasks.client-reserved"),

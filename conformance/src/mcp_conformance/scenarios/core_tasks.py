@@ -11,7 +11,7 @@ from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
-from mcp_conformance.scenarios.task_script import ENDED, PLAIN, ScriptedTask, TaskScript, enter, noted
+from mcp_conformance.scenarios.task_script import ENDED, PLAIN, SAME_ID_BUT_CASE, ScriptedTask, TaskScript, enter, noted
 from mcp_core.types.meta import RELATED_TASK
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _STATUS: Final = "notifications/tasks/status"
 CORE_SCRIPTS: Final = (
     TaskScript(
         name="task_required",
+        id=SAME_ID_BUT_CASE[0],
         steps=("working", "working", "working", "completed"),
         intervals=(60, 60, 180),
         respells=True,
@@ -52,7 +53,7 @@ CORE_SCRIPTS: Final = (
         request_keys=("form",),
         elsewhere=True,
     ),
-    TaskScript(name="task_fails", steps=("working", "failed")),
+    TaskScript(name="task_fails", id=SAME_ID_BUT_CASE[1], steps=("working", "failed")),
     TaskScript(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
     TaskScript(name="task_unhurried", intervals=(None,), ttl=None),
     TaskScript(name=INSISTING, support="optional"),
@@ -98,6 +99,8 @@ class CoreTasks:
         if script.support not in ("optional", "required"):
             raise ErrorReply(-32601, f"{script.name} does not run as a task")
         task = ScriptedTask(script=script, token=request.token)
+        if script.id not in ("", *self._tasks):
+            task.id = script.id
         self._tasks[task.id] = task
         enter(self._setup, task)
         noted(self._setup, task, "created", trio.current_time(), status="working")

@@ -15,7 +15,7 @@ from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply
 from mcp_conformance.protocol.message_schema import flaw
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
-from mcp_conformance.scenarios.task_script import PLAIN, ScriptedTask, TaskScript, enter, noted
+from mcp_conformance.scenarios.task_script import PLAIN, SAME_ID_BUT_CASE, ScriptedTask, TaskScript, enter, noted
 from mcp_core.types.meta import SUBSCRIPTION_ID, TASKS_EXTENSION
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ _PAUSE: Final = 0.1
 EXTENSION_SCRIPTS: Final = (
     TaskScript(
         name="task_soon",
+        id=SAME_ID_BUT_CASE[0],
         steps=("working", "working", "working", "completed"),
         intervals=(60, 60, 180),
         respells=True,
@@ -50,7 +51,7 @@ EXTENSION_SCRIPTS: Final = (
         steps=("working", "input_required", "working", "working", "completed"),
         request_keys=("one", "two"),
     ),
-    TaskScript(name="task_fails", steps=("working", "failed")),
+    TaskScript(name="task_fails", id=SAME_ID_BUT_CASE[1], steps=("working", "failed")),
     TaskScript(name="task_forgotten", steps=("working", "working"), ttl=1, forgotten=True),
     TaskScript(name="task_unhurried", intervals=(None,), ttl=None),
     TaskScript(name="task_told", steps=("working", "working", "working", "completed"), notifies=True),
@@ -97,7 +98,9 @@ class ExtensionTasks:
             return text_result("done at once")
         if script.request_keys and not _client_requests(request.session):
             script = attrs.evolve(script, steps=("working", "completed"), request_keys=())
-        task = ScriptedTask(script=script, id=script.id) if script.id else ScriptedTask(script=script)
+        task = ScriptedTask(script=script)
+        if script.id not in ("", *self._tasks):
+            task.id = script.id
         self.add(task)
         noted(self._setup, task, "created", trio.current_time(), status="working")
         raise RawReply(_as_task(self._setup, request, task.shown("working", modern=True)))

@@ -27,6 +27,7 @@ __all__ = [
     "ENDED",
     "INTERVAL",
     "PLAIN",
+    "SAME_ID_BUT_CASE",
     "STAMPS",
     "ScriptedTask",
     "TaskScript",
@@ -42,6 +43,8 @@ ENDED: Final = ("completed", "failed", "cancelled")
 """The final statuses."""
 INTERVAL: Final = 60
 """Milliseconds that a client must leave between two polls."""
+SAME_ID_BUT_CASE: Final = ("Task/1 a%2F", "task/1 A%2f")
+"""Two task ids that differ only in case, with characters that a lax implementation changes."""
 STAMPS: Final = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000+00:00")
 """The creation time of all tasks: two equivalent timestamps."""
 _TTL: Final = 60_000
@@ -73,7 +76,7 @@ class TaskScript:
     respells: bool = False
     """Whether the timestamps are in another, equivalent form after the first poll."""
     id: str = ""
-    """The task id; empty: a random one."""
+    """The id of the first task; empty: a random one."""
 
     def listed(self, *, modern: bool) -> JsonObject:
         """Return the definition of the tool."""

@@ -5,6 +5,7 @@ Spec: basic/utilities/tasks (2025-11-25); the extension `io.modelcontextprotocol
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -130,10 +131,21 @@ def _operations(client: ClientUnderTest, *methods: str) -> list[JsonObject]:
     needs=(*_NEEDS, f"scenario:{_CANCEL}"),
 )
 async def task_requests(client: ClientUnderTest) -> None:
-    """A request about a task names it by `params.taskId`, a string."""
+    """A request about a task names it by `params.taskId`, a string: the id that the server has given, unchanged."""
+    given = {id for scenario in (_TASKS, _CANCEL) for id in _task_ids(client.run(scenario))}
     for message in _operations(client, *_OPERATIONS):
-        if not isinstance(params_of(message).get("taskId"), str):
+        id = params_of(message).get("taskId")
+        if not isinstance(id, str):
             raise Deviation("params.taskId that is a string", brief(message))
+        if given and id not in given:
+            raise Deviation("params.taskId that is the id of a task", brief(message))
+
+
+def _task_ids(evidence: Evidence) -> set[str]:
+    """Return the ids of the tasks of a run."""
+    with suppress(NotApplicable):
+        return set(tasks_of(evidence))
+    return set()
 
 
 @check(
@@ -142,8 +154,8 @@ async def task_requests(client: ClientUnderTest) -> None:
     needs=_NEEDS,
 )
 async def polls(client: ClientUnderTest) -> None:
-    """A task without notifications is polled until it has ended."""
-    for tool, log in logs_of(client.run(_TASKS), "task_required", "task_soon"):
+    """A task without notifications is polled until it has ended, also beside one whose id differs only in case."""
+    for tool, log in logs_of(client.run(_TASKS), "task_required", "task_soon", "task_fails"):
         if not at_end(log):
             raise Deviation(f"the client to poll the task of {tool} until it has ended", in_words(log))
 
