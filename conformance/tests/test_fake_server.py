@@ -104,6 +104,10 @@ async def test_modern_server_rejects_other_methods_and_paths() -> None:
         assert answer.status == 202
 
 
+_STREAM = "stream1-AbC~xYz!%2f+="
+"""The beginning of the event ids of the first stream."""
+
+
 async def test_legacy_session_is_opened_used_and_deleted() -> None:
     async with open_fake_server(LATEST_LEGACY) as (server, host, endpoint):
         opened = await post(endpoint, initialize(LATEST_LEGACY))
@@ -122,7 +126,7 @@ async def test_legacy_session_is_opened_used_and_deleted() -> None:
         assert [each.known is not None for each in host.exchanges[:3]] == [True, True, True]
 
 
-@pytest.mark.parametrize("last", ["", "nonsense", "stream1-", "stream1-x", "stream2-0"])
+@pytest.mark.parametrize("last", ["", "nonsense", f"{_STREAM}-", f"{_STREAM}-x", "stream2-0"])
 async def test_stream_with_unknown_last_event_id_is_rejected(last: str) -> None:
     async with open_fake_server(LATEST_LEGACY) as (_, _, endpoint):
         session = ("Mcp-Session-Id", (await post(endpoint, initialize(LATEST_LEGACY))).header("mcp-session-id") or "")

@@ -8,7 +8,7 @@ import http.client
 import json
 import time
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from mutants.client.header_values import as_ascii, as_value, mutated
 from mutants.client.icons import fetch_icons
@@ -264,6 +264,12 @@ def _json(data: bytes) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
+def _retry(value: str, before: float) -> float:
+    """Return the seconds to wait after a `retry` field; those before it if it is not a number."""
+    digits = value.partition("ms")[0] if wrong("retry-with-unit") else value
+    return int(digits) / 1000 if digits.isdecimal() else before
+
+
 class SessionHttp(_Http):
     """A legacy session."""
 
@@ -409,7 +415,7 @@ class SessionHttp(_Http):
                 self._last_event = last
                 bare = not event.get("data") and wrong("retry-needs-data")
                 if "retry" in event and not bare and not (retry and wrong("keeps-first-retry")):
-                    retry = int(event["retry"]) / 1000
+                    retry = _retry(event["retry"], retry)
                 if event.get("data", "").startswith("["):
                     found = self._take_batch(json.loads(event["data"]))
                     if found is not None:
@@ -435,7 +441,7 @@ class SessionHttp(_Http):
         if self.kept:
             self._continue_standalone_stream(last, pauses)
         accept = "*/*" if wrong("get-accepts-all") else STREAM
-        again = "stream0-0" if wrong("other-event-id") else last
+        again = "stream0-0" if wrong("other-event-id") else quote(last) if wrong("encodes-event-ids") else last
         ours = self._session_headers()
         if wrong("resumes-without-version"):
             del ours["MCP-Protocol-Version"]

@@ -185,6 +185,10 @@ CLIENT_FAULTS: Final = (
     _of("retry-needs-data", _LATE, "http", "sse.client-respects-retry"),
     _of("keeps-first-retry", _LATE, "http", "sse.client-respects-retry"),
     _of("waits-once", _LATE, "http", "sse.client-respects-retry"),
+    _of("retry-with-unit", _LATE, "http", "sse.client-respects-retry"),
+    # The server does not know the stream.
+    _of("encodes-event-ids", _JUNE, "http", "resume.client-last-event-id"),
+    _of("encodes-event-ids", _LATE, "http", "resume.client-last-event-id"),
     _of("other-event-id", _JUNE, "http", "resume.client-last-event-id"),
     # Without the id, the client waits in vain in another scenario, too.
     _of("event-id-on-posts", _LATE, "http", "sse.client-polls", "http.client-bears-broken-stream"),

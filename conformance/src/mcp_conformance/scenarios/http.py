@@ -53,6 +53,8 @@ WITHOUT_STREAM: Final = "without-standing-stream"
 
 _PAUSES: Final = (500, 300, 50)
 """Milliseconds that a client must wait before it resumes a stream for the first, second and third time."""
+_NO_NUMBER: Final = b"retry: 10ms\n\n"
+"""A `retry` field that is not a number, which a client ignores."""
 _REPLACED: Final = 10
 """Milliseconds of an earlier `retry` field, which a later one replaces."""
 
@@ -203,7 +205,9 @@ def _sse_retry(setup: ScenarioSetup) -> None:
             last_id = stream.id(len(stream.events) - 1)
             # Before it: on a slow machine the client may have read the pause before this task continues.
             pauses.append({"after": exchange.number, "at": trio.current_time(), "retry": retry, "last_id": last_id})
-            await stream.pause(retry)
+            await exchange.event(None, retry=retry)
+            await exchange.chunk(_NO_NUMBER, deviant="a retry field that is not a number")
+            await stream.pause()
             with trio.move_on_after(setup.timeout) as scope:
                 await stream.resumed.wait()
             if scope.cancelled_caught:

@@ -32,7 +32,7 @@ _JSON: Final = ("Content-Type", "application/json")
 _VERSION: Final = "mcp-protocol-version"
 _SESSION: Final = "mcp-session-id"
 _ODD_CHARACTERS: Final = "-AbC~xYz!%2f+="
-"""The end of each session id: characters that a lax implementation changes. All visible ones in ASCII are valid."""
+"""The end of each session id, and a part of each event id: characters that a lax implementation changes. All visible ones in ASCII are valid."""
 
 
 class Stream:
@@ -304,7 +304,7 @@ class HttpHost:
             nursery.cancel_scope.cancel()
 
     def _stream(self) -> Stream:
-        stream = Stream(f"stream{next(self._numbers)}")
+        stream = Stream(f"stream{next(self._numbers)}{_ODD_CHARACTERS}")
         self._kept[str(stream.key)] = stream
         return stream
 
