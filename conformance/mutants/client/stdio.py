@@ -37,6 +37,7 @@ __all__ = ["EventStream", "Pipes"]
 
 _GRACE: Final = 0.5
 """Seconds between two steps of the shutdown."""
+_ACCEPTED: Final = 202
 _PORTION: Final = 65536
 """Bytes of a read."""
 _WRITTEN: Final = re.compile(rb'"data": ?"[^"]*"')
@@ -430,8 +431,11 @@ class EventStream(_Lines):
         connection.request("POST", self._path, dumped(message), {"Content-Type": "application/json"})
         response = connection.getresponse()
         response.read()
-        if response.status >= 400:
+        if response.status >= 400 or (response.status != _ACCEPTED and wrong("needs-202")):
             raise ClientError(f"POST {self._path}: status {response.status}")
+        if "id" in message and in_scenario("no-capabilities") and wrong("knows-request-later"):
+            # There the response to the message comes before that of its POST.
+            raise ClientError(f"no response but {self._event()}")
 
     def receive(self) -> JsonObject:
         """Return the message of the next event."""

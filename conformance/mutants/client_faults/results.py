@@ -78,6 +78,8 @@ RESULT_FAULTS: Final = (
     of("fields-need-colon", _MODERN, "http", "http.client-parses-streams"),
     of("no-comments", _FIRST, "http", "http-sse.client-parses-stream"),
     of("no-cr", _FIRST, "http", "http-sse.client-parses-stream"),
+    of("needs-202", _FIRST, "http", "http-sse.client-bears-posts"),
+    of("knows-request-later", _FIRST, "http", "http-sse.client-bears-posts"),
     of("latin-1-json", _JUNE, "http", "http.client-unicode"),
     of("latin-1-json", _MODERN, "http", "http.client-unicode"),
     of("short-events-only", _LATE, "http", "http.client-large-event"),

@@ -389,3 +389,20 @@ async def posts_to_endpoint(client: ClientUnderTest) -> None:
                     raise Deviation("POST to the URI of the endpoint event", str(exchange))
         if opened and not posted and evidence.scenario.name in ENDPOINT_FORMS:
             raise Deviation("POST to the URI of the endpoint event", f"no POST, and {evidence.ending}")
+
+
+@check(
+    "http-sse.client-bears-posts",
+    proves=("http-sse.post-to-endpoint",),
+    transports=frozenset({Transport.HTTP_SSE}),
+    revisions=("2024-11-05",),
+    needs=("scenario:no-capabilities", "scenario:tools_call"),
+)
+async def bears_late_acceptance(client: ClientUnderTest) -> None:
+    """A response to a message is received also if it comes before that to its POST, whose status is another than 202."""
+    client.control()
+    evidence = client.run("no-capabilities")
+    if not evidence.sent("initialize"):
+        raise NotTestable(f"the client did not send initialize: {evidence.ending}")
+    if not evidence.sent("notifications/initialized"):
+        raise Deviation("notifications/initialized, as in tools_call", evidence.ending)

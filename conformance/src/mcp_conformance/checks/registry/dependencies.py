@@ -633,6 +633,8 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "ping.client-before-initialized": ("ping.client-respond",),
     # The first form that a client receives has no mode.
     "elicitation.client-bears-form": ("elicitation.client-form-without-mode",),
+    # The endpoint of that scenario has a relative URI.
+    "http-sse.client-bears-posts": ("http-sse.client-posts",),
     "version.client-goes-on": ("lifecycle.client-initialized",),
     # A cancellation that is sent back has the id of the request of the client.
     "cancellation.client-bears-same-id": ("cancellation.client-own",),

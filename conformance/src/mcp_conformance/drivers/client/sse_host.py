@@ -80,6 +80,8 @@ class SseHost:
         """The path of the stream."""
         self.endpoint = EndpointForm.PATH
         """The form of the URI in the `endpoint` event."""
+        self.accepts_late = False
+        """Whether a POST has its response, with the status 200, only behind those to its messages."""
         self.before: Callable[[HttpExchange], Awaitable[bool]] | None = None
         """Receives each request first, and returns whether it responded to it."""
         self._transcript: Final = transcript
@@ -103,6 +105,10 @@ class SseHost:
             exchange.known = session
             if not exchange.is_json():
                 await exchange.respond(400)
+                return
+            if self.accepts_late:
+                await self.server.take(exchange.value, session, events)
+                await exchange.respond(200)
                 return
             await exchange.respond(202, [("Content-Type", "text/plain")], b"Accepted")
             self._nursery.start_soon(self.server.take, exchange.value, session, events)
