@@ -21,6 +21,7 @@ RESULT_FAULTS: Final = (
     of("failures-as-results", _MODERN, "http", "tools.client-is-error"),
     of("validates-failures", _LATE, "stdio", "tools.client-is-error"),
     of("validates-whole-result", _JUNE, "stdio", "tools.client-validates-output"),
+    of("validates-first-results", _MODERN, "http", "tools.client-validates-output"),
     of("never-validates", _JUNE, "stdio", "tools.client-validates-output"),
     of("never-validates", _MODERN, "stdio", "tools.client-validates-output"),
     of("objects-only", _MODERN, "stdio", "tools.client-structured-any"),

@@ -50,6 +50,7 @@ __all__ = [
     "STREAMED",
     "STRUCTURED",
     "UNDECLARED_TASK",
+    "UNFIT_LATER",
     "UNICODE",
     "add_report",
 ]
@@ -70,6 +71,8 @@ EMPTY_TYPE: Final = "gives_empty_type"
 """The tool whose result has a `resultType` that is the empty string."""
 FAILURE_OF_SCHEMA: Final = "gives_failure_of_schema"
 """The tool with an output schema that fails, without structured content."""
+UNFIT_LATER: Final = "gives_unfit_later"
+"""The tool whose second result, after one that requires a retry, violates its output schema."""
 ODD_RESOURCE: Final = "test://odd-type"
 """The resource whose contents have an unknown `resultType`."""
 STRUCTURED: Final[Mapping[str, JsonValue]] = {
@@ -145,6 +148,13 @@ async def _structured(_: ScriptedRequest) -> JsonObject:
 
 async def _unfit(_: ScriptedRequest) -> JsonObject:
     return {**text_result('{"n": "one"}'), "structuredContent": {"n": "one"}}
+
+
+async def _unfit_later(request: ScriptedRequest) -> JsonObject:
+    """Require a retry, without input, before the result."""
+    if "requestState" in request.params:
+        return await _unfit(request)
+    return {"resultType": "input_required", "requestState": "the result follows"}
 
 
 async def _error(request: ScriptedRequest) -> JsonObject:
@@ -421,6 +431,8 @@ def _results(setup: ScenarioSetup) -> None:
         if revision in between(R2025_11_25):
             # Earlier revisions do not say whether a failure needs structured content.
             structured.append((FAILURE_OF_SCHEMA, _fails))
+        if revision.era is Era.MODERN:
+            structured.append((UNFIT_LATER, _unfit_later))
         for name, run in structured:
             offers.tools.append({**tool(name, "Returns structured content"), "outputSchema": _NUMBERED})
             offers.calls[name] = run

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.reported_results import report
-from mcp_conformance.checks.probes.recorded_values import member
+from mcp_conformance.checks.probes.recorded_values import member, params_of
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
 from mcp_conformance.model.check import CheckScope, Transport
 from mcp_conformance.model.verdict import Deviation, NotTestable
@@ -24,6 +24,7 @@ from mcp_conformance.scenarios.results import (
     STREAMED,
     STRUCTURED,
     UNDECLARED_TASK,
+    UNFIT_LATER,
     UNICODE,
 )
 
@@ -105,14 +106,22 @@ async def is_error(client: ClientUnderTest) -> None:
             raise Deviation(f"{name} to be interpreted as: failed", brief(reported))
 
 
+def _is_retry(message: JsonObject) -> bool:
+    params = params_of(message)
+    return params.get("name") == UNFIT_LATER and "requestState" in params
+
+
 @check(
     "tools.client-validates-output",
     proves=("tools.output-schema-client-validates", "tools.client-validates-results"),
     needs=_NEEDS,
 )
 async def validates_output(client: ClientUnderTest) -> None:
-    """Structured content that violates the output schema is rejected, and other structured content is not."""
-    for name, outcome in (("gives_unfit", "invalid"), ("gives_structured", "result")):
+    """Structured content that violates the output schema is rejected, also after a retry, and other content is not."""
+    outcomes = {"gives_unfit": "invalid", "gives_structured": "result"}
+    if any(_is_retry(each) for each in client.run(RESULTS).sent("tools/call")):
+        outcomes[UNFIT_LATER] = "invalid"
+    for name, outcome in outcomes.items():
         reported = _report(client, name)
         if reported.get("outcome") != outcome:
             raise Deviation(f"{name} to be interpreted as: {outcome}", brief(reported))
