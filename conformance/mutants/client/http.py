@@ -192,10 +192,19 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[str]:
             yield line.rstrip("\r")
 
 
+def _lines_of_complete_events(response: http.client.HTTPResponse) -> Iterator[str]:
+    """Yield the lines of a stream, and an empty line when its connection breaks."""
+    try:
+        yield from _lines(response)
+    except (http.client.HTTPException, OSError):
+        yield ""
+        raise
+
+
 def events_of(response: http.client.HTTPResponse) -> Iterator[dict[str, str]]:
     """Yield the events of a stream."""
     event: dict[str, str] = {}
-    for text in _lines(response):
+    for text in _lines_of_complete_events(response) if wrong("takes-unfinished-events") else _lines(response):
         if text.startswith(":") and wrong("no-comments"):
             raise ClientError("invalid field of an event")
         if not text:

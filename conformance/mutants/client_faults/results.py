@@ -74,6 +74,8 @@ RESULT_FAULTS: Final = (
     of("keeps-byte-order-mark", _LATE, "http", "http.client-byte-order-mark"),
     of("keeps-byte-order-mark", _MODERN, "http", "http.client-byte-order-mark"),
     of("known-fields-only", _MODERN, "http", "http.client-parses-streams"),
+    of("takes-unfinished-events", _OLD, "http", "http.client-unfinished-event"),
+    of("takes-unfinished-events", _LATE, "http", "http.client-unfinished-event"),
     of("reads-each-event", _LATE, "http", "http.client-event-types"),
     of("reads-each-event", _MODERN, "http", "http.client-event-types"),
     of("fields-need-colon", _MODERN, "http", "http.client-parses-streams"),

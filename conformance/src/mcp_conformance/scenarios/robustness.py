@@ -42,6 +42,7 @@ __all__ = [
     "STANDALONE_RETRY",
     "TOKEN",
     "TWO",
+    "UNFINISHED",
     "UNKNOWN",
 ]
 
@@ -57,6 +58,8 @@ PATH: Final = "/a/b%20c/the.endpoint"
 """An unusual but valid path of an endpoint."""
 UNAVAILABLE: Final = "test_unavailable"
 """The tool whose first call has the status 503."""
+UNFINISHED: Final = "in an event without its end"
+"""The id of a ping in an event that a broken connection cuts off before its end."""
 UNKNOWN: Final = "unknown"
 """The name of the requests whose methods do not exist."""
 STANDALONE_ENDS: Final = "conformance_standing_ends"
@@ -221,7 +224,7 @@ def _rich_contents(setup: ScenarioSetup) -> None:
 
 
 def _breaks(setup: ScenarioSetup) -> None:
-    """Break the connection of the first call in the middle of the response.
+    """Break the connection of the first call in the middle of the response, and in legacy revisions in an event.
 
     Then respond to the call of another tool with 503, and to the first prompt with an error.
     """
@@ -239,6 +242,9 @@ def _breaks(setup: ScenarioSetup) -> None:
             events = sink.stream.events
             setup.notes["last_id"] = sink.stream.id(len(events) - 1) if events else None
             setup.notes["after"] = sink.exchange.number
+            if request.revision.era is Era.LEGACY:
+                ping: JsonObject = {"jsonrpc": "2.0", "id": UNFINISHED, "method": "ping"}
+                await sink.exchange.chunk(b"data: " + encoded(ping) + b"\n", deviant="an event without its end")
             await sink.exchange.cut()
         return text_result("not broken")
 

@@ -24,6 +24,7 @@ from mcp_conformance.scenarios.robustness import (
     STANDALONE_ENDS,
     TOKEN,
     TWO,
+    UNFINISHED,
 )
 from mcp_core.revisions import LEGACY, MODERN
 
@@ -139,6 +140,20 @@ async def survives_broken_stream(client: ClientUnderTest) -> None:
     evidence = _broken(client)
     if "test_behind" not in _called(evidence):
         raise Deviation("a call of test_behind", evidence.ending)
+
+
+@check(
+    "http.client-unfinished-event",
+    proves=("http.client-both-response-types",),
+    revisions=_LEGACY,
+    transports=_HTTP,
+    needs=("scenario:conformance_broken_stream",),
+)
+async def discards_unfinished_event(client: ClientUnderTest) -> None:
+    """An event that a broken connection cuts off before the empty line at its end is discarded."""
+    for message in _broken(client).responses:
+        if message.get("id") == UNFINISHED:
+            raise Deviation("no response to a request in an event without its end", brief(message))
 
 
 @check(

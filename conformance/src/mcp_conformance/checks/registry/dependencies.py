@@ -628,7 +628,12 @@ CLIENT_DEPENDENCIES: Final[Mapping[str, tuple[str, ...]]] = {
     "meta.client-capabilities": ("meta.client-version",),
     "meta.client-info": ("meta.client-version",),
     "jsonrpc.client-no-responses": ("jsonrpc.client-notification-not-answered", "error.client-reserved-codes"),
-    "jsonrpc.client-response-once": ("jsonrpc.client-notification-not-answered", "jsonrpc.client-response-id"),
+    "jsonrpc.client-response-once": (
+        "jsonrpc.client-notification-not-answered",
+        "jsonrpc.client-response-id",
+        # A request in such an event was not received.
+        "http.client-unfinished-event",
+    ),
     "ping.client-respond": ("jsonrpc.client-response-id",),
     "ping.client-before-initialized": ("ping.client-respond",),
     # The first form that a client receives has no mode.
