@@ -287,6 +287,8 @@ class SessionHttp(_Http):
         self._session: str | None = None
         self._agreed: str | None = None
         self._losses = 0
+        self._first_resumed = ""
+        """The id with which a stream was resumed first, for a fault that resumes each stream with it."""
         self._last_event = ""
         """The id of the last event, for faults that use it in other requests."""
 
@@ -450,6 +452,9 @@ class SessionHttp(_Http):
         if self.kept:
             self._continue_standalone_stream(last, pauses)
         accept = "*/*" if wrong("get-accepts-all") else STREAM
+        self._first_resumed = self._first_resumed or last
+        if in_scenario("conformance_called_twice") and wrong("one-id-for-all-streams"):
+            last = self._first_resumed
         again = "stream0-0" if wrong("other-event-id") else quote(last) if wrong("encodes-event-ids") else last
         ours = self._session_headers()
         if wrong("resumes-without-version"):

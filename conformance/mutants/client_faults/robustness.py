@@ -72,6 +72,7 @@ BEARING_FAULTS: Final = (
     of("dies-of-empty-batch", _OLD, "stdio", "batch.client-empty"),
     of("all-of-batch-valid", _OLD, "stdio", "batch.client-bad-member"),
     of("all-of-batch-valid", _OLD, "http", "batch.client-bad-member"),
+    of("one-id-for-all-streams", _LATE, "http", "resume.client-last-event-id"),
     of("resumes-from-first", _LATE, "http", "resume.client-last-event-id"),
     of("forgets-last-id", _LATE, "http", "sse.client-polls"),
     of("last-id-of-any-stream", _LATE, "http", "resume.client-last-event-id"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from mcp_conformance.checks.registry.client import check
 from mcp_conformance.model.check import Transport
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
+from mcp_conformance.scenarios.concurrent_calls import CALLED_TWICE, ENDED
 from mcp_conformance.scenarios.endpoints import ENDPOINT_FORMS
 from mcp_conformance.scenarios.http import (
     EMPTIED_ID,
@@ -279,10 +280,10 @@ async def polls(client: ClientUnderTest) -> None:
 @check(
     "resume.client-last-event-id",
     proves=("resume.client-last-event-id", "resume.always-get"),
-    needs=("scenario:sse-retry", "scenario:conformance_broken_stream"),
+    needs=("scenario:sse-retry", "scenario:conformance_broken_stream", f"scenario:{CALLED_TWICE}"),
 )
 async def last_event_id(client: ClientUnderTest) -> None:
-    """A stream is resumed with the id of the last event that was received."""
+    """A stream is resumed with the id of the last event that was received in it, also if two streams end at once."""
     broken = client.run("conformance_broken_stream")
     gets = [each for each in broken.exchanges if each.header("last-event-id")]
     after = _number(broken.notes.get("after"))
@@ -292,8 +293,21 @@ async def last_event_id(client: ClientUnderTest) -> None:
     if client.revision.priming_event:
         for pause, get in _resumptions(client):
             _require_last_id(pause, get)
+        _require_own_ids(client.run(CALLED_TWICE))
     elif resumed is None:
         raise NotApplicable("the client does not resume a stream whose connection breaks")
+
+
+def _require_own_ids(evidence: Evidence) -> None:
+    """Require as many ids in GET requests as there are streams of calls that ended, if there are as many requests."""
+    ends = [value for name, value in evidence.notes.items() if name.startswith(f"{ENDED} ") and isinstance(value, dict)]
+    expected = [str(each["last_id"]) for each in ends]
+    used = [each.header("last-event-id") for each in evidence.exchanges if each.method == "GET"]
+    own = [each for each in used if each in expected]
+    if len(own) >= len(expected) and set(own) != set(expected):
+        raise Deviation(
+            f"GET with Last-Event-ID {' and '.join(sorted(expected))}", f"{len(own)} times GET with {own[0]}"
+        )
 
 
 def _require_last_id(pause: Mapping[str, JsonValue], get: HttpExchange) -> None:
