@@ -230,6 +230,12 @@ def _freshness(wire: Wire, _: JsonObject, __: JsonObject) -> None:
     # The first page is still in the cache.
     _call(wire, "test_changes")
     wire.call("tools/list" if wrong("tools-for-prompts") else "prompts/list", {})
+    updated: JsonObject = {"uri": "test://updated"}
+    wire.call("resources/read", updated)
+    _listen(wire, {"notifications": {"resourceSubscriptions": [updated["uri"]]}})
+    _call(wire, "test_changes")
+    if not wrong("deaf-to-updates"):
+        wire.call("resources/read", updated)
 
 
 def _header_moves(wire: Wire, _: JsonObject, __: JsonObject) -> None:

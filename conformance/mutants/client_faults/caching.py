@@ -14,6 +14,8 @@ FRESH_FAULTS: Final = (
     of("deaf-to-changes", _MODERN, "http", "caching.client-hears-changes"),
     of("tools-for-prompts", _MODERN, "stdio", "caching.client-hears-prompts"),
     of("tools-for-prompts", _MODERN, "http", "caching.client-hears-prompts"),
+    of("deaf-to-updates", _MODERN, "stdio", "caching.client-hears-updates"),
+    of("deaf-to-updates", _MODERN, "http", "caching.client-hears-updates"),
     of("keeps-rounds", _MODERN, "stdio", "caching.client-no-rounds"),
     of("keeps-second-page", _MODERN, "stdio", "caching.client-page-by-cursor"),
     of("keeps-first-page", _MODERN, "stdio", "caching.client-invalid-cursor"),

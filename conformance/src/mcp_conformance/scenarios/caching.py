@@ -18,16 +18,18 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["CHANGES", "CURSORS", "FRESHNESS", "FRESH_SCENARIOS", "IDLE", "MRTR_RESOURCE", "PLAIN"]
+__all__ = ["CHANGES", "CURSORS", "FRESHNESS", "FRESH_SCENARIOS", "IDLE", "MRTR_RESOURCE", "PLAIN", "UPDATED"]
 
 FRESHNESS: Final = "conformance_freshness"
 """The name of the scenario."""
 CHANGES: Final = "test_changes"
-"""The tool that notifies of a change of the list of tools, or of prompts, as the client has subscribed to either."""
+"""The tool that notifies of a change of the list of tools, or of prompts, or of a resource, as the client has subscribed."""
 IDLE: Final = "test_takes_long"
 """The tool during which the client is idle for longer than some results are valid."""
 MRTR_RESOURCE: Final = "test://asks-first"
 """The resource that needs a round trip before it is read."""
+UPDATED: Final = "test://updated"
+"""The resource that changes; the note of its first notification has the id of the call."""
 PLAIN: Final = "test://static-text"
 """A resource that must not be cached."""
 CURSORS: Final = ("the second page", "the second page, replaced")
@@ -64,14 +66,19 @@ def _changing_tools(setup: ScenarioSetup) -> None:
     async def listed(request: ScriptedRequest) -> JsonObject:
         return {**await right(request), "ttlMs": FRESH}
 
-    async def change(_: ScriptedRequest) -> JsonObject:
+    async def change(request: ScriptedRequest) -> JsonObject:
+        id = request.message["id"]
         for listener in open_now:
             params: JsonObject = {"_meta": {SUBSCRIPTION_ID: listener.message["id"]}}
             wanted = listener.subscription_filter()
             for kind in ("tools", "prompts"):
                 if wanted.get(f"{kind}ListChanged") is True:
-                    setup.notes[f"changed {kind}"] = True
+                    setup.notes.setdefault(f"changed {kind}", id)
                     await listener.notify(f"notifications/{kind}/list_changed", params)
+            uris = wanted.get("resourceSubscriptions")
+            if isinstance(uris, list) and UPDATED in uris:
+                setup.notes.setdefault(UPDATED, id)
+                await listener.notify("notifications/resources/updated", {**params, "uri": UPDATED})
         await trio.sleep(_PAUSE)
         return text_result("changed")
 
@@ -118,13 +125,16 @@ def _cursor(message: JsonObject) -> object:
 
 
 def _mrtr_resource(setup: ScenarioSetup) -> None:
-    """Serve a resource that needs a round trip, and is then valid for an hour."""
+    """Serve a resource that needs a round trip, and another one; both are then valid for an hour."""
     server = setup.server
-    server.offers.resources.append({"uri": MRTR_RESOURCE, "name": "asks-first"})
-    server.offers.texts[MRTR_RESOURCE] = "read in one round trip"
+    for uri in (MRTR_RESOURCE, UPDATED):
+        server.offers.resources.append({"uri": uri, "name": uri.rpartition("/")[2]})
+        server.offers.texts[uri] = f"the text of {uri}"
     right = server.handlers["resources/read"]
 
     async def read(request: ScriptedRequest) -> JsonObject:
+        if request.params.get("uri") == UPDATED:
+            return {**await right(request), "ttlMs": FRESH}
         if request.params.get("uri") != MRTR_RESOURCE:
             return await right(request)
         if "requestState" not in request.params:

@@ -12,7 +12,7 @@ from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.cache_scope import TWO_USERS, USERS, own_names, own_text, user_of
-from mcp_conformance.scenarios.caching import CHANGES, CURSORS, FRESHNESS, IDLE, MRTR_RESOURCE
+from mcp_conformance.scenarios.caching import CHANGES, CURSORS, FRESHNESS, IDLE, MRTR_RESOURCE, UPDATED
 from mcp_conformance.scenarios.pagination import LISTS
 
 if TYPE_CHECKING:
@@ -57,11 +57,30 @@ async def hears_changed_prompts(client: ClientUnderTest) -> None:
     if "changed prompts" not in client.run(FRESHNESS).notes:
         raise NotTestable(f"the client did not call {CHANGES} while it was subscribed to changes of the prompts")
     requests = _requests(client)
-    at = max(index for index, each in enumerate(requests) if _is_call(each, CHANGES))
+    at = _index(requests, client.run(FRESHNESS).notes["changed prompts"])
     if not any(each["method"] == "prompts/list" for each in requests[:at]):
         raise NotTestable("the client did not list the prompts before")
     if not any(each["method"] == "prompts/list" for each in requests[at:]):
         raise Deviation("another prompts/list after notifications/prompts/list_changed", "no further prompts/list")
+
+
+def _index(requests: list[JsonObject], id: JsonValue) -> int:
+    """Return the index of the call with an id."""
+    return next(index for index, each in enumerate(requests) if encoded(each["id"]) == encoded(id))
+
+
+@check("caching.client-hears-updates", proves=("caching.notification-invalidates",), needs=_NEEDS)
+async def hears_updates(client: ClientUnderTest) -> None:
+    """A cached resource is read again after the notification that it was updated."""
+    if UPDATED not in client.run(FRESHNESS).notes:
+        raise NotTestable(f"the client did not call {CHANGES} while it was subscribed to {UPDATED}")
+    requests = _requests(client)
+    at = _index(requests, client.run(FRESHNESS).notes[UPDATED])
+    reads = [each["method"] == "resources/read" and _param(each, "uri") == UPDATED for each in requests]
+    if not any(reads[:at]):
+        raise NotTestable(f"the client did not read {UPDATED} before")
+    if not any(reads[at:]):
+        raise Deviation(f"another resources/read of {UPDATED} after notifications/resources/updated", "no further one")
 
 
 @check("caching.client-no-rounds", proves=("caching.no-cache-of-mrtr-results",), needs=_NEEDS)
