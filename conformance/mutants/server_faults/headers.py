@@ -443,6 +443,54 @@ class _OverlappingMarkers(Fault):
         return 500 if why == "mismatch" and self._overlap else status
 
 
+def _text_in(value: str, errors: str) -> str | None:
+    """Return the text in a value in Base64, or `None` for another value.
+
+    Raises:
+        UnicodeDecodeError: Its bytes are not UTF-8, and `errors` is `strict`.
+    """
+    if not value.startswith("=?base64?"):
+        return None
+    try:
+        data = base64.b64decode(value.removeprefix("=?base64?").removesuffix("?="), validate=True)
+    except ValueError:
+        return None
+    return data.decode(errors=errors)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        _text_in(value, "strict")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _failing_at_bytes(name: str, check: str, header: str) -> None:
+    """Add a server that fails at a header with bytes in Base64 that are not UTF-8."""
+
+    class _FailsAtBytes(Fault):
+        def __init__(self) -> None:
+            self._failed = False
+
+        def read(self, name: str, value: str) -> str:
+            self._failed = name == header and not _is_text(value)
+            return value
+
+        def refusal(self, why: str, status: int) -> int:
+            return 500 if why == "mismatch" and self._failed else status
+
+    fault(name, check, "http.error-status", revisions=MODERN, transports=_HTTP)(_FailsAtBytes)
+
+
+_failing_at_bytes("name-of-bytes-fails", "header.name-mismatch", "Mcp-Name")
+_failing_at_bytes("param-of-bytes-fails", "header.param-mismatch", "Mcp-Param-Region")
+# Only the bytes that are UTF-8 are compared.
+_reading(
+    "name-without-odd-bytes",
+    "header.name-mismatch",
+    lambda name, value: value if name != "Mcp-Name" or _is_text(value) else str(_text_in(value, "ignore")),
+)
 _reading("param-decoded-twice", "header.param-base64", _decoded_twice)
 _reading(
     "param-undecoded", "header.param-base64", lambda _, value: f"{value} " if value == "=?base64?SGVsbG8=?=" else value
@@ -523,6 +571,14 @@ class _BooleansOfPython(Fault):
 
     def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:  # noqa: ARG002
         return text == str(value) if isinstance(value, bool) else same
+
+
+@fault("empty-param-as-none", "header.param-accepted", revisions=MODERN, transports=_HTTP)
+class _EmptyParamAsNone(Fault):
+    """A server that takes a header without a value for a missing one."""
+
+    def agrees(self, name: str, text: str, value: JsonValue, *, same: bool) -> bool:  # noqa: ARG002
+        return same and not (name.startswith("Mcp-Param-") and not text)
 
 
 _agreeing("boolean-empty", "header.param-boolean", agrees=lambda _, text, value: value is False and text == "")

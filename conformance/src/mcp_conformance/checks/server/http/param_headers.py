@@ -236,11 +236,11 @@ async def _require_success(server: ServerUnderTest, value: str, header: str) -> 
 
 @check("header.param-accepted", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
 async def param_accepted(server: ServerUnderTest) -> None:
-    """A call whose Mcp-Param header equals the body is not rejected as a mismatch: text, an integer or a boolean."""
+    """A call whose Mcp-Param header equals the body is not rejected as a mismatch: text, which may be empty, an integer or a boolean."""
     peer = http_peer(server)
     _param(server)
     values: tuple[tuple[JsonValue, str], ...] = (
-        *(("here", "string"), (42, "integer"), (-7, "integer"), (0, "integer")),
+        *(("here", "string"), ("", "string"), (42, "integer"), (-7, "integer"), (0, "integer")),
         *((True, "boolean"), (False, "boolean")),
     )
     for value, kind in values:
@@ -256,7 +256,9 @@ async def param_accepted(server: ServerUnderTest) -> None:
 @check("header.param-mismatch", proves=("header.param-mismatch-rejected",), needs=_NEEDS)
 async def param_mismatch(server: ServerUnderTest) -> None:
     """A call whose Mcp-Param header differs from the body, even a little, is rejected with 400 and -32020."""
-    await _require_mismatches(server, "here", ("there", "HERE", _base64("there"), *value_near_misses("here")))
+    # A lax decoder of UTF-8 fails at the byte at the end of the last one, or omits it.
+    others = ("there", "HERE", _base64("there"), *value_near_misses("here"), "=?base64?aGVyZf8=?=")
+    await _require_mismatches(server, "here", others)
     # A server without such parameters was tested as far as it can be.
     with suppress(NotTestable):
         await _require_mismatches(server, "", ("here",))

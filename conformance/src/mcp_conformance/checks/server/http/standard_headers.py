@@ -443,8 +443,10 @@ def _base64_near_misses(name: str) -> list[str]:
         encoded.removesuffix("?="),
         encoded.removeprefix("=?base64?"),
         encoded.replace("=?base64?", "=?base64?!"),
+        # A byte that is not UTF-8, at which a decoder fails, or which it omits.
+        _base64(name, b"\xff"),
     ]
 
 
-def _base64(text: str) -> str:
-    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+def _base64(text: str, more: bytes = b"") -> str:
+    return f"=?base64?{base64.b64encode(text.encode() + more).decode()}?="
