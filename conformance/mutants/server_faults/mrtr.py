@@ -327,6 +327,34 @@ class _StrayAnswersRefused(Fault):
         return result
 
 
+@fault("missing-answers-declined", "mrtr.asks-again", revisions=MODERN)
+class _MissingDeclined(Fault):
+    """A server that completes a call when one of several input responses is there, as if the user declined the others."""
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = _params_of(message)
+        given = params.get("inputResponses")
+        if not isinstance(message, dict) or params.get("name") != _SEVERAL or not isinstance(given, dict) or not given:
+            return message
+        text: JsonObject = {"type": "text", "text": "none"}
+        declined: JsonObject = {
+            "user_name": {"action": "decline"},
+            "greeting": {"role": "assistant", "content": text, "model": "none"},
+            "client_roots": {"roots": []},
+        }
+        return {**message, "params": {**params, "inputResponses": {**declined, **given}}}
+
+
+@fault("answers-in-an-array-fail", "mrtr.malformed-answers", revisions=MODERN)
+class _ArrayFails(Fault):
+    """A server that fails internally at input responses that are no object."""
+
+    def refused(self, inbound: InboundRequest, error: RpcError) -> JsonObject:
+        if isinstance(inbound.params.get("inputResponses", {}), dict):
+            raise error
+        raise RpcError(-32603, "internal error")
+
+
 # --- progress and cancellation ---------------------------------------------------------------------------------------
 
 

@@ -432,11 +432,20 @@ async def without_retry(server: ServerUnderTest) -> None:
 
 @check("mrtr.asks-again", proves=("mrtr.re-request-missing",), needs=_NEEDS)
 async def requests_missing(server: ServerUnderTest) -> None:
-    """Missing input responses in the retry are requested again."""
+    """Missing input responses in the retry are requested again, also when those to other input requests are there."""
     params, answer = await _first(server)
     again = await server.peer.request("tools/call", retried(params, answer, {}))
     if not requires_input(again):
         raise Deviation("another InputRequiredResult", str(again))
+    with suppress(NotTestable):  # a server without this tool was tested with another one
+        _, several = await _first(server, _SEVERAL)
+        for missing in responses_to(several) if len(responses_to(several)) > 1 else ():
+            # A state may be one that can be used once.
+            params, answer = await _first(server, _SEVERAL)
+            given = {key: each for key, each in responses_to(answer).items() if key != missing}
+            again = await server.peer.request("tools/call", retried(params, answer, given))
+            if not requires_input(again):
+                raise Deviation(f"another InputRequiredResult, as the response to {missing!r} is missing", str(again))
 
 
 @check("mrtr.unexpected-answers", proves=("mrtr.ignore-unexpected",), needs=_NEEDS)
@@ -464,10 +473,11 @@ async def answers_of_another_kind(server: ServerUnderTest) -> None:
         raise Deviation("an error, or another InputRequiredResult", str(done))
 
 
-@check("mrtr.malformed-answers", proves=("mrtr.protocol-error",), needs=_NEEDS)
+@check("mrtr.malformed-answers", proves=("mrtr.protocol-error", "jsonrpc.invalid-params-code"), needs=_NEEDS)
 async def malformed_answers(server: ServerUnderTest) -> None:
-    """A retry whose inputResponses is not an object is answered with an error."""
+    """A retry whose inputResponses is not an object is answered with the error -32602."""
     params, answer = await _first(server)
     again: JsonObject = {**retried(params, answer, {}), "inputResponses": ["not an object"]}
     refused = await server.peer.request("tools/call", again, deviant="inputResponses that is not an object")
-    refused.error(what="inputResponses that is not an object")
+    # A server may validate the request as a whole.
+    refused.error(-32602, -32600, what="inputResponses that is not an object")
