@@ -672,6 +672,39 @@ class _ResumedTask(Fault):
         return result
 
 
+@fault("late-input-refused", "tasks.unknown-keys", revisions=MODERN)
+class _LateInputRefused(Fault):
+    """A server that rejects a response to a task that has ended."""
+
+    def __init__(self) -> None:
+        self._ended: set[str] = set()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        task = str(inbound.params.get("taskId"))
+        if _is(inbound, "tasks/get") and result.get("status") in ("completed", "failed"):
+            self._ended.add(task)
+        if _is(inbound, "tasks/update") and task in self._ended:
+            raise RpcError(-32602, "the task has ended")
+        return result
+
+
+@fault("answered-input-refused", "tasks.unknown-keys", revisions=MODERN)
+class _AnsweredRefused(Fault):
+    """A server that rejects a second response to the same input request."""
+
+    def __init__(self) -> None:
+        self._answered: set[tuple[str, str]] = set()
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        given = inbound.params.get("inputResponses")
+        if _is(inbound, "tasks/update") and isinstance(given, dict):
+            found = {(str(inbound.params.get("taskId")), key) for key in given}
+            if found & self._answered:
+                raise RpcError(-32602, "the input request has a response")
+            self._answered |= found
+        return result
+
+
 @fault("waiting-task-not-cancelled", "tasks.cancelled", revisions=MODERN)
 class _WaitingNotCancelled(Fault):
     """A task that waits for input is not cancelled."""
