@@ -145,6 +145,14 @@ class _LinesCut(Fault):
             yield line
 
 
+@fault("output-of-64-kib", "stdio.large-message", "stdio.stdout-only-messages", transports=_PIPES)
+class _OutputCut(Fault):
+    """A server that writes its messages in portions, each with a line feed."""
+
+    def line(self, line: bytes) -> bytes:
+        return b"".join(line[start : start + _PORTION].rstrip(b"\n") + b"\n" for start in range(0, len(line), _PORTION))
+
+
 @fault(
     "no-json-kept",
     "jsonrpc.parse-error",

@@ -39,6 +39,7 @@ _NO_META: Final = "a request without _meta"
 _FIRST: Final = {"ping": _REMOVED, "tools/list": _NO_META}
 """The first requests of a process, none of which a server serves: by method, what they are."""
 _PROGRESS_TOOL: Final = "test_tool_with_progress"
+_PROMPT: Final = "test_prompt_with_arguments"
 _SAMPLING: Final = "sampling/createMessage"
 _SPLIT: Final = "\u65e5"
 """A character of three bytes in UTF-8."""
@@ -214,7 +215,7 @@ async def unicode(server: ServerUnderTest) -> None:
     if answer.message.get("id") != _TEXT:
         raise Deviation(f"the id {brief(_TEXT)}", str(answer))
     # A server may keep what it has sent once, and its errors may repeat a name.
-    prompt = server.manifest.find("prompts", "test_prompt_with_arguments")
+    prompt = server.manifest.find("prompts", _PROMPT)
     for _ in range(2):
         if server.inventory.has("tools"):
             await peer.request("tools/call", {"name": f"conformance-{_TEXT}", "arguments": {}})
@@ -227,7 +228,7 @@ async def unicode(server: ServerUnderTest) -> None:
 
 @check("stdio.large-message", proves=("stdio.large-message", *_LINES), subject=CheckScope.RECOVERING)
 async def large_message(server: ServerUnderTest) -> None:
-    """A line of 300 kB is one message, and is read like any other."""
+    """A line of 300 kB is one message, and is read like any other. What the server writes is one line, too, however long."""
     peer = server.peer
     params: JsonObject = {"_meta": {"com.example/filler": "x" * _LARGE}}
     known = len(peer.strays)
@@ -238,6 +239,11 @@ async def large_message(server: ServerUnderTest) -> None:
     # The legacy revisions state no size up to which a message must be served, unlike how it is delimited.
     if server.revision.era is Era.MODERN:
         answer.result()
+    prompt = server.manifest.find("prompts", _PROMPT)
+    if server.inventory.find("prompts", prompt.name) is not None and prompt.arguments is None:
+        # A server may reject an argument of this length.
+        given: JsonObject = {"name": prompt.name, "arguments": {"arg1": "x" * _LARGE, "arg2": "y"}}
+        await peer.request("prompts/get", given)
 
 
 @check(
