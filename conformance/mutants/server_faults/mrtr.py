@@ -345,6 +345,23 @@ class _MissingDeclined(Fault):
         return {**message, "params": {**params, "inputResponses": {**declined, **given}}}
 
 
+@fault("later-state-as-object", "mrtr.state-is-a-string", "schema.input-required", revisions=MODERN)
+class _LaterStateAsObject(Fault):
+    """A server whose state is an object after the first retry."""
+
+    def modern(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if not _requires_input(result) or "requestState" not in inbound.params:
+            return result
+        return {**result, "requestState": {"state": result.get("requestState")}}
+
+    def reads(self, message: JsonValue) -> JsonValue:
+        params = _params_of(message)
+        state = params.get("requestState")
+        if not isinstance(message, dict) or not isinstance(state, dict):
+            return message
+        return {**message, "params": {**params, "requestState": state.get("state")}}
+
+
 @fault("answers-in-an-array-fail", "mrtr.malformed-answers", revisions=MODERN)
 class _ArrayFails(Fault):
     """A server that fails internally at input responses that are no object."""

@@ -153,10 +153,15 @@ def retried(params: JsonObject, answer: JsonRpcResponse, responses: JsonObject |
         params: The params of the request.
         answer: Its InputRequiredResult.
         responses: The input responses; `None`: those of the suite to all input requests.
+
+    Raises:
+        NotTestable: The requestState is not a string, so that no valid request contains it.
     """
     again = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
     again["inputResponses"] = responses_to(answer) if responses is None else responses
     state = answer.result().get("requestState")
+    if state is not None and not isinstance(state, str):
+        raise NotTestable(f"the control request failed: the requestState is not a string: {answer}")
     return again if state is None else {**again, "requestState": state}
 
 
