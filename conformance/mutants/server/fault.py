@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mutants.server.protocol import RpcError
     from mutants.server.session import Answers, Session
     from mutants.server.state import ServerState
+    from mutants.server.subscriptions import SubscriptionRegistry
 
 __all__ = ["FAULTS", "Checks", "Fault", "InboundRequest", "Row", "fault", "ids_of"]
 
@@ -28,6 +29,11 @@ class _Server(Protocol):
     @property
     def fault(self) -> Fault:
         """The fault of the server."""
+        ...
+
+    @property
+    def listeners(self) -> SubscriptionRegistry:
+        """The subscriptions."""
         ...
 
     @property

@@ -105,8 +105,9 @@ class SubscriptionRegistry:
         for each in [each for each in self._all if each is not ended and each.session.user == ended.session.user]:
             each.wanted = self._fault.after_end_of_another(ended.id, each.id, each.wanted)
 
-    def end(self) -> None:
-        """End all subscriptions: the server stops."""
+    def end(self) -> bool:
+        """End all subscriptions, and return whether there were any: the server stops."""
+        found = bool(self._all)
         for each in self._all:
             result: JsonObject = {"resultType": "complete", "_meta": {**each.tag(), f"{META}serverInfo": _INFO}}
             cancelled: JsonObject = {"requestId": each.id}
@@ -118,6 +119,7 @@ class SubscriptionRegistry:
             ):
                 each.send(message)
         self._all.clear()
+        return found
 
     def changed(self, inbound: InboundRequest, kind: str) -> None:
         """Notify about a changed list."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
     from mutants.server.fault import InboundRequest
+    from mutants.server.subscriptions import SubscriptionRegistry
 
 __all__: list[str] = []
 
@@ -436,6 +437,24 @@ class _ExitAfterCalls(Fault):
     def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
         yield from pipe
         if self._calls > 0:
+            threading.Event().wait()
+
+
+@fault("exit-after-subscriptions", "stdio.exit", revisions=MODERN, transports=_PIPES)
+class _ExitAfterSubscriptions(Fault):
+    """A server that does not exit after it has ended a subscription with its input."""
+
+    def __init__(self) -> None:
+        self._registry: SubscriptionRegistry | None = None
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if inbound.request["method"] == "subscriptions/listen":
+            self._registry = inbound.server.listeners
+        return result
+
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        yield from pipe
+        if self._registry is not None and self._registry.end():
             threading.Event().wait()
 
 

@@ -11,6 +11,7 @@ import trio
 from mcp_conformance.checks.probes.message_pairs import key_of
 from mcp_conformance.checks.probes.recorded_values import member
 from mcp_conformance.checks.probes.repetition import each_time
+from mcp_conformance.checks.probes.subscription_stream import LISTEN
 from mcp_conformance.checks.registry.server import check
 from mcp_conformance.drivers.server.stdio_connection import StdioConnection
 from mcp_conformance.drivers.server.suite_connection import encoded
@@ -39,6 +40,12 @@ _NO_META: Final = "a request without _meta"
 _FIRST: Final = {"ping": _REMOVED, "tools/list": _NO_META}
 """The first requests of a process, none of which a server serves: by method, what they are."""
 _PROGRESS_TOOL: Final = "test_tool_with_progress"
+_LISTS_CHANGED: Final = {
+    "toolsListChanged": "tools",
+    "promptsListChanged": "prompts",
+    "resourcesListChanged": "resources",
+}
+"""The members of a filter, and the capability of each."""
 _PROMPT: Final = "test_prompt_with_arguments"
 _SAMPLING: Final = "sampling/createMessage"
 _SPLIT: Final = "\u65e5"
@@ -112,15 +119,25 @@ async def _exit_during_a_call(server: ServerUnderTest, peer: SuiteConnection) ->
         if server.revision is R2025_11_25:
             await _await_client(server, peer)
         elif server.revision.era is Era.MODERN:
+            await _listen(server, peer)
             name, arguments = server.tool("conformance_wait", {"key": f"exit-{peer.next_id()}"})
             await peer.post(peer.message("tools/call", {"name": name, "arguments": arguments}))
             await peer.fence()
     await _exit(server, _pipes(peer))
 
 
+async def _listen(server: ServerUnderTest, peer: SuiteConnection) -> None:
+    """Open a subscription, if the server has any."""
+    wanted: JsonObject = {
+        name: True for name, kind in _LISTS_CHANGED.items() if server.inventory.has(f"{kind}.listChanged")
+    }
+    if wanted:
+        await peer.post(peer.message(LISTEN, {"notifications": wanted}))
+
+
 @check("stdio.exit", proves=("stdio.server-exit-on-eof", "stdio.server-exits-on-eof"), subject=CheckScope.PROCESS)
 async def exits(server: ServerUnderTest) -> None:
-    """The server exits when its standard input ends, although a call is in progress, which may wait for its client."""
+    """The server exits when its standard input ends, although a call is in progress, which may wait for its client, and a subscription."""
     process = await _first_requests_to_exit(server)
     if process.failure is not None:
         raise process.failure
