@@ -144,6 +144,13 @@ class SubscriptionRegistry:
             if self._fault.wanted(method, wanted=self._fault.watches(uris, uri)):
                 self._notify(each, method, {"uri": uri})
 
+    def notify_of_task(self, task: str, shown: JsonObject) -> None:
+        """Notify about a task."""
+        for each in list(self._all):
+            tasks = each.wanted.get("taskIds")
+            if isinstance(tasks, list) and task in tasks:
+                self._notify(each, "notifications/tasks", shown)
+
     def _send_legacy(self, inbound: InboundRequest, message: JsonObject) -> None:
         notification = self._fault.change_notification(message)
         if notification is None:

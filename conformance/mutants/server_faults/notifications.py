@@ -670,6 +670,19 @@ class _EarlierFilters(Fault):
         return {}
 
 
+@fault("subscriptions-kept-by-text", "subscription.cancelled", revisions=MODERN, transports=("stdio",))
+class _KeptByText(Fault):
+    """A server that keeps its subscriptions by the text of their ids, so that a later one replaces an earlier one."""
+
+    def __init__(self) -> None:
+        self._filters: Final[dict[str, JsonObject]] = {}
+
+    def filtered(self, user: str, id: JsonValue, wanted: JsonObject) -> JsonObject:  # noqa: ARG002
+        self._filters.get(str(id), {}).clear()
+        self._filters[str(id)] = dict(wanted)
+        return self._filters[str(id)]
+
+
 @fault("resources-acknowledged-together", "subscription.acknowledged-filter", revisions=MODERN, transports=("stdio",))
 class _AcknowledgedTogether(_EarlierFilters):
     """A server that acknowledges the resources of all active subscriptions with those of the last one."""

@@ -199,6 +199,8 @@ changed(
 )
 changed("scope-by-page", "caching.scope-of-pages", method="resources/list", modern=True,
         change=lambda inbound, result: {**result, "cacheScope": "public"} if "cursor" in inbound.params else result)  # fmt: skip
+changed("no-ttl-of-later-pages", "schema.list-resources-result", method="resources/list", modern=True,
+        change=lambda inbound, result: _without("ttlMs")(inbound, result) if "cursor" in inbound.params else result)  # fmt: skip
 changed("no-hints-after-retry", "caching.resources-read", "schema.read-resource-result",
         method="resources/read", modern=True,
         change=lambda inbound, result: _without("ttlMs")(inbound, result) if "inputResponses" in inbound.params else result)  # fmt: skip

@@ -154,6 +154,15 @@ class _OutputCut(Fault):
         return b"".join(line[start : start + _PORTION].rstrip(b"\n") + b"\n" for start in range(0, len(line), _PORTION))
 
 
+@fault("lines-end-at-next-line", "stdio.unicode", transports=_PIPES)
+class _EndAtNextLine(Fault):
+    """A server for which the control character U+0085 ends a line of its input, too."""
+
+    def lines(self, pipe: BinaryIO) -> Iterator[bytes]:
+        for line in pipe:
+            yield from line.split("\u0085".encode())
+
+
 @fault(
     "no-json-kept",
     "jsonrpc.parse-error",

@@ -787,6 +787,22 @@ class _StatusUntagged(Fault):
         return result
 
 
+@fault(
+    *("task-heard-without-its-result", "tasks.listen", "schema.server-messages"),
+    revisions=MODERN,
+    transports=("stdio",),
+)
+class _HeardWithoutResult(Fault):
+    """A server that notifies of a completed task without its result."""
+
+    def result(self, inbound: InboundRequest, result: JsonObject) -> JsonObject:
+        if _is(inbound, "tasks/get") and result.get("status") == "completed":
+            inbound.server.listeners.notify_of_task(
+                str(result["taskId"]), {key: each for key, each in result.items() if key != "result"}
+            )
+        return result
+
+
 @fault("task-name-unheeded-by-others", "tasks.mcp-name", revisions=MODERN, transports=("http",))
 class _NameUnheededByOthers(Fault):
     """A server that compares Mcp-Name only in `tasks/get`."""
