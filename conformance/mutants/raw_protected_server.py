@@ -128,6 +128,12 @@ def _is_same(audience: JsonValue, resource: str) -> bool:
     return same and (found[2:] == own[2:] or wrong("audience-by-origin"))
 
 
+def _in_lower_case(url: JsonValue) -> str:
+    """Return a URL with scheme and host in lower case."""
+    parts = urlsplit(str(url))
+    return parts._replace(scheme=parts.scheme.lower(), netloc=parts.netloc.lower()).geturl()
+
+
 def _unverified(token: str) -> JsonObject:
     head = token.split(".")[1]
     found = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
@@ -255,8 +261,10 @@ def _check_proof(handler: _Handler, token: str, thumbprint: str) -> None:
     good = {
         "proof-any-type": header.get("typ") == "dpop+jwt" or (wrong("proof-type-optional") and "typ" not in header),
         "proof-any-method": found.get("htm") == ("POST" if wrong("proof-for-post") else handler.command)
+        or (wrong("proof-method-any-case") and str(found.get("htm")).upper() == handler.command)
         or (wrong("proof-method-optional") and found.get("htm") is None),
         "proof-any-url": found.get("htu") == own_url
+        or (not wrong("proof-url-in-one-case") and _in_lower_case(found.get("htu")) == own_url)
         or (wrong("url-by-beginning") and str(found.get("htu")).startswith(handler.server.resource))
         or (wrong("url-by-path") and urlsplit(str(found.get("htu"))).path == urlsplit(own_url).path)
         or (wrong("url-by-origin") and urlsplit(str(found.get("htu")))[:2] == urlsplit(own_url)[:2])
@@ -443,7 +451,8 @@ class _Handler(BaseHTTPRequestHandler):
                 _check_proof(self, token, str(bound.get("jkt")))
         elif scheme.lower() == "dpop" and not wrong("unbound-by-dpop"):
             raise _AccessDenied(401, "invalid_token", "DPoP")
-        self._check_scope(claims, message)
+        if not (wrong("scope-at-opening") and session in self.server.sessions):
+            self._check_scope(claims, message)
         subject = str(claims.get("sub"))
         self.admitted = True
         other_user = self.server.sessions.get(session, subject) != subject
@@ -463,6 +472,10 @@ class _Handler(BaseHTTPRequestHandler):
         name = params.get("name") if isinstance(params, dict) else None
         if wrong("scope-by-beginning"):
             scopes |= {"mcp:admin" for scope in scopes if scope.startswith("mcp:admin")}
+        if wrong("scope-of-first-word"):
+            scopes = set(str(claims.get("scope")).split()[:1])
+            if "mcp" not in scopes:
+                raise _AccessDenied(403, "insufficient_scope")
         if wrong("scope-in-text"):
             scopes |= {_ADMIN} if _ADMIN in str(claims.get("scope")) else set()
         if wrong("scope-by-header"):
@@ -492,7 +505,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not (wrong("scope-untold") and refused.status == 403) and not (
             wrong("challenge-without-scope") and refused.status == 401
         ):
-            parts.append(f'scope="{"mcp" if wrong("scope-of-token-named") else refused.scope}"')
+            named = "mcp" if wrong("scope-of-token-named") else refused.scope
+            parts.append(f'scope="{named.replace(" ", ",") if wrong("scopes-by-commas") else named}"')
         untold = wrong("no-metadata-url-if-invalid") and refused.error == "invalid_token"
         if (
             not untold
@@ -511,6 +525,8 @@ class _Handler(BaseHTTPRequestHandler):
         if wrong("realm-twice"):
             parts += ['realm="mcp"', 'realm="mcp"']
         scheme = "Basic" if wrong("basic-challenge") else refused.scheme
+        if scheme == "DPoP":
+            parts.append('algs="ES256 HS256"' if wrong("symmetric-offered") else 'algs="ES256"')
         opens = message.get("method") in ("initialize", "server/discover")
         silent = (
             wrong("no-challenge")

@@ -79,9 +79,13 @@ class BoundToken:
         self.nonce = answer.header("dpop-nonce") or self.nonce
         return answer
 
-    async def send_valid(self) -> HttpResponse:
-        """Send a request with a valid proof, a second time if the server requires a nonce in it."""
-        return await self._repeated(self.send)
+    async def send_valid(self, changes: Changes | None = None) -> HttpResponse:
+        """Send a request with a valid proof, a second time if the server requires a nonce in it.
+
+        Args:
+            changes: Claims of the proof in another valid form.
+        """
+        return await self._repeated(self.send, changes)
 
     async def call(self, tool: str) -> HttpResponse:
         """Call a tool with a valid proof, a second time if the server requires a nonce in it."""
@@ -93,10 +97,12 @@ class BoundToken:
 
         return await self._repeated(send)
 
-    async def _repeated(self, send: Callable[[str], Awaitable[HttpResponse]]) -> HttpResponse:
-        answer = await send(self.proof())
+    async def _repeated(
+        self, send: Callable[[str], Awaitable[HttpResponse]], changes: Changes | None = None
+    ) -> HttpResponse:
+        answer = await send(self.proof(changes=changes))
         if answer.status == 401 and (challenge(answer, "dpop") or {}).get("error") == "use_dpop_nonce":
-            answer = await send(self.proof())
+            answer = await send(self.proof(changes=changes))
         return answer
 
     async def require_refusal(

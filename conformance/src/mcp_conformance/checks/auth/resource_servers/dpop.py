@@ -133,12 +133,19 @@ _FLAWS: Final[Mapping[str, tuple[str, tuple[Proofs, ...], tuple[str, ...]]]] = {
         _REFUSES,
     ),
     "symmetric": (
-        "A proof that is signed with a shared secret is rejected.",
+        "A proof that is signed with a shared secret is rejected, and no challenge names an algorithm for one.",
         (lambda bound: (bound.proof(symmetric=True),),),
         (*_REFUSES, "dpop.asymmetric-only"),
     ),
 }
 """The title, the proofs and the requirements, by the error in the proof."""
+
+
+def _require_asymmetric(algorithms: str) -> None:
+    """Require that a challenge names only algorithms that clients may use (RFC 9449, section 7.1)."""
+    for each in algorithms.split():
+        if each.lower() == "none" or each.upper().startswith("HS"):
+            raise Deviation("asymmetric algorithms only in algs of the challenge", algorithms)
 
 
 def _add_flaw(name: str) -> None:
@@ -155,6 +162,8 @@ def _add_flaw(name: str) -> None:
                         error_challenge = challenge(answer, "dpop")
                         if error_challenge is None or not error_challenge.get("error"):
                             raise Deviation("a DPoP challenge with an error in the 401 response", str(error_challenge))
+                        if name == "symmetric":
+                            _require_asymmetric(error_challenge.get("algs", ""))
 
     SERVER_CHECKS.add(
         f"dpop.server-proof-{name}", run, title=title, proves=proves, transports=_HTTP, subject=CheckScope.PROCESS

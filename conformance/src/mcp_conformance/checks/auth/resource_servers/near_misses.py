@@ -21,6 +21,7 @@ from mcp_conformance.checks.auth.resource_servers.bound_tokens import (
 from mcp_conformance.checks.auth.resource_servers.requests import (
     ADMIN_TOOL,
     UNANSWERED,
+    UNRELATED,
     bearer,
     called,
     challenge,
@@ -187,10 +188,15 @@ async def malformed(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def token_forms(server: ServerUnderTest) -> None:
-    """A valid token is accepted with the scheme in another case, its audience in a list, and its expiry as a fraction."""
+    """A valid token is accepted in each valid form.
+
+    These are the scheme in another case, the audience in a list, the expiry as a fraction, a further scope before the
+    required one, and a proof whose URL has scheme and host in upper case.
+    """
     issuer = issuer_of(server)
     async with http_peer(server) as peer:
         bound = await known_bound_token(server, peer)
+        scopes = f"{UNRELATED} {BASE}"
         lists: tuple[list[JsonValue], ...] = ([issuer.resource], [f"{issuer.url}/userinfo", issuer.resource])
         fraction = issuer.token(changes={"exp": int(time.time()) + _HOUR + 0.5})
         for what, lines in (
@@ -200,11 +206,20 @@ async def token_forms(server: ServerUnderTest) -> None:
             *((f"{brief(each)} as the audience", bearer(issuer.token(changes={"aud": each}))) for each in lists),
             # RFC 7519, section 2.
             ("a time of expiry that is no whole number", bearer(fraction)),
+            # The order of scopes does not matter (RFC 6749, section 3.3).
+            (f"the scope {scopes}", bearer(issuer.token(changes={"scope": scopes}))),
             *(() if bound is None else (("the scheme dpop", bound.headers(bound.proof(), scheme="dpop")),)),
         ):
             answer = await probe(peer, lines)
             if answer.status != 200:
                 raise Deviation(f"HTTP 200 for a valid token with {what}", f"HTTP {answer.status}")
+        if bound is not None:
+            parts = urlsplit(bound.url)
+            upper = parts._replace(scheme=parts.scheme.upper(), netloc=parts.netloc.upper()).geturl()
+            answer = await bound.send_valid({"htu": upper})
+            # A server normalizes the URL before it compares it (RFC 9449, section 4.3).
+            if answer.status != 200:
+                raise Deviation(f"HTTP 200 for a proof for the URL {upper}", f"HTTP {answer.status}")
 
 
 def _with_scheme(scheme: str, token: str) -> Headers:
@@ -403,7 +418,7 @@ async def proof_near(server: ServerUnderTest) -> None:
         bound = await bound_token(server, peer)
         near = [
             *(bound.proof(changes={"htu": url}) for url in _near_urls(bound.url)),
-            bound.proof(changes={"htm": "POSTS"}),
+            *(bound.proof(changes={"htm": method}) for method in ("POSTS", "post")),
             bound.proof(header={"typ": "dpop+jwt-other"}),
         ]
         for proof in near:

@@ -28,6 +28,7 @@ __all__ = [
     "ADMIN_TOOL",
     "OPENING",
     "UNANSWERED",
+    "UNRELATED",
     "Headers",
     "bearer",
     "called",
@@ -68,6 +69,8 @@ UNANSWERED: Final[Mapping[str, JsonObject]] = {
 """Messages that get no JSON-RPC response. Revision 2026-07-28 has no responses of clients."""
 ADMIN_TOOL: Final = "test_admin"
 """The fixture tool that requires the scope `ADMIN`."""
+UNRELATED: Final = "conformance:unrelated"
+"""A scope that the server does not know."""
 OPENING: Final = "an opening request"
 """What `send_each` calls the request that a client sends first."""
 

@@ -13,6 +13,7 @@ from mcp_conformance.checks.auth.resource_servers.bound_tokens import BoundToken
 from mcp_conformance.checks.auth.resource_servers.requests import (
     ADMIN_TOOL,
     OPENING,
+    UNRELATED,
     bearer,
     called,
     challenge,
@@ -632,10 +633,6 @@ async def _refused_call(server: ServerUnderTest, peer: HttpConnection) -> dict[s
     return parameters
 
 
-_UNRELATED: Final = "conformance:unrelated"
-"""A scope that the server does not know."""
-
-
 def _with_scope(server: ServerUnderTest, scope: str) -> Headers:
     return bearer(issuer_of(server).token(changes={"scope": scope}))
 
@@ -684,11 +681,11 @@ async def scope_named(server: ServerUnderTest) -> None:
         name, _ = server.tool(ADMIN_TOOL)
         if peer.revision.era is Era.MODERN:
             # The challenge may omit scopes of the token. Clients add them.
-            answer = await called(peer, name, _with_scope(server, _UNRELATED))
+            answer = await called(peer, name, _with_scope(server, UNRELATED))
             named = (challenge(answer) or {}).get("scope", "") if answer.status == 403 else ""
             if not named:
                 return
-        answer = await called(peer, name, _with_scope(server, f"{_UNRELATED} {named}"))
+        answer = await called(peer, name, _with_scope(server, f"{UNRELATED} {named}"))
         if answer.status == 403:
             again = (challenge(answer) or {}).get("scope")
             raise Deviation(f"no further scopes than {named} for a call", f"HTTP 403 with scope {again!a}")
