@@ -86,6 +86,7 @@ ISSUER_FAULTS: Final = (
     _of("registration-error-by-500", "auth.as-registers", revision=_OWN),
     _of("endless-secret", "auth.as-registers", revision=_JUNE),
     _of("registers-plain-redirects", "auth.as-redirect-safe"),
+    _of("registers-fragments", "auth.as-redirect-safe"),
     _of("registers-plain-redirects", "auth.as-redirect-safe", revision=_OWN),
     _of("documents-untold", "auth.as-documents", "auth.as-documents-supported"),
     _of("documents-untold-in-openid", "auth.as-documents"),
@@ -168,6 +169,8 @@ ISSUER_FAULTS: Final = (
     _of("refresh-any-scope", "auth.as-refresh-scope"),
     _of("refresh-for-no-resource", "auth.as-refresh-resource"),
     _of("refresh-for-no-resource", "auth.as-refresh-resource", revision=_JUNE),
+    _of("code-for-any-resource", "auth.as-token-resource"),
+    _of("one-client-per-name", "auth.as-code-owner"),
     _of("code-of-anybody", "auth.as-code-owner"),
     _of("refresh-of-anybody", "auth.as-code-owner"),
     _of("tokens-stored", "auth.as-no-store"),
@@ -405,10 +408,13 @@ class _Raw:
             status = 500 if fault == "registration-error-by-500" else 400
             await incoming.respond(status, _JSON, json.dumps({"error": "invalid_client_metadata"}).encode())
             return
-        client = f"client-{len(self._uris)}"
+        client = f"client-{0 if fault == 'one-client-per-name' else len(self._uris)}"
         uris = document.get("redirect_uris")
         uri = str(uris[0]) if isinstance(uris, list) and uris else ""
         if uri.startswith("http:") and not is_loopback(uri) and fault != "registers-plain-redirects":
+            await incoming.respond(400, _JSON, json.dumps({"error": "invalid_redirect_uri"}).encode())
+            return
+        if "#" in uri and fault != "registers-fragments":
             await incoming.respond(400, _JSON, json.dumps({"error": "invalid_redirect_uri"}).encode())
             return
         self._uris[client] = uri
@@ -523,7 +529,9 @@ class _Raw:
         elif unchallenged or unknown:
             back["error"] = "invalid_request"
         else:
-            back["code"] = self._tokens.code(fields.get("client_id", ""), (challenge or "") if method else "")
+            back["code"] = self._tokens.code(
+                fields.get("client_id", ""), (challenge or "") if method else "", fields.get("resource")
+            )
         if (
             fault == "iss-left-out"
             or (fault == "error-without-iss" and "error" in back)

@@ -38,6 +38,7 @@ class _Grant:
 
     client: str
     challenge: str
+    resource: str | None = None
     used: bool = False
     key: str | None = None
     """The thumbprint of the key to which the refresh token is bound."""
@@ -89,10 +90,10 @@ class RawTokens:
         self.refused = False
         """Whether a request was refused."""
 
-    def code(self, client: str, challenge: str) -> str:
+    def code(self, client: str, challenge: str, resource: str | None) -> str:
         """Issue a code to a client."""
         code = f"code-{len(self._codes)}" if self._fault == "sequential-codes" else secrets.token_urlsafe(16)
-        self._codes[code] = _Grant(client=client, challenge=challenge)
+        self._codes[code] = _Grant(client=client, challenge=challenge, resource=resource)
         return code
 
     async def answer(self, incoming: ServerExchange) -> None:
@@ -102,6 +103,8 @@ class RawTokens:
             self._authenticate(incoming, fields)
             key = self._key(incoming, fields)
             grant = self._granted(fields, key)
+            if fields.get("resource", grant.resource) != grant.resource and self._fault != "code-for-any-resource":
+                raise _TokenError("invalid_target")
         except _TokenError as why:
             self.refused = True
             await self._refuse(incoming, str(why), fields.get("grant_type"))

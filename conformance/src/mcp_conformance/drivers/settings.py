@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mcp_conformance.oauth_testbed.token_issuer import Issuer
     from mcp_conformance.oauth_testbed.trusted_party import TrustedParty
     from mcp_conformance.oauth_testbed.user_login import Login
+    from mcp_conformance.wire.http_client import HttpResponse
     from mcp_core.jsonrpc.messages import JsonObject
     from mcp_core.revisions import Revision
 
@@ -62,3 +63,8 @@ class Settings:
     """The party over https that the authorization server under test trusts; `None` if absent."""
     login: Login | None = None
     """The user login at that server; `None` if absent."""
+    registrations: dict[tuple[str, str], HttpResponse] = attrs.field(factory=dict, eq=False, repr=False)
+    """The responses to registrations of clients without login, by the redirect URI and the type of the application.
+
+    The revisions of a run share them, because authorization servers limit registrations.
+    """

@@ -65,7 +65,7 @@ async def run_authorization_server(
         if login is not None:
             await stack.enter_async_context(open_login(login))
         trusted = None if party is None else await stack.enter_async_context(open_party(party))
-        own_settings = attrs.evolve(settings, authorization_server=issuer, login=login, party=trusted)
+        own_settings = attrs.evolve(settings, authorization_server=issuer, login=login, party=trusted, registrations={})
         target = UrlTarget(issuer, own_settings)
         nursery = await stack.enter_async_context(open_nursery())
         connections = ConnectionPool(nursery)

@@ -33,6 +33,8 @@ _FORM: Final = (("Content-Type", "application/x-www-form-urlencoded"), ("Accept"
 _OPENID: Final = (Well.OPENID_INSERTED, Well.OPENID_APPENDED)
 _PLAIN: Final = "http://client.example/callback"
 """A redirect URI to which a code would be sent without TLS."""
+_WITH_FRAGMENT: Final = "https://client.example/callback#fragment"
+"""A redirect URI with a fragment."""
 REDIRECT: Final = "http://127.0.0.1:49152/callback"
 """The redirect URI of a client in a run without login."""
 
@@ -284,16 +286,20 @@ async def registers(server: ServerUnderTest) -> None:
     subject=CheckScope.PROCESS,
 )
 async def redirect_safe(server: ServerUnderTest) -> None:
-    """No client can register a redirect URI that is neither https nor at a loopback address (OAuth 2.1, section 1.5)."""
+    """No client can register a redirect URI that is neither https nor at a loopback address, or that has a fragment."""
     endpoint = (await known_metadata(server)).get("registration_endpoint")
     if not isinstance(endpoint, str):
         raise NotApplicable("clients cannot register dynamically")
-    answer = await _registering(server, endpoint, _PLAIN, application_type="web")
-    if answer.status == 429 or answer.status >= 500:
-        raise NotTestable(f"a registration gets HTTP {answer.status}")
-    # An authorization server may replace metadata of the client (RFC 7591, section 3.2.1).
-    if answer.status < 300 and _PLAIN in _listed(json_object(answer.body) or {}, "redirect_uris"):
-        raise Deviation(f"a rejection of the redirect URI {_PLAIN}", f"HTTP {answer.status} for a registration with it")
+    # OAuth 2.1, sections 1.5 and 2.3.
+    for uri in (_PLAIN, _WITH_FRAGMENT):
+        answer = await _registering(server, endpoint, uri, application_type="web")
+        if answer.status == 429 or answer.status >= 500:
+            raise NotTestable(f"a registration gets HTTP {answer.status}")
+        # An authorization server may replace metadata of the client (RFC 7591, section 3.2.1).
+        if answer.status < 300 and uri in _listed(json_object(answer.body) or {}, "redirect_uris"):
+            raise Deviation(
+                f"a rejection of the redirect URI {uri}", f"HTTP {answer.status} for a registration with it"
+            )
 
 
 @check(
@@ -334,7 +340,10 @@ async def _registration(
 async def _registering(
     server: ServerUnderTest, endpoint: str, redirect_uri: str, *, application_type: str
 ) -> HttpResponse:
-    """Send the registration of a client, and return the response."""
+    """Send the registration of a client, or return the response to an earlier one."""
+    known = server.settings.registrations
+    if (redirect_uri, application_type) in known:
+        return known[redirect_uri, application_type]
     document: JsonObject = {
         "client_name": "mcp-conformance",
         "redirect_uris": [redirect_uri],
@@ -343,7 +352,11 @@ async def _registering(
         "token_endpoint_auth_method": "none",
         "application_type": application_type,
     }
-    return await ask(server, "POST", endpoint, (("Content-Type", "application/json"),), json.dumps(document).encode())
+    typed = (("Content-Type", "application/json"),)
+    answer = await ask(server, "POST", endpoint, typed, json.dumps(document).encode())
+    if answer.status < 500 and answer.status != 429:
+        known[redirect_uri, application_type] = answer
+    return answer
 
 
 # --- extensions -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from mcp_conformance.checks.auth.authorization_servers.jwts import claims_of
 from mcp_conformance.checks.auth.authorization_servers.login_attempts import (
     KEPT_QUERY,
     OTHER_GRANTS,
+    OTHER_RESOURCE,
     OTHER_SCOPE,
     SECRET_ATTEMPTS,
     WRONG_SECRETS,
@@ -412,6 +413,31 @@ async def refresh_resource(server: ServerUnderTest) -> None:
                 raise Deviation(f"{resource} in aud of the token after a refresh{sender(kind)}", brief([*audience]))
     if not compared:
         raise NotApplicable("no refresh returns an access token that shows its audience")
+
+
+@check(
+    "auth.as-token-resource",
+    proves=("auth.http-conform", "auth.http-should-conform"),
+    needs=_NEEDS,
+    transports=_HTTP,
+    subject=CheckScope.PROCESS,
+)
+async def token_resource(server: ServerUnderTest) -> None:
+    """A code gets no access token for another MCP server than the one that the user authorized (RFC 8707, section 2.2)."""
+    resource = resource_of(login_of(server), await metadata_of(server))
+    compared = False
+    for kind in await granted_kinds(server):
+        first = (await trial_of(server, "plain", kind)).answers[0]
+        # An authorization server may ignore the resource, or issue opaque tokens.
+        if resource is None or resource not in (_audience(first) or ()):
+            continue
+        compared = True
+        audience = _audience((await trial_of(server, "for another resource", kind)).answers[0])
+        if OTHER_RESOURCE in (audience or ()):
+            what = f"no token for {OTHER_RESOURCE}, for a code that was requested for {resource}{sender(kind)}"
+            raise Deviation(what, f"aud {brief([*(audience or ())])}")
+    if not compared:
+        raise NotApplicable("no token response has an access token that shows the MCP server as its audience")
 
 
 def _audience(answer: HttpResponse) -> tuple[JsonValue, ...] | None:

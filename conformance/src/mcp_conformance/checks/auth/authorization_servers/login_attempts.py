@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KEPT_QUERY",
     "OTHER_GRANTS",
+    "OTHER_RESOURCE",
     "OTHER_SCOPE",
     "SECRET_ATTEMPTS",
     "WRONG_SECRETS",
@@ -377,6 +378,8 @@ async def _plain(server: ServerUnderTest, kind: str) -> LoginAttempt:
 
 OTHER_SCOPE: Final = "none-that-there-is"
 """A scope that no authorization request names."""
+OTHER_RESOURCE: Final = "https://elsewhere.example/mcp"
+"""An MCP server that no authorization request names."""
 OTHER_GRANTS: Final = ("urn:example:no-such-grant", "AUTHORIZATION_CODE", "", None)
 """Grant types other than the one of a code, which is sent with each of them."""
 
@@ -424,6 +427,11 @@ async def _by_another(server: ServerUnderTest, kind: str) -> LoginAttempt:
     """Send the code of one client as another client."""
     other = await client_of(server, "another")
     return await _redeemed(server, await _authorized(server, kind), client_id=str(other["client_id"]))
+
+
+async def _for_another_resource(server: ServerUnderTest, kind: str) -> LoginAttempt:
+    """Send a code with another resource than that of the authorization request."""
+    return await _redeemed(server, await _authorized(server, kind), resource=OTHER_RESOURCE)
 
 
 async def _refreshed_by_another(server: ServerUnderTest, kind: str) -> LoginAttempt:
@@ -590,6 +598,7 @@ _ATTEMPTS: Final[Mapping[str, Callable[[ServerUnderTest, str], Awaitable[LoginAt
     "repeatedly": _repeatedly,
     "by another client": _by_another,
     "refreshed by another client": _refreshed_by_another,
+    "for another resource": _for_another_resource,
     "without a challenge": partial(_requested, code_challenge=None, code_challenge_method=None),
     # A field without a value counts as omitted (OAuth 2.1 section 3.1).
     "with an empty challenge": partial(_requested, code_challenge=""),
