@@ -803,6 +803,17 @@ def test_later_authorization_response_accepted_is_violation() -> None:
     assert violated_requirements(testbed) == ["auth.iss-advertised-present"]
 
 
+def test_token_of_unknown_type_used_is_violation() -> None:
+    testbed = OAuthTestbed(Quirks(token_later={"token_type": "mac"}))
+    client = with_token(RawOAuthClient(testbed))
+    assert client.call("ping", client.bearer()).status == 200
+    assert violated_requirements(testbed) == []
+    client.authorize(state="state-of-the-second-login")
+    client.token()
+    client.call("ping", client.bearer())
+    assert violated_requirements(testbed) == ["auth.oauth21-security"]
+
+
 def test_testbed_imports_no_client_server_or_oauth_code() -> None:
     folder = Path(mcp_conformance.oauth_testbed.__file__).parent
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))

@@ -193,6 +193,7 @@ CLIENT_FAULTS_AUTH: Final = (
     # The token response, and the use of the token.
     _of("token-type-in-one-case", "auth.client-flow"),
     _of("token-type-in-one-case", "auth.client-flow", revision=_JUNE),
+    _of("token-type-any", "auth.client-oauth21"),
     _of("wants-lifetime", "auth.client-flow"),
     _of("wants-scope", "auth.client-flow", revision=_LATE),
     _of("media-type-exact", "auth.client-flow"),
@@ -205,14 +206,15 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("token-in-query", "auth.client-no-query-token", revision=_JUNE),
     _of("token-in-other-field", "auth.client-no-query-token"),
     _of("token-in-query-of-stream", "auth.client-no-query-token"),
-    # The challenge of a wrong token names no scopes.
+    # The challenge of a wrong token names no scopes, and a URL that is unavailable at first.
     _of(
         "undefined-token",
         "auth.client-own-tokens",
         "auth.client-challenge-parsed",
+        "auth.client-metadata-order",
+        "auth.client-metadata-both-ways",
         "auth.client-scope-least",
         "auth.client-step-up",
-        "auth.client-step-up-union",
         "client-credentials.client-scope",
     ),
     _of("undefined-token", "auth.client-own-tokens", revision=_JUNE),
@@ -232,6 +234,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("refresh-token-lost", "auth.client-oauth21"),
     _of("refresh-token-lost", "auth.client-oauth21", revision=_LATE),
     _of("refresh-wider", "auth.client-oauth21", revision=_JUNE),
+    _of("refresh-asks-again", "auth.client-oauth21"),
     _of("refresh-for-issuer", "auth.client-resource-identifies", revision=_LATE),
     _of("refresh-for-url", "auth.client-resource-identifies", revision=_LATE),
     _of("refresh-without-resource", "auth.client-resource-in-token"),
@@ -284,6 +287,7 @@ CLIENT_FAULTS_AUTH: Final = (
     # In 2025-03-26, it is correct.
     _of("no-step-up", revision=_OWN),
     _of("step-up-by-text", "auth.client-step-up"),
+    _of("steps-up-once", "auth.client-step-up"),
     _of("call-not-repeated", "auth.client-step-up", revision=_LATE),
     _of("forgets-scopes", "auth.client-step-up-union", "auth.client-step-up"),
     _of("forgets-scopes-at-login", "auth.client-step-up-union"),
@@ -396,6 +400,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("assertion-subject", "client-credentials.client-assertion-claims"),
     _of("assertion-audience", "client-credentials.client-assertion-claims"),
     _of("assertion-audience-origin", "client-credentials.client-assertion-claims"),
+    _of("assertion-in-milliseconds", "client-credentials.client-assertion-claims"),
     _of("assertion-reused", "client-credentials.client-assertion-claims"),
     _of("machine-registers", "client-credentials.client-no-registration"),
     _of("machine-scope-ignored", "client-credentials.client-scope"),

@@ -31,7 +31,7 @@ def client_assertion(pem: str, client_id: str, issuer: str) -> str:
         else "{0.scheme}://{0.netloc}".format(urlsplit(issuer))
         if wrong("assertion-audience-origin")
         else issuer,
-        "exp": int(time.time()) + 60,
+        "exp": (int(time.time()) + 60) * (1000 if wrong("assertion-in-milliseconds") else 1),
         "jti": secrets.token_urlsafe(16),
     }
     return jws.serialize_compact({"alg": "ES256"}, json.dumps(claims), ECKey.import_key(pem))

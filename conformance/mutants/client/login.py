@@ -84,6 +84,7 @@ class Login:
         self._verifier = secrets.token_urlsafe(48)
         self._count = 0
         self._few = 0
+        self._steps = 0
         self._meeting: Final = threading.Barrier(_SECOND)
         self._nonces = 0
         self._first_scopes: set[str] | None = None
@@ -167,13 +168,20 @@ class Login:
             fetch("GET", self._url, {"Authorization": f"Bearer {self._token}", "X-Debug": self._refresh})
         if status == 401 and wrong("login-only-at-start") and self._answered:
             return False
-        if status == 403 and wrong("step-up-by-text") and 'error="insufficient_scope"' not in challenge:
+        if status == 403 and not self._steps_up(challenge):
             return False
         self._few += 1
-        if self._few > (99 if wrong("asks-for-ever") else _FEW) or (status == 403 and wrong("no-step-up")):
+        if self._few > (99 if wrong("asks-for-ever") else _FEW):
             return False
         self._log_in(status)
         return not (status == 403 and wrong("call-not-repeated"))
+
+    def _steps_up(self, challenge: str) -> bool:
+        """Return whether to request more scope after a 403."""
+        self._steps += 1
+        if wrong("step-up-by-text") and 'error="insufficient_scope"' not in challenge:
+            return False
+        return not wrong("no-step-up") and not (self._steps > 1 and wrong("steps-up-once"))
 
     def went_well(self) -> None:
         """Remember that the server accepted a request."""
@@ -219,6 +227,8 @@ class Login:
         more = {"refresh_token": self._refresh}
         if wrong("refresh-wider"):
             more["scope"] = "everything"
+        if wrong("refresh-asks-again"):
+            more["scope"] = " ".join(sorted(self._scopes))
         try:
             self._ask("refresh_token", more, self._client())
         except ClientError:
@@ -577,6 +587,9 @@ class Login:
 
     def _keep(self, found: JsonObject, grant: str, client: JsonObject | None) -> None:
         """Keep the tokens of a token response."""
+        known = str(found.get("token_type", "bearer")).lower() in ("bearer", "dpop")
+        if not known and not wrong("token-type-any"):
+            raise ClientError(f"the token type is {found['token_type']}")
         if wrong("token-type-in-one-case") and found["token_type"] != "Bearer":
             raise ClientError(f"the token type is {found['token_type']}")
         needed = {"wants-lifetime": "expires_in", "wants-scope": "scope", "wants-refresh": "refresh_token"}

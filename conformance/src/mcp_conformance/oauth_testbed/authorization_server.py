@@ -127,6 +127,7 @@ class AuthorizationServer:
             ),
             resources=usable_resources(self.quirks, self.places),
             assertions=self.assertions,
+            has_accepted=lambda: self.demands.accepted,
         )
         self.revocation = RevocationEndpoint(
             url=self._revocation_url(), recorder=self.recorder, clients=self.clients, tokens=self.tokens

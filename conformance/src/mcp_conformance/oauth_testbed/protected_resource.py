@@ -206,6 +206,10 @@ class ProtectedResource:
         token = self._token(text.lstrip(" "))
         if token is None or token.expires_at <= now:
             return self._challenge(401, self.quirks.challenge_invalid, self.quirks.scopes)
+        # RFC 6749, section 7.1.
+        self.recorder.expect(
+            token.is_known, "auth.oauth21-security", "an access token is used whose token_type is unknown"
+        )
         right = scheme.lower() == token.kind.lower()
         requirement = "auth.bearer-header" if token.kind == "Bearer" else "dpop.client-scheme"
         if not right:
@@ -253,17 +257,20 @@ class ProtectedResource:
         needed = (*self.quirks.scopes, *more)
         if more and self.quirks.insatiable:
             self._refusals += 1
-            needed = (*needed, f"more:{self._refusals}")
+            more = (*more, f"more:{self._refusals}")
+            needed = (*self.quirks.scopes, *more)
         if set(needed) <= token.scopes:
             self.accepted += 1
             self.demands.accepted = True
             return None
-        answer = self._challenge(403, self.quirks.challenge_scope, needed)
+        answer = self._challenge(403, self.quirks.challenge_scope, needed, more=more)
         said = any("insufficient_scope" in line for line in self.quirks.challenge_scope)
         self.demands.insufficient = said and self._refusals <= _MOST_REFUSALS
         return answer
 
-    def _challenge(self, status: int, lines: Sequence[str], scopes: Sequence[str]) -> Response:
+    def _challenge(
+        self, status: int, lines: Sequence[str], scopes: Sequence[str], *, more: Sequence[str] = ()
+    ) -> Response:
         named = " ".join(scopes)
         self.demands.insufficient = False
         headers: Pairs = ()
@@ -272,7 +279,8 @@ class ProtectedResource:
             if self.quirks.dpop == "required":
                 filled = filled.replace("Bearer ", 'DPoP algs="ES256", ')
             places = attrs.evolve(self.places, prm=self._prm)
-            headers = (*headers, ("WWW-Authenticate", places.fill(filled).replace("{scope}", named)))
+            filled = places.fill(filled).replace("{scope}", named).replace("{more}", " ".join(more or scopes))
+            headers = (*headers, ("WWW-Authenticate", filled))
         named_scopes = [
             found[1] or found[2] or "" for _, value in headers if (found := _SCOPE.search(value)) is not None
         ]

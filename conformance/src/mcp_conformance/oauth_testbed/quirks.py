@@ -6,7 +6,8 @@ Most deviations of real servers are a missing member or a wrong value. For these
 Strings may contain the placeholders `{server}`, `{issuer}`, `{other}`, `{resource}`, `{shouted}`, `{origin}`, `{evil}`
 and `{prm}`: the origin of the authorization server, its issuer, the issuer of the other one, the URL of the MCP server,
 the same with its scheme and host in upper case, its origin, the origin of an attacker, and the URL of the resource
-metadata. A challenge may also contain `{scope}`.
+metadata. A challenge may also contain `{scope}`, the required scopes, and `{more}`, those that only the method requires,
+if there are some.
 """
 
 from __future__ import annotations
@@ -173,6 +174,8 @@ class Quirks:
     """Whether codes and tokens have all kinds of characters that they may have (RFC 6749, appendix A; RFC 6750)."""
     token: Changes = _NOTHING
     """Changes of the token response; `scope` is granted as stated there."""
+    token_later: Changes = _NOTHING
+    """Further changes of it, once the MCP server has accepted a token."""
     token_as_form: bool = False
     """Whether the token response is a form instead of JSON."""
     lifetime: float = 3600.0

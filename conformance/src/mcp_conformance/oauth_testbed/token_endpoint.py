@@ -14,7 +14,7 @@ from mcp_conformance.oauth_testbed.metadata_documents import changed, is_among, 
 from mcp_conformance.oauth_testbed.registered_clients import ANY_SECRET_METHOD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from mcp_conformance.oauth_testbed.client_jwts import NonceIssuer, ProofChecks
@@ -75,6 +75,8 @@ class Token:
     """The number of the authorization from which the token was derived."""
     said: bool = True
     """Whether the token response stated its type."""
+    is_known: bool = True
+    """Whether the token response stated no type, or one that clients know."""
 
 
 @attrs.define
@@ -112,6 +114,8 @@ class TokenEndpoint:
     """The resources that tokens can be issued for."""
     assertions: Mapping[str, str]
     """The trusted JWTs, with the requirement that each tests."""
+    has_accepted: Callable[[], bool] = attrs.field(default=lambda: False, repr=False)
+    """Returns whether the MCP server has accepted a token."""
     codes: dict[str, Code] = attrs.field(factory=dict, repr=False)
     """The issued codes."""
     issued: dict[str, Token] = attrs.field(factory=dict, repr=False)
@@ -328,10 +332,12 @@ class TokenEndpoint:
             self.refresh_texts.add(refresh)
             self._resources[refresh] = token.resource
             document["refresh_token"] = refresh
-        document = changed(document, self.quirks.token, self.places)
+        later = self.quirks.token_later if self.has_accepted() else {}
+        document = changed(document, {**self.quirks.token, **later}, self.places)
         token.scopes = _scopes(document.get("scope"), token.scopes)
         token_type = document.get("token_type")
         token.said = isinstance(token_type, str) and token_type.lower() == token.kind.lower()
+        token.is_known = not isinstance(token_type, str) or token_type.lower() in ("bearer", "dpop")
         self.issued[token.text] = token
         self.texts.add(token.text)
         headers = self.nonces.headers()

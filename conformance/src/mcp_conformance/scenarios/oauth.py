@@ -167,14 +167,16 @@ _DISCOVERY: Final = (
     _of(
         "metadata-var2",
         "The metadata of the server are at the root, the first request for them gets 403, and there is no challenge; the "
-        "issuer has a path of two segments.",
+        "issuer has a path of two segments. A call needs an additional scope, and the token with it has an unknown type.",
         _LATE,
         Quirks(
             challenge=(),
             replies={Part.RESOURCE_METADATA: _NOT_SHOWN},
             resource_metadata_at="root",
-            resource_metadata={"resource": "{origin}"},
+            resource_metadata={"resource": "{origin}", "scopes_supported": ["notes:read"]},
             issuer="{server}/realms/tenant1",
+            scopes_of=_WRITE,
+            token_later={"token_type": "mac"},
         ),
     ),
     _of(
@@ -397,14 +399,14 @@ _SCOPES: Final = (
     ),
     _of(
         "scope-step-up",
-        "A call needs an additional scope, and the error names only that one. Its challenge is the second of two, with values "
-        "that are not quoted, and names in upper case.",
+        "Each list and each call needs an additional scope of its own, and the error names only that one. Its challenge is "
+        "the second of two, with values that are not quoted, and names in upper case.",
         _LATE,
         Quirks(
             resource_metadata={"scopes_supported": ["profile"]},
-            scopes_of=_WRITE,
+            scopes_of={"tools/list": ("notes:list",), **_WRITE},
             challenge_scope=(
-                'Basic realm="a, Bearer", bearer ERROR=insufficient_scope, SCOPE="notes:write", resource_metadata="{prm}"',
+                'Basic realm="a, Bearer", bearer ERROR=insufficient_scope, SCOPE="{more}", resource_metadata="{prm}"',
             ),
         ),
     ),
@@ -473,9 +475,18 @@ _EXPIRY: Final = (
     ),
     _of(
         "token-expiry-preregistered",
-        "The client has an id and a secret; access tokens expire early, and the refresh token is issued only once.",
+        "The client has an id and a secret; access tokens expire early, and the refresh token is issued only once. The "
+        "challenge names two scopes. The authorization server grants one of them, which is sufficient.",
         _RESOURCES,
-        OAuthSetup(quirks=Quirks(registers=False, refresh="issued once"), begin=_preregistered_expiring),
+        OAuthSetup(
+            quirks=Quirks(
+                registers=False,
+                refresh="issued once",
+                challenge=('Bearer resource_metadata="{prm}", scope="{scope} notes:write"',),
+                token={"scope": "notes:read"},
+            ),
+            begin=_preregistered_expiring,
+        ),
     ),
     _of(
         "2025-03-26-token-expiry",

@@ -96,19 +96,25 @@ def _fell_short(found: OAuthRun) -> bool:
 
 
 def _steps_up(found: OAuthRun) -> str | None:
-    if not any("notes:write" in each for each in _scopes(found)):
-        return f"requested scopes: {'; '.join(' '.join(sorted(each)) for each in _scopes(found))}"
-    granted = any("notes:write" in token.scopes for token in found.testbed.server.tokens.issued.values())
-    return f"the call is not repeated with the new token; {found.ending}" if granted and not _called(found) else None
+    for method, (scope,) in found.testbed.quirks.scopes_of.items():
+        statuses = _statuses(found, method)
+        if _FORBIDDEN in statuses and not any(scope in each for each in _scopes(found)):
+            requested = "; ".join(" ".join(sorted(each)) for each in _scopes(found))
+            return f"{method} gets {_FORBIDDEN}; requested scopes: {requested}"
+        granted = any(scope in token.scopes for token in found.testbed.server.tokens.issued.values())
+        if granted and _OK not in statuses:
+            return f"{method} is not repeated with the new token; {found.ending}"
+    return None
 
 
-def _called(found: OAuthRun) -> bool:
-    """Return whether a call was accepted."""
-    for request, answer in zip(found.testbed.requests, found.testbed.answers, strict=True):
-        called = (json_object(request.body) or {}).get("method") == "tools/call"
-        if called and answer is not None and answer.status == _OK:
-            return True
-    return False
+def _statuses(found: OAuthRun, method: str) -> set[int]:
+    """Return the statuses of the responses to the requests with a method."""
+    pairs = zip(found.testbed.requests, found.testbed.answers, strict=True)
+    return {
+        answer.status
+        for request, answer in pairs
+        if answer is not None and (json_object(request.body) or {}).get("method") == method
+    }
 
 
 def _keeps_scopes(found: OAuthRun) -> str | None:
@@ -283,7 +289,10 @@ add_rules(
         ),
         Rule(
             id="auth.client-step-up",
-            title="A client whose token has insufficient scope requests the missing scope, and sends its request again.",
+            title=(
+                "A client whose token has insufficient scope requests the missing scope, and sends its request again, also "
+                "after it did so for another request."
+            ),
             proves=("auth.step-up", "auth.step-up-user", "auth.step-up-respond"),
             within=("auth/scope-step-up",),
             tested=_fell_short,
@@ -359,7 +368,8 @@ add_rules(
             title=(
                 "Authorization and token requests are those of OAuth 2.1: each field once, a form in the body, "
                 "one authentication of the client, by the method that it registered, each code unchanged, each code and "
-                "each rotated refresh token only once, and no scopes in a refresh that were not granted."
+                "each rotated refresh token only once, no scopes in a refresh that were not granted, and no access token of an "
+                "unknown type."
             ),
             proves=("auth.security-practices", "auth.oauth21-security"),
             notes=("auth.oauth21-security",),
