@@ -381,6 +381,7 @@ CLIENT_FAULTS_AUTH: Final = (
     _of("no-token-nonce", "dpop.client-token-nonce"),
     _of("no-call-nonce", "dpop.client-nonce"),
     _of("nonce-once", "dpop.client-nonce"),
+    _of("one-nonce-for-all", "dpop.client-nonce"),
     _of("symmetric-proof", "dpop.client-asymmetric"),
     _of("proof-type-always", "dpop.client-header"),
     _of("htu-always-with-query", "dpop.client-claims"),

@@ -63,6 +63,8 @@ class Keys:
         if token is not None:
             claims["ath"] = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).decode().rstrip("=")
         nonce = self.nonces.get(f"{parts.scheme}://{parts.netloc}")
+        if self.nonces and wrong("one-nonce-for-all"):
+            nonce = [*self.nonces.values()][-1]
         if nonce is not None and not (wrong("no-call-nonce") and token):
             claims["nonce"] = nonce
         plain = (wrong("proof-type") and token) or wrong("proof-type-always")

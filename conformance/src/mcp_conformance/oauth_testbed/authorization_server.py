@@ -121,6 +121,7 @@ class AuthorizationServer:
             proofs=ProofChecks(self.recorder),
             nonces=NonceIssuer(
                 recorder=self.recorder,
+                name="nonce-of-issuer",
                 requirement="dpop.client-as-nonce",
                 wanted=Part.TOKEN in self.quirks.nonce_at,
                 how=self.quirks.nonces,

@@ -148,6 +148,8 @@ class NonceIssuer:
 
     recorder: ViolationRecorder
     """The recorded violations."""
+    name: str
+    """The beginning of its nonces, which differs between servers."""
     requirement: str
     """The requirement that a request without the current nonce breaks."""
     wanted: bool
@@ -176,7 +178,7 @@ class NonceIssuer:
             return ()
         if not self._current or self.how != "kept":
             self._count += 1
-            self._current = f"nonce-{self._count}"
+            self._current = f"{self.name}-{self._count}"
         self._sent = True
         return (("DPoP-Nonce", self._current),)
 

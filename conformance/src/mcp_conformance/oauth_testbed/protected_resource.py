@@ -121,6 +121,7 @@ class ProtectedResource:
         self._proofs = ProofChecks(self.recorder)
         self._nonces = NonceIssuer(
             recorder=self.recorder,
+            name="nonce-of-resource",
             requirement="dpop.client-rs-nonce",
             wanted=Part.MCP in self.quirks.nonce_at,
             how=self.quirks.nonces,

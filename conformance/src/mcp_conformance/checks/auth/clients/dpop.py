@@ -60,6 +60,21 @@ def _nonce_ignored(found: OAuthRun, *, at_server: bool) -> str | None:
         proof = read_jwt(again.header("dpop") or "")
         if proof is None or proof.claims.get("nonce") != nonce:
             return f"the next request to {place} does not have the nonce {nonce!a} of the response"
+    return _nonce_of_another(found, at_server=at_server)
+
+
+def _nonce_of_another(found: OAuthRun, *, at_server: bool) -> str | None:
+    """Return a request with a nonce that only the other server has issued, after one that this server has issued."""
+    issued: dict[bool, set[str]] = {True: set(), False: set()}
+    for request, answer in zip(found.testbed.requests, found.testbed.answers, strict=True):
+        side = request.place == found.testbed.places.endpoint
+        proof = read_jwt(request.header("dpop") or "")
+        nonce = None if proof is None else proof.claims.get("nonce")
+        if side is at_server and issued[side] and isinstance(nonce, str) and nonce in issued[not side]:
+            return f"a request to {request.place} has the nonce {nonce!a} of another server"
+        given = None if answer is None else answer.header("dpop-nonce")
+        if given is not None:
+            issued[side].add(given)
     return None
 
 
@@ -129,13 +144,13 @@ add_rules(
         ),
         _nonce_rule(
             "token-nonce",
-            "If the token endpoint requires a nonce, the client retries with it.",
+            "If the token endpoint requires a nonce, the client retries with it, and sends it no nonce of the MCP server.",
             "dpop.client-as-nonce",
             at_server=False,
         ),
         _nonce_rule(
             "nonce",
-            "If the server requires a nonce, the client retries with it.",
+            "If the server requires a nonce, the client retries with it, and sends it no nonce of the token endpoint.",
             "dpop.client-rs-nonce",
             at_server=True,
         ),
