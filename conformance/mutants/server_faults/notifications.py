@@ -639,6 +639,17 @@ class _EmptyFilterRefused(Fault):
         return wanted
 
 
+@fault("empty-filter-omitted", "subscription.acknowledged-filter", "schema.server-messages", revisions=MODERN)
+class _EmptyFilterOmitted(Fault):
+    """A server that omits an empty object from its acknowledgment."""
+
+    def opening(self, acknowledgement: JsonObject) -> list[JsonObject]:
+        params = acknowledgement["params"]
+        if not isinstance(params, dict) or params["notifications"]:
+            return [acknowledgement]
+        return [{**acknowledgement, "params": {key: each for key, each in params.items() if key != "notifications"}}]
+
+
 @fault("filters-joined", "subscription.only-what-was-asked", revisions=MODERN, transports=("stdio",))
 class _FiltersJoined(Fault):
     """A server with one filter for all subscriptions of a connection."""

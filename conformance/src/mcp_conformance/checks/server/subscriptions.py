@@ -142,6 +142,9 @@ async def _require_acknowledged(server: ServerUnderTest, requested: JsonObject, 
     """Open a subscription, and require that these members of its filter are acknowledged, and nothing else."""
     async with open_subscription(server.peer, requested) as subscription:
         found = await subscription.acknowledged()
+        params = subscription.own(ACKNOWLEDGED)[0].get("params")
+    if not isinstance(params, dict) or not isinstance(params.get("notifications"), dict):
+        raise Deviation(f"notifications in the acknowledgment of {brief(requested)}", brief(params))
     given = {name for name, value in found.items() if value not in (False, None, [])}
     if given != set(members):
         raise Deviation(f"{brief(requested)} to be acknowledged", brief(found))
