@@ -66,7 +66,7 @@ CLIENT_FAULTS_AUTH: Final = (
         "auth.client-metadata-both-ways",
         "auth.client-challenge-parsed",
     ),
-    _of("root-first", "auth.client-metadata-order"),
+    _of("root-first", "auth.client-metadata-order", "auth.client-metadata-both-ways"),
     _of("only-named", "auth.client-metadata-both-ways", revision=_LATE),
     _of("own-server-always", "auth.client-resource-metadata", "auth.client-flow"),
     _of(
