@@ -136,7 +136,13 @@ class _Http(abc.ABC):
         """Send a request and abandon it: close the connection, and notify a legacy server."""
         request = self.messages.request(method, params)
         connection = http.client.HTTPConnection(*self._where, timeout=30)
-        connection.request("POST", self._path, dumped(request), self.headers(request))
+        body = dumped(request)
+        if wrong("cancels-while-sending") and method != "tools/call":
+            connection.request(
+                "POST", self._path, body[:-1], {**self.headers(request), "Content-Length": str(len(body))}
+            )
+        else:
+            connection.request("POST", self._path, body, self.headers(request))
         if wrong("keeps-connection"):
             self._kept.append(connection)
         else:

@@ -41,6 +41,8 @@ CLIENT_VARIANTS: Final = (
     # The version of the server has batches.
     of("batches-in-older", _JUNE, "stdio"),
     of("batches-in-older", _JUNE, "http"),
+    # A server does not receive a request that is not complete.
+    of("cancels-while-sending", _LATE, "http"),
     # The list of tools has changed.
     of("reads-pages-again", _LATE, "http"),
     *SKILL_VARIANTS,
