@@ -266,8 +266,9 @@ class Answers:
         if self._wrong("roots-traversal"):
             uri = "file:///tmp/project/%2e%2e/other"
         self._looked += 1
-        if self._scenario == "conformance_roots_change" and not self._wrong("roots-kept"):
-            uri = f"{uri}/{self._looked}"
+        changes = self._scenario == "conformance_roots_change" and not self._wrong("roots-kept")
+        if changes and self._looked > 1 and not self._wrong("roots-http-later"):
+            return {"result": {"roots": None if self._wrong("no-roots-null") else []}}
         if self._wrong("roots-null"):
             return {"result": {"roots": None}}
         root: JsonObject = {"path": uri} if self._wrong("roots-path") else {"uri": uri}

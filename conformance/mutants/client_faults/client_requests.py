@@ -107,6 +107,8 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("answers-undeclared-roots", _MODERN, "stdio", "roots.client-undeclared-answer"),
     of("roots-null", _LATE, "stdio", "roots.client-result"),
     of("roots-null", _MODERN, "stdio", "roots.client-result", "mrtr.client-response-shape"),
+    of("no-roots-null", _OLD, "http", "roots.client-result"),
+    of("no-roots-null", _LATE, "stdio", "roots.client-result"),
     of("roots-path", _LATE, "stdio", "roots.client-result"),
     of("roots-unencoded", _LATE, "stdio", "roots.client-result"),
     of("roots-unencoded", _MODERN, "http", "roots.client-result"),

@@ -56,7 +56,11 @@ async def undeclared(client: ClientUnderTest) -> None:
     refuses(client, "conformance_asks_undeclared", "ask_roots", capability="roots", kind="ListRootsResult")
 
 
-@check("roots.client-result", proves=("schema.list-roots-result", "roots.result-shape"), needs=_NEEDS)
+@check(
+    "roots.client-result",
+    proves=("schema.list-roots-result", "roots.result-shape"),
+    needs=(*_NEEDS, f"scenario:{_CHANGES}"),
+)
 async def result(client: ClientUnderTest) -> None:
     """The roots are an array of objects with a URI in the syntax of RFC 3986, and optionally a name."""
     for answer in _results(client):
