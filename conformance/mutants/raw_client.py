@@ -101,9 +101,8 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
         report_each(wire.call, tools, _list(wire, "resources/list", "resources"))
         return False
     if in_scenario("conformance_cancel"):
-        wire.abandon("tools/call", {"name": "test_waits", "arguments": {}})
-        wire.abandon("resources/read", {"uri": "test://waits"})
-        tools = [tool for tool in tools if tool["name"] != "test_waits"]
+        _abandon_both(wire)
+        tools = [tool for tool in tools if tool["name"] not in ("test_waits", "test_goes_on")]
     if wrong("calls-by-lower-name"):
         tools = [tool for tool in tools if str(tool["name"]).islower()]
     _call_each(wire, tools)
@@ -118,6 +117,15 @@ def _use_tools(wire: Wire, context: JsonObject) -> bool:
     if changing:
         _call_each(wire, tools)
     return True
+
+
+def _abandon_both(wire: Wire) -> None:
+    waiting: JsonObject = {"name": "test_waits", "arguments": {}}
+    if isinstance(wire, ModernHttp):
+        wire.abandon_beside("test_goes_on", "tools/call", waiting)
+    else:
+        wire.abandon("tools/call", waiting)
+    wire.abandon("resources/read", {"uri": "test://waits"})
 
 
 def _call_each(wire: Wire, tools: list[JsonObject]) -> None:

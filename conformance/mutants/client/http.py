@@ -587,6 +587,21 @@ class ModernHttp(_Http):
         capabilities = result.get("capabilities")
         return capabilities if isinstance(capabilities, dict) else {}
 
+    def abandon_beside(self, other: str, method: str, params: JsonObject) -> None:
+        """Call another tool, send a request and abandon it, and receive the result of the tool."""
+        call = self.messages.request("tools/call", {"name": other, "arguments": {}})
+        connection = self._begin("POST", self.headers(call), dumped(call))
+        if wrong("closes-all-connections"):
+            request = self.messages.request(method, params)
+            abandoned = self._begin("POST", self.headers(request), dumped(request))
+            # After this response, the server has received both requests.
+            self.call("tools/list", {})
+            connection.close()
+            abandoned.close()
+            return
+        self.abandon(method, params)
+        self._answer(connection.getresponse())
+
     def learn(self, tools: list[JsonObject]) -> None:
         """Record the header annotations of the tools."""
         self._schemas.update((str(tool["name"]), tool.get("inputSchema")) for tool in tools)

@@ -19,6 +19,7 @@ CANCEL_FAULTS: Final = (
     of("never-cancels", _MODERN, "stdio", "cancellation.client-notifies-stdio"),
     of("cancels-calls-only", _LATE, "stdio", "cancellation.client-notifies"),
     of("cancels-calls-only", _MODERN, "stdio", "cancellation.client-notifies-stdio"),
+    of("closes-all-connections", _MODERN, "http", "http.client-cancels-one"),
     of("keeps-connection", _MODERN, "http", "http.client-cancels-by-closing"),
     of("notifies-over-http", _MODERN, "http", "http.client-cancels-by-closing"),
     of("dies-of-late-response", _JUNE, "stdio", "cancellation.client-late-response"),

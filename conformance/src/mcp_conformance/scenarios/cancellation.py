@@ -8,6 +8,7 @@ import trio
 
 from mcp_conformance.drivers.client.features import text_result
 from mcp_conformance.drivers.client.scripted_request import ErrorReply, RawReply, encoded
+from mcp_conformance.model.check import Transport
 from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
 from mcp_conformance.scenarios.scenario import Scenario
@@ -26,6 +27,7 @@ __all__ = [
     "CANCELLED_NAMESAKE",
     "CANCEL_SCENARIOS",
     "EMPTY",
+    "GOES_ON",
     "MEANWHILE",
     "NAMESAKE",
     "WAITING",
@@ -34,6 +36,10 @@ __all__ = [
 
 WAITING: Final = "test_waits"
 """The tool that never ends."""
+GOES_ON: Final = "test_goes_on"
+"""The tool that ends only after the cancellation of the one that never ends; and the note that both were in progress."""
+_PASSED: Final = 0.02
+"""Seconds in which the end of another connection, which is closed at the same moment, is noticed."""
 WAITING_RESOURCE: Final = "test://waits"
 """The resource whose read never ends. It is not listed: only a client that knows the scenario reads it."""
 CANCELLED: Final = "test_gives_up"
@@ -58,12 +64,28 @@ _ANSWERED: Final = "was answered"
 
 def _client_cancels(setup: ScenarioSetup) -> None:
     """Add a tool that never ends, and still responds after its cancellation, and a resource whose read never ends."""
+    cancelled = trio.Event()
+
+    async def go_on(_: ScriptedRequest) -> JsonObject:
+        if cancelled.is_set():
+            return text_result("not called at the same time")
+        try:
+            with trio.move_on_after(setup.timeout / 2):
+                await cancelled.wait()
+                await trio.sleep(_PASSED)
+                setup.notes[GOES_ON] = "has ended"
+        except trio.Cancelled:
+            if "id" in setup.notes:
+                setup.notes[GOES_ON] = "was cancelled too"
+            raise
+        return text_result("went on")
 
     async def wait(request: ScriptedRequest) -> JsonObject:
         setup.notes["id"] = request.message["id"]
         try:
             await trio.sleep_forever()
         except trio.Cancelled:
+            cancelled.set()
             # Checks compare this number to distinguish a cancellation from a later disconnect.
             setup.notes["received"] = len(setup.server.received)
             if request.revision.era is Era.LEGACY or not request.revision.disconnect_cancels:
@@ -79,6 +101,8 @@ def _client_cancels(setup: ScenarioSetup) -> None:
         raise AssertionError("the tool ends only by cancellation")
 
     setup.server.offers.add_tool(WAITING, "Never ends; must be cancelled", wait)
+    if setup.transport is Transport.HTTP and setup.revision.disconnect_cancels:
+        setup.server.offers.add_tool(GOES_ON, "Ends after the cancellation of the other one", go_on)
     right = setup.server.handlers["resources/read"]
 
     async def read(request: ScriptedRequest) -> JsonObject:

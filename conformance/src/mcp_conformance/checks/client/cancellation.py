@@ -24,6 +24,7 @@ from mcp_conformance.scenarios.cancellation import (
     CANCELLED_IDS,
     CANCELLED_NAMESAKE,
     EMPTY,
+    GOES_ON,
     NAMESAKE,
     WAITING,
     WAITING_RESOURCE,
@@ -121,6 +122,23 @@ async def cancels_by_closing(client: ClientUnderTest) -> None:
         raise Deviation("the client to close the connection and to continue", evidence.ending)
     if evidence.sent(_CANCELLED):
         raise Deviation("no notifications/cancelled over HTTP", brief(evidence.sent(_CANCELLED)[0]))
+
+
+@check(
+    "http.client-cancels-one",
+    proves=("http.client-cancel-closes-stream",),
+    revisions=_MODERN,
+    transports=frozenset({Transport.HTTP}),
+    needs=_NEEDS,
+)
+async def cancels_one(client: ClientUnderTest) -> None:
+    """The cancellation of a request over HTTP does not close the connection of another one."""
+    _waiting(client)
+    outcome = client.run(_CANCEL).notes.get(GOES_ON)
+    if outcome is None:
+        raise NotTestable(f"the client did not call {GOES_ON} beside {WAITING}, or did not cancel the latter")
+    if outcome != "has ended":
+        raise Deviation(f"the client to wait for the result of {GOES_ON}", "its connection was closed")
 
 
 @check(
