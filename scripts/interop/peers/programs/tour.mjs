@@ -84,7 +84,7 @@ function example(schema) {
     for (const word of ['const', 'default']) if (schema?.[word] !== undefined) return schema[word];
     if (schema?.enum) return schema.enum[0];
     for (const word of ['oneOf', 'anyOf']) if (schema?.[word]) return example(schema[word][0]);
-    if (schema?.type === 'array') return [example(schema.items)];
+    if (schema?.type === 'array') return Array(schema.minItems ?? 1).fill(example(schema.items));
     if (schema?.format === 'email') return 'someone@example.com';
     return schema?.minimum ?? PLAIN[schema?.type] ?? 'example';
 }

@@ -118,7 +118,7 @@ def example(schema: object) -> object:
         if schema.get(word):
             return example(schema[word][0])
     if schema.get("type") == "array":
-        return [example(schema.get("items"))]
+        return [example(schema.get("items"))] * max(1, schema.get("minItems", 1))
     if schema.get("format") == "email":
         return "someone@example.com"
     return schema.get("minimum", PLAIN.get(schema.get("type"), "example"))
