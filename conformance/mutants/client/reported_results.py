@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mutants.client.messages import LATEST_LEGACY, answers, wrong
+from mutants.client.messages import LATEST_LEGACY, ClientError, answers, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +35,8 @@ def report_each(call: Call, tools: list[JsonObject], resources: list[JsonObject]
             if isinstance(error, dict) and error.get("code") == -32004 and wrong("initializes-at-old-code"):
                 info: JsonObject = {"name": "raw-client", "version": "1.0"}
                 result = call("initialize", {"protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": info})
+            if isinstance(error, dict) and isinstance(error.get("data"), list) and wrong("error-data-objects-only"):
+                raise ClientError("the data of an error is not an object")
             _report(call, str(tool["name"]), _made_of(result, schema))
     for resource in resources:
         result = call("resources/read", {"uri": resource["uri"]})
@@ -51,6 +53,7 @@ _WRONG_OUTCOMES: Final[Mapping[str, tuple[int, JsonObject]]] = {
     "status-only": (-32602, {"outcome": "error", "code": 400}),
     "anonymous-errors-by-status": (-32600, {"outcome": "error", "code": 400}),
     "no-errors-in-streams": (-32010, {"outcome": "result"}),
+    "positive-codes-are-no-errors": (1, {"outcome": "result"}),
     "own-errors": (-32010, {"outcome": "not found"}),
     "own-timeouts": (-32001, {"outcome": "failed"}),
 }

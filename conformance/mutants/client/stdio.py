@@ -230,7 +230,8 @@ class Pipes(_Lines):
 
     def __init__(self, command: Sequence[str], version: str) -> None:
         super().__init__(version)
-        errors = subprocess.PIPE if wrong("takes-stderr-for-failure") else subprocess.DEVNULL
+        reads = wrong("takes-stderr-for-failure") or wrong("ends-with-stderr")
+        errors = subprocess.PIPE if reads else subprocess.DEVNULL
         self._process: Final = subprocess.Popen(  # noqa: S603  a client over stdio starts its server
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
         )
@@ -310,9 +311,21 @@ class Pipes(_Lines):
             self.messages.version = self.messages.agreed = SPOKEN[-1]
             return self.initialize()
 
-    def _open(self) -> JsonObject:
-        if self._process.stderr is not None and select.select([self._process.stderr], [], [], _GRACE)[0]:
+    def _take_complaints(self) -> None:
+        """Take standard error for a failure, if that is the fault: its output, or its end."""
+        errors = self._process.stderr
+        if errors is None:
+            return
+        if wrong("ends-with-stderr"):
+            # Only there does it end before the process.
+            if in_scenario("stdio-complains"):
+                errors.read()
+                raise ClientError("standard error has ended")
+        elif select.select([errors], [], [], _GRACE)[0]:
             raise ClientError("the server complains")
+
+    def _open(self) -> JsonObject:
+        self._take_complaints()
         if self.messages.version != MODERN:
             return self.initialize()
         if wrong("no-probe") and in_scenario("tools_call"):

@@ -214,6 +214,8 @@ CLIENT_FAULTS: Final = (
     _of("null-params", _LATE, "stdio", "jsonrpc.client-params-object"),
     _of("float-token", _LATE, "stdio", "progress.client-token"),
     _of("token-in-arguments", _JUNE, "stdio", "progress.client-token"),
+    _of("ends-with-stderr", _LATE, "stdio", "stdio.client-bears-stderr"),
+    _of("ends-with-stderr", _MODERN, "stdio", "stdio.client-bears-stderr"),
     _of("takes-stderr-for-failure", _LATE, "stdio", "stdio.client-bears-stderr"),
     *BEARING_FAULTS,
     *ERA_FAULTS,

@@ -45,6 +45,8 @@ __all__ = [
     "FAILURE_OF_SCHEMA",
     "LARGE",
     "ODD_RESOURCE",
+    "POSITIVE_CODE",
+    "POSITIVE_ERROR",
     "RESULTS",
     "RESULT_SCENARIOS",
     "STREAMED",
@@ -98,6 +100,10 @@ _ERROR_DATA: Final[Mapping[int, JsonObject]] = {
     -32004: {"supported": ["2025-11-25"], "requested": "2026-07-28"},
 }
 """The data of those codes in the drafts."""
+POSITIVE_ERROR: Final = "gives_positive_error"
+"""The tool that responds with an error whose code is positive and whose data is no object."""
+POSITIVE_CODE: Final = 1
+"""The code of that error."""
 ANONYMOUS_CODE: Final = -32600
 """The code of an error response without an id."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -161,6 +167,10 @@ async def _error(request: ScriptedRequest) -> JsonObject:
     if isinstance(request.sink, PostSink) and request.revision.era is Era.LEGACY:
         await request.sink.open()
     raise ErrorReply(ERROR_CODES["gives_error"], "an error without a special meaning", {"why": "because"})
+
+
+async def _positive_error(_: ScriptedRequest) -> JsonObject:
+    raise ErrorReply(POSITIVE_CODE, "an error of an application", ["because", 1, None])
 
 
 def _fails_with(code: int) -> Run:
@@ -379,6 +389,7 @@ _EVERYWHERE: Final[tuple[tuple[str, Run], ...]] = (
     ("gives_unicode", _unicode),
     ("gives_large", _large),
     ("gives_error", _error),
+    (POSITIVE_ERROR, _positive_error),
     ("gives_noise", _noisy),
     ("gives_stray", _stray),
 )

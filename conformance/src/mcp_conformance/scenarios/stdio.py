@@ -43,11 +43,12 @@ def _stubborn(setup: ScenarioSetup) -> None:
 
 
 def _complains(setup: ScenarioSetup) -> None:
-    """Write to standard error before anything else."""
+    """Write to standard error before anything else, and close it."""
 
     async def complain(launch: Launch) -> None:
         line = b"ERROR no error occurred, \xff\xfe and this is not UTF-8\n"
         await launch.complain(line * (_FLOOD // len(line) + 1))
+        await launch.end_complaints()
 
     setup.stdio.on_launch = complain
 
@@ -79,7 +80,7 @@ STDIO_SCENARIOS: Final = (
     ),
     Scenario(
         name="stdio-complains",
-        title="A server that writes more to standard error than a pipe holds.",
+        title="A server that writes more to standard error than a pipe holds, and then closes it.",
         prepare=_complains,
         transports=_STDIO,
     ),

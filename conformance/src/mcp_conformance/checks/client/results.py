@@ -20,6 +20,8 @@ from mcp_conformance.scenarios.results import (
     FAILURE_OF_SCHEMA,
     LARGE,
     ODD_RESOURCE,
+    POSITIVE_CODE,
+    POSITIVE_ERROR,
     RESULTS,
     STREAMED,
     STRUCTURED,
@@ -27,6 +29,7 @@ from mcp_conformance.scenarios.results import (
     UNFIT_LATER,
     UNICODE,
 )
+from mcp_core.revisions import Era
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -191,14 +194,21 @@ _add(
 )
 
 
-_add(
+@check(
     "jsonrpc.client-error-response",
-    ("jsonrpc.base-and-lifecycle-support",),
-    "An error response is an error with its code, also in a stream.",
-    "gives_error",
-    ("error",),
-    code=ERROR_CODES["gives_error"],
+    proves=("jsonrpc.base-and-lifecycle-support", "jsonrpc.error-data-any"),
+    needs=_NEEDS,
 )
+async def error_response(client: ClientUnderTest) -> None:
+    """An error response is an error with its code, also in a stream, with a positive code, and with data of any kind."""
+    codes = {POSITIVE_ERROR: POSITIVE_CODE}
+    if client.revision.era is Era.LEGACY:
+        # On 2026-07-28, another check covers it.
+        codes["gives_error"] = ERROR_CODES["gives_error"]
+    for name, code in codes.items():
+        reported = _report(client, name)
+        if reported.get("outcome") != "error" or reported.get("code") != code:
+            raise Deviation(f"{name} to be interpreted as: error {code}", brief(reported))
 
 
 @check("error.client-legacy-range", proves=("error.legacy-range-no-meaning",), needs=_NEEDS)

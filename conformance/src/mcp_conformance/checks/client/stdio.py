@@ -114,7 +114,7 @@ async def kills(client: ClientUnderTest) -> None:
     needs=("scenario:stdio-complains", "scenario:tools_call"),
 )
 async def accepts_stderr(client: ClientUnderTest) -> None:
-    """Output of a server to standard error, even large or not UTF-8, is not an error."""
+    """Output of a server to standard error, even large or not UTF-8, is not an error, nor is the end of it."""
     client.control()
     evidence = client.run("stdio-complains")
     if evidence.status != 0 or not evidence.sent("tools/call"):

@@ -4,7 +4,7 @@ It uses only the standard library and is run as a file, so that it starts quickl
 
 In both directions a frame consists of a kind (one byte), a length (four bytes, big-endian) and the content. To the
 suite: `H` the token, `I` received input, `E` the end of input, `S` the number of a signal. From the suite: `O` and `R`
-bytes for standard output and standard error, `C` to close standard output, `X` to exit with a status.
+bytes for standard output and standard error, `C` to close standard output, `D` to close standard error, `X` to exit with a status.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ def _obey(connection: socket.socket) -> int:
             return int(content)
         if kind == b"C":
             os.close(1)
+            continue
+        if kind == b"D":
+            # Its number remains in use, so that nothing else that is opened gets it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             continue
         try:
             _write(1 if kind == b"O" else 2, content)

@@ -92,6 +92,11 @@ class Launch:
         self._transcript.note(f"the suite writes {len(data)} bytes to standard error")
         await self.command(b"R", data)
 
+    async def end_complaints(self) -> None:
+        """Close standard error."""
+        self._transcript.note("the suite closes standard error")
+        await self.command(b"D")
+
     async def exit(self, status: int = 0) -> None:
         """Exit the process."""
         if not self._exited:
