@@ -440,7 +440,7 @@ class SessionHttp(_Http):
                     continue
                 message = _json(event.get("data", "").encode())
                 if "method" in message:
-                    self._reply(message)
+                    self._reply(message, resumed=pauses > 0)
                 elif message and message.get("id") != "unsolicited" and "id" in message:
                     if pauses and wrong("ignores-resumed-response"):
                         raise ClientError("a response in a stream that was opened by GET")
@@ -509,7 +509,9 @@ class SessionHttp(_Http):
         responses = [] if wrong("no-batched-response") else [each for each in valid if "method" not in each]
         return responses[0] if responses else None
 
-    def _reply(self, message: JsonObject) -> None:
+    def _reply(self, message: JsonObject, *, resumed: bool = False) -> None:
+        if resumed and wrong("only-responses-when-resumed"):
+            return
         for each in progress_before(message):
             self.post(each).read()
         answer = reply(message)

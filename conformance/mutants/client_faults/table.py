@@ -74,6 +74,7 @@ CLIENT_FAULTS: Final = (
     _of("no-pongs-while-asked", _LATE, "stdio", "ping.client-respond"),
     _of("no-pongs-while-asked", _JUNE, "http", "ping.client-respond"),
     _of("pongs-behind-calls", _LATE, "stdio", "ping.client-respond", "jsonrpc.client-response-id"),
+    _of("only-responses-when-resumed", _LATE, "http", "ping.client-respond"),
     _of("roots-undeclared", _LATE, "http", "roots.client-undeclared"),
     _of("bad-meta-key", _MODERN, "http", "meta.client-keys"),
     _of("undeclared", _LATE, "http", "capability.client-only-declared"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = [
+    "ASKED_BEHIND",
     "EMPTIED_ID",
     "HTTP_SCENARIOS",
     "LOSES",
@@ -44,6 +45,8 @@ LOST_TO_STATELESS: Final = "session-lost-to-stateless"
 """The scenario of a session that is lost at a server which no longer has session ids."""
 LOST_WITH_STREAM: Final = "session-lost-with-stream"
 """The scenario of a session that is lost when a stream ends."""
+ASKED_BEHIND: Final = "in a resumed stream"
+"""The name of the ping before that result, when the client has resumed the stream each time."""
 RECONNECTS: Final = "test_reconnection"
 """The tool whose stream ends before its result."""
 WITHOUT_SESSION: Final = "without-session"
@@ -174,7 +177,8 @@ def _sse_retry(setup: ScenarioSetup) -> None:
     """End the stream of a call three times before the result, which the client can get by resumption.
 
     At the first and the second time, the standalone stream ends before it, with a shorter `retry`. Between the second and
-    the third time no event of the stream of the call has an id: the last one is that of the stream before.
+    the third time no event of the stream of the call has an id: the last one is that of the stream before. A ping comes
+    before the result.
     """
     pauses: list[JsonValue] = []
     setup.notes["pauses"] = pauses
@@ -212,6 +216,8 @@ def _sse_retry(setup: ScenarioSetup) -> None:
                 await stream.resumed.wait()
             if scope.cancelled_caught:
                 break
+        else:
+            await request.send_client_request("ping", name=ASKED_BEHIND)
         return text_result("fetched")
 
     setup.server.offers.add_tool(RECONNECTS, "Responds in a second stream", reconnect)
@@ -269,7 +275,7 @@ HTTP_SCENARIOS: Final = (
     ),
     Scenario(
         name="sse-retry",
-        title="A tool whose stream ends three times before its result; the client must wait before it resumes the stream. The standalone stream ends twice.",
+        title="A tool whose stream ends three times before its result; the client must wait before it resumes the stream, and gets a ping in it. The standalone stream ends twice.",
         prepare=_sse_retry,
         revisions=frozenset(each for each in LEGACY if each.priming_event),
         transports=_HTTP,

@@ -12,6 +12,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.cache_scope import TWO_USERS
 from mcp_conformance.scenarios.cancellation import MEANWHILE
+from mcp_conformance.scenarios.http import ASKED_BEHIND
 from mcp_conformance.scenarios.robustness import EARLY, UNKNOWN
 from mcp_conformance.scenarios.table import FEW_CAPABILITIES
 from mcp_conformance.wire.transcript import Kind
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
+_RESUMED: Final = "sse-retry"
+"""The scenario in which the client resumes a stream."""
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
 
@@ -410,10 +413,15 @@ def _is_unknown(method: str, response: JsonObject | None) -> None:
         "schema.empty-result",
     ),
     revisions=_LEGACY,
-    needs=("scenario:server-asks", "scenario:conformance_progress", "scenario:conformance_server_cancels"),
+    needs=(
+        "scenario:server-asks",
+        "scenario:conformance_progress",
+        "scenario:conformance_server_cancels",
+        f"scenario:{_RESUMED}",
+    ),
 )
 async def ping(client: ClientUnderTest) -> None:
-    """A ping of the server gets an empty result, also while other requests of the server wait for the user."""
+    """A ping of the server gets an empty result, also in a resumed stream, and while other requests wait for the user."""
     for request in _server_requests(client):
         if request.method == "ping":
             _is_empty(_response(client, request))
@@ -427,6 +435,11 @@ async def ping(client: ClientUnderTest) -> None:
         # A client that fails may have ended before the ping.
         if request.name == MEANWHILE and request.response is None and waiting.status in (None, 0):
             raise Deviation("an empty result while other requests of the server wait for the user", waiting.ending)
+    resumed = client.runs.get(_RESUMED)
+    for request in resumed.server.client_requests if resumed is not None else ():
+        # A client that fails may have left the stream.
+        if request.name == ASKED_BEHIND and request.response is None and resumed is not None and resumed.status == 0:
+            raise Deviation("an empty result of a ping in a resumed stream", resumed.ending)
 
 
 def _is_empty(response: JsonObject | None) -> None:
