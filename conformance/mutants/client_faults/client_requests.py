@@ -124,6 +124,8 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("roots-list-changed", _MODERN, "stdio", "roots.client-no-list-changed"),
     of("pongs-to-modern", _MODERN, "stdio", "jsonrpc.client-no-responses"),
     of("rejects-modern-requests", _MODERN, "http", "jsonrpc.client-no-responses"),
+    of("ids-by-text", _LATE, "stdio", "jsonrpc.client-response-id"),
+    of("ids-by-text", _FIRST, "http", "jsonrpc.client-response-id"),
     of("answers-newest-only", _JUNE, "stdio", "capability.client-keeps-declared"),
     of("answers-newest-only", _LATE, "http", "capability.client-keeps-declared"),
     of("one-request-at-a-time", _JUNE, "stdio", "capability.client-keeps-declared", "jsonrpc.client-response-once"),

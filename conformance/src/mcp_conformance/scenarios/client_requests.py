@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 
     Call = Callable[[ScriptedRequest], Awaitable[JsonObject]]
 
-__all__ = ["AT_ONCE", "CLIENT_REQUEST_SCENARIOS"]
+__all__ = ["AT_ONCE", "CLIENT_REQUEST_SCENARIOS", "SAME_DIGITS"]
 
 AT_ONCE: Final = "ask_at_once"
 """The tool that sends several client requests at once."""
+SAME_DIGITS: Final[tuple[int | str, ...]] = (471147, "471147")
+"""The ids of two pings among them: a number and a string with its digits, which are two ids."""
 
 _COMPLETE: Final = "notifications/elicitation/complete"
 _FORMS: Final = between(R2025_06_18)
@@ -54,7 +56,7 @@ def _send_all(setup: ScenarioSetup) -> None:
 
 
 async def _at_once(request: ScriptedRequest) -> JsonObject:
-    """Send a client request of each kind that the client declares, and a ping, before any of them has a response."""
+    """Send a client request of each kind that the client declares, and pings, before any of them has a response."""
     kinds = [
         each
         for each in by_name("ask_roots", "ask_form", "ask_sample")
@@ -64,6 +66,8 @@ async def _at_once(request: ScriptedRequest) -> JsonObject:
         for method, params in (*((each.method, each.params) for each in kinds), ("ping", None)):
             id = f"{AT_ONCE} {method}"
             nursery.start_soon(partial(request.send_client_request, method, params, name=AT_ONCE, id=id))
+        for digits in SAME_DIGITS:
+            nursery.start_soon(partial(request.send_client_request, "ping", name=AT_ONCE, id=digits))
     return text_result("asked")
 
 

@@ -12,6 +12,7 @@ from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.cache_scope import TWO_USERS
 from mcp_conformance.scenarios.cancellation import MEANWHILE
+from mcp_conformance.scenarios.client_requests import SAME_DIGITS
 from mcp_conformance.scenarios.http import ASKED_BEHIND
 from mcp_conformance.scenarios.robustness import EARLY, UNKNOWN
 from mcp_conformance.scenarios.table import FEW_CAPABILITIES
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
+_ASKS: Final = "conformance_asks"
+"""The scenario with two pings at once whose ids have the same digits."""
 _RESUMED: Final = "sse-retry"
 """The scenario in which the client resumes a stream."""
 _LEGACY: Final = [each.name for each in LEGACY]
@@ -312,10 +315,10 @@ def _response(client: ClientUnderTest, request: ClientRequestRecord) -> JsonObje
         "sse.get-server-messages",
     ),
     revisions=_LEGACY,
-    needs=("scenario:server-asks", "scenario:conformance_no_request"),
+    needs=("scenario:server-asks", "scenario:conformance_no_request", f"scenario:{_ASKS}"),
 )
 async def response_id(client: ClientUnderTest) -> None:
-    """Every request of the server gets a response with its id, whatever the id and the stream, also an error."""
+    """Every request of the server gets a response with its id, whatever the id, those beside it and the stream, also an error."""
     _answers_pings(client.run("server-asks"))
     unknown = [each for each in client.run("conformance_no_request").server.client_requests if each.name == UNKNOWN]
     for scenario, requests in (("server-asks", _server_requests(client)), ("conformance_no_request", unknown)):
@@ -324,6 +327,12 @@ async def response_id(client: ClientUnderTest) -> None:
                 used = [each.get("id") for each in client.run(scenario).responses]
                 id = brief(request.request["id"])
                 raise Deviation(f"a response to {request.method} with the id {id}", brief(used))
+    asked = client.run(_ASKS)
+    answered = {encoded(each.get("id")) for each in asked.responses} & {*map(encoded, SAME_DIGITS)}
+    # A client that fails may have ended before the other response.
+    if len(answered) == 1 and asked.status in (None, 0):
+        ids = " and ".join(map(brief, SAME_DIGITS))
+        raise Deviation(f"a response to each of two pings with the ids {ids}", f"one with {answered.pop().decode()}")
 
 
 _LATER_REQUESTS: Final = 2
