@@ -320,6 +320,8 @@ class SessionHttp(_Http):
             raise ClientError("there is no session id")
         if self._session is not None and in_scenario("tools_call") and wrong("lowers-session-id"):
             self._session = self._session.lower()
+        if self._session is not None and in_scenario("tools_call") and wrong("session-id-to-comma"):
+            self._session = self._session.partition(",")[0]
         result = result_of(self._answer(response))
         self.server_info = result.get("serverInfo")
         first = self._agreed if wrong("keeps-first-version") else None
@@ -638,6 +640,8 @@ class ModernHttp(_Http):
         return self._answer(response)
 
     def _answer(self, response: http.client.HTTPResponse) -> JsonObject:
+        if response.status == 400 and in_scenario("conformance_header_moves") and wrong("initializes-at-mismatch"):
+            self.post(self.messages.initialize()).read()
         if wrong("exact-header-names") and "CONTENT-TYPE" in dict(response.getheaders()):
             raise ClientError("resultType is missing")
         if response.status == 404 and wrong("takes-404-for-nobody"):

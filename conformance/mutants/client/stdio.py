@@ -419,6 +419,8 @@ class EventStream(_Lines):
         self._events: Final = self._stream.getresponse()
         self._path = parts.path
         self._incoming: Final = events_of(self._events)
+        if wrong("endpoint-in-first-line") and not self._events.peek().startswith(b"event:"):
+            raise ClientError("the stream does not begin with an event")
         endpoint = self._event()
         if not wrong("posts-elsewhere") or not in_scenario("tools_call"):
             base = urljoin(url, "/") if wrong("endpoint-below-root") else url

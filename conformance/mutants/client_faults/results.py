@@ -79,7 +79,7 @@ RESULT_FAULTS: Final = (
     of("reads-each-event", _LATE, "http", "http.client-event-types"),
     of("reads-each-event", _MODERN, "http", "http.client-event-types"),
     of("fields-need-colon", _MODERN, "http", "http.client-parses-streams"),
-    of("no-comments", _FIRST, "http", "http-sse.client-parses-stream"),
+    of("no-comments", _FIRST, "http", "http-sse.client-parses-stream", "http-sse.client-posts"),
     of("no-cr", _FIRST, "http", "http-sse.client-parses-stream"),
     of("needs-202", _FIRST, "http", "http-sse.client-bears-posts"),
     of("knows-request-later", _FIRST, "http", "http-sse.client-bears-posts"),

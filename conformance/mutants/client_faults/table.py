@@ -175,6 +175,7 @@ CLIENT_FAULTS: Final = (
     _of("reinitializes-once", _LATE, "http", "session.client-reinitializes"),
     _of("no-initialized-after-stream", _JUNE, "http", "lifecycle.client-initialized"),
     _of("no-initialized-again", _OLD, "http", "lifecycle.client-initialized"),
+    _of("session-id-to-comma", _OLD, "http", "session.client-sends-id"),
     _of("lowers-session-id", _JUNE, "http", "session.client-sends-id"),
     _of("old-session-id", _LATE, "http", "session.client-reinitializes"),
     _of("keeps-lost-id", _OLD, "http", "session.client-drops-id"),

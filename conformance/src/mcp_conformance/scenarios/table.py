@@ -65,10 +65,15 @@ def _nothing(_: ScenarioSetup) -> None:
 
 
 def _no_capabilities(setup: ScenarioSetup) -> None:
-    """Declare nothing. Over HTTP+SSE, a POST has its response, with the status 200, only behind those to its messages."""
+    """Declare nothing.
+
+    Over HTTP+SSE, the stream begins with a comment, and a POST has its response, with the status 200, only behind those to
+    its messages.
+    """
     use_endpoint_form(setup, "no-capabilities")
     if isinstance(setup.host, SseHost):
         setup.host.accepts_late = True
+        setup.host.welcome = b": welcome\n\n"
     setup.server.capabilities = {}
 
 

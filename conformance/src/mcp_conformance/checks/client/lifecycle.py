@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
-    from mcp_core.jsonrpc.messages import JsonObject
+    from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 _LEGACY: Final = [each.name for each in LEGACY]
 _MODERN: Final = [each.name for each in MODERN]
@@ -32,6 +32,10 @@ _LOST: Final = "session-lost"
 """The scenario in which the client needs new sessions."""
 _PINGED: Final = "conformance_early_ping"
 """The scenario with a ping before the result of `initialize`."""
+_MOVES: Final = "conformance_header_moves"
+"""The scenario with a call that is rejected for its headers."""
+_MODERN_ERRORS: Final = (-32020, -32021)
+"""The other errors of modern servers: of headers, and of a capability that is missing."""
 _ANONYMOUS: Final = "conformance_sends_requests"
 """The scenario with a server that does not name itself."""
 _TWO_ENDPOINTS: Final = "meets-two-endpoints"
@@ -351,7 +355,7 @@ async def no_mutual(client: ClientUnderTest) -> None:
         "stdio.probe-modern-error-no-fallback",
         "compat.client-http-inspect-400",
     ),
-    needs=("scenario:version-none", f"scenario:{REFUSED_UNREAD}"),
+    needs=("scenario:version-none", f"scenario:{REFUSED_UNREAD}", f"scenario:{_MOVES}"),
 )
 async def no_fallback(client: ClientUnderTest) -> None:
     """An error of modern servers shows that the server is one: no `initialize` follows."""
@@ -364,6 +368,13 @@ async def no_fallback(client: ClientUnderTest) -> None:
         behind = isinstance(refused, int) and exchange.number > refused
         if behind and exchange.message.get("method") == "initialize":
             raise Deviation("no initialize after error -32022 without an id", str(exchange))
+    for evidence in client.all(instructed=True):
+        rejected: JsonValue = None
+        for entry in evidence.transcript:
+            code = member(entry.value, "error", "code") if entry.sent else None
+            rejected = code if code in _MODERN_ERRORS else rejected
+            if rejected is not None and not entry.sent and member(entry.value, "method") == "initialize":
+                raise Deviation(f"no initialize after error {brief(rejected)}", f"one in {evidence.scenario.name}")
 
 
 @check(

@@ -387,7 +387,7 @@ def _not_early(pause: JsonObject, gets: list[HttpExchange]) -> None:
 
 @check("http-sse.client-posts", proves=("http-sse.post-to-endpoint",))
 async def posts_to_endpoint(client: ClientUnderTest) -> None:
-    """All messages are sent by POST to the URI of the `endpoint` event."""
+    """All messages are sent by POST to the URI of the `endpoint` event, which a comment may precede."""
     if client.transport is not Transport.HTTP_SSE:
         raise AssertionError("this check is for HTTP+SSE only")
     for evidence in client.all():

@@ -31,7 +31,7 @@ __all__ = ["HttpHost", "PostSink", "Stream", "open_http_host"]
 _JSON: Final = ("Content-Type", "application/json")
 _VERSION: Final = "mcp-protocol-version"
 _SESSION: Final = "mcp-session-id"
-_ODD_CHARACTERS: Final = "-AbC~xYz!%2f+="
+_ODD_CHARACTERS: Final = '-AbC~xYz!%2f+=,;"'
 """The end of each session id, and a part of each event id: characters that a lax implementation changes. All visible ones in ASCII are valid."""
 
 

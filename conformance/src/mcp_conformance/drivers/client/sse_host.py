@@ -82,6 +82,8 @@ class SseHost:
         """The form of the URI in the `endpoint` event."""
         self.accepts_late = False
         """Whether a POST has its response, with the status 200, only behind those to its messages."""
+        self.welcome = b""
+        """Bytes of each stream before the `endpoint` event: comments, which clients ignore."""
         self.before: Callable[[HttpExchange], Awaitable[bool]] | None = None
         """Receives each request first, and returns whether it responded to it."""
         self._transcript: Final = transcript
@@ -133,6 +135,8 @@ class SseHost:
             EndpointForm.ABSOLUTE: f"http://{exchange.header('host')}{place}",
             EndpointForm.QUERY: query,
         }
+        if self.welcome:
+            await exchange.chunk(self.welcome)
         await exchange.named_event("endpoint", forms[self.endpoint].encode())
         await exchange.gone.wait()
         del self._open[place]
