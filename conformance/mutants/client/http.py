@@ -557,6 +557,8 @@ class ModernHttp(_Http):
         """The names of the tools with invalid annotations, for a fault that never accepts them."""
         self._fresh: Final[dict[str, JsonObject]] = {}
         """The newest list that may be cached, by method, for the fault of a cache that ignores cursors."""
+        self._shared: dict[str, str] = {}
+        """The headers of the request that was begun first, for a fault that sends them with the next one, too."""
 
     def open(self) -> JsonObject:
         """Send `server/discover`."""
@@ -603,7 +605,9 @@ class ModernHttp(_Http):
             connection.close()
             abandoned.close()
             return
+        self._shared = self.headers(call) if wrong("shares-headers") else {}
         self.abandon(method, params)
+        self._shared = {}
         self._answer(connection.getresponse())
 
     def learn(self, tools: list[JsonObject]) -> None:
@@ -664,6 +668,8 @@ class ModernHttp(_Http):
 
     def headers(self, message: JsonObject) -> dict[str, str]:
         """Return the headers of a POST, with those that repeat the body."""
+        if self._shared:
+            return self._shared
         headers = super().headers(message)
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"

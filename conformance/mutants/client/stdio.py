@@ -417,6 +417,7 @@ class EventStream(_Lines):
         self._stream: Final = http.client.HTTPConnection(*self._where, timeout=30)
         self._stream.request("GET", parts.path, headers={"Accept": "text/event-stream"})
         self._events: Final = self._stream.getresponse()
+        self._stream_path: Final = parts.path
         self._path = parts.path
         self._incoming: Final = events_of(self._events)
         if wrong("endpoint-in-first-line") and not self._events.peek().startswith(b"event:"):
@@ -443,7 +444,8 @@ class EventStream(_Lines):
     def send(self, message: JsonObject) -> None:
         """Post a message."""
         connection = http.client.HTTPConnection(*self._where, timeout=30)
-        connection.request("POST", self._path, dumped(message), {"Content-Type": "application/json"})
+        path = self._stream_path if "method" not in message and wrong("answers-to-stream") else self._path
+        connection.request("POST", path, dumped(message), {"Content-Type": "application/json"})
         response = connection.getresponse()
         response.read()
         if response.status >= 400 or (response.status != _ACCEPTED and wrong("needs-202")):

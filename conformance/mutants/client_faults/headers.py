@@ -49,6 +49,7 @@ HEADER_FAULTS: Final = (
         "header.client-param-injection",
         "header.client-param-sentinel",
     ),
+    of("shares-headers", _MODERN, "http", "header.client-name-tools-call"),
     of("trailing-spaces-plain", _MODERN, "http", "header.client-param-base64"),
     of("encodes-surrogates", _MODERN, "http", "header.client-param-base64"),
     of("takes-namesakes", _MODERN, "http", "header.client-param-nested"),

@@ -47,6 +47,7 @@ ERA_FAULTS: Final = (
     of("looks-elsewhere", _LATE, "http", "http-sse.client-falls-back"),
     of("no-fallback-at-400", _LATE, "http", "http-sse.client-falls-back"),
     of("keeps-first-endpoint", "2024-11-05", "http", "http-sse.client-posts"),
+    of("answers-to-stream", "2024-11-05", "http", "http-sse.client-posts"),
     of("endpoint-in-first-line", "2024-11-05", "http", "http-sse.client-posts"),
     of("endpoint-query-of-parent", "2024-11-05", "http", "http-sse.client-posts"),
     of("looks-elsewhere", _MODERN, "http", "compat.client-two-endpoints"),
