@@ -299,6 +299,10 @@ def _fault() -> str:
 
 def progress_before(request: JsonObject) -> list[JsonObject]:
     """Return the progress notifications before the response to a request."""
+    if request["method"] == "ping" and _GIVEN_UP and wrong("progress-of-cancelled"):
+        _GIVEN_UP.append(request["id"])
+        steps: JsonObject = {"progressToken": "conformance/given up", "progress": len(_GIVEN_UP)}
+        return [{"jsonrpc": "2.0", "method": "notifications/progress", "params": steps}]
     params = request.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not in_scenario("conformance_progress") or not isinstance(meta, dict) or "progressToken" not in meta:
@@ -325,6 +329,8 @@ _PENDING: list[str] = []
 """The requests that the server sends at once."""
 _HELD: list[JsonObject] = []
 """The responses to the requests that the server sends at once."""
+_GIVEN_UP: list[JsonValue] = []
+"""The first id of a request that the server cancelled, and of each ping after that."""
 _COMPLETED: list[str] = []
 """The notifications of completed elicitations."""
 _UNANSWERED: list[JsonValue] = []
@@ -385,6 +391,8 @@ def _late_answers(request: JsonObject, answer: JsonObject | None) -> list[JsonOb
 def _cancelled(params: JsonValue) -> JsonObject | None:
     """Return what a faulty client responds to a cancellation."""
     given_up = params.get("requestId") if isinstance(params, dict) else None
+    if given_up in _UNANSWERED and not _GIVEN_UP:
+        _GIVEN_UP.append(given_up)
     if given_up in _UNANSWERED and wrong("cancels-in-return"):
         named: JsonObject = {"requestId": given_up, "reason": "cancelled by the server"}
         back: JsonObject = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": named}

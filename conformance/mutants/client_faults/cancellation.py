@@ -38,6 +38,8 @@ CANCEL_FAULTS: Final = (
     of("dies-of-late-cancellation", _LATE, "stdio", "cancellation.client-bears-late"),
     # It is cancelled twice, and responds twice.
     of("answers-cancelled", _LATE, "stdio", "cancellation.client-no-response", "jsonrpc.client-response-once"),
+    of("progress-of-cancelled", _LATE, "stdio", "cancellation.client-no-response"),
+    of("progress-of-cancelled", _FIRST, "http", "cancellation.client-no-response"),
     of("ignores-cancel-of-zero", _LATE, "stdio", "cancellation.client-no-response"),
     of("cancels-own-request", _LATE, "stdio", "cancellation.client-bears-same-id"),
     of("cancels-own-request", _FIRST, "http", "cancellation.client-bears-same-id"),

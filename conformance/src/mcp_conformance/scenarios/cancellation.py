@@ -13,6 +13,7 @@ from mcp_conformance.scenarios.client_request_table import by_name
 from mcp_conformance.scenarios.client_request_tools import declares
 from mcp_conformance.scenarios.scenario import Scenario
 from mcp_core.revisions import LEGACY, R2025_03_26, Era
+from mcp_core.types.meta import PROGRESS_TOKEN
 
 if TYPE_CHECKING:
     from mcp_conformance.drivers.client.scripted_request import ScriptedRequest
@@ -25,9 +26,11 @@ __all__ = [
     "CANCELLED",
     "CANCELLED_IDS",
     "CANCELLED_NAMESAKE",
+    "CANCELLED_TOKEN",
     "CANCEL_SCENARIOS",
     "EMPTY",
     "GOES_ON",
+    "LATE",
     "MEANWHILE",
     "NAMESAKE",
     "WAITING",
@@ -46,6 +49,10 @@ CANCELLED: Final = "test_gives_up"
 """The tool that sends client requests and cancels them."""
 CANCELLED_IDS: Final[tuple[str | int, ...]] = ("to be given up", 0)
 """The ids of these requests."""
+CANCELLED_TOKEN: Final = "conformance/given up"
+"""The progress token of the first of them."""
+LATE: Final = "late"
+"""The name of the second ping after their cancellation, before which a client knows of it."""
 CANCELLED_NAMESAKE: Final = "test_gives_up_same_id"
 """The tool that sends a client request with the id of its call, and cancels that request."""
 NAMESAKE: Final = "behind the request with the same id"
@@ -125,14 +132,15 @@ def _server_cancels(setup: ScenarioSetup) -> None:
         for id in CANCELLED_IDS:
             message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": client_request.method}
             if client_request.params is not None:
-                message["params"] = client_request.params
+                token: JsonObject = {"_meta": {PROGRESS_TOKEN: CANCELLED_TOKEN}} if id == CANCELLED_IDS[0] else {}
+                message["params"] = {**client_request.params, **token}
             await request.sink.send(encoded(message))
         await request.send_client_request("ping", name=MEANWHILE, id=_ANSWERED)
         for id in CANCELLED_IDS:
             await request.notify("notifications/cancelled", {"requestId": id, "reason": "the result is not needed"})
         await request.send_client_request("ping", name="behind")
         await request.notify("notifications/cancelled", {"requestId": _ANSWERED, "reason": "it crossed the response"})
-        await request.send_client_request("ping", name="late")
+        await request.send_client_request("ping", name=LATE)
         await request.notify("notifications/cancelled", {"requestId": "never was"}, deviant="an unknown id")
         again: JsonObject = {"requestId": CANCELLED_IDS[0]}
         await request.notify("notifications/cancelled", again, deviant="an id that was cancelled before")

@@ -23,8 +23,10 @@ from mcp_conformance.scenarios.cancellation import (
     CANCELLED,
     CANCELLED_IDS,
     CANCELLED_NAMESAKE,
+    CANCELLED_TOKEN,
     EMPTY,
     GOES_ON,
+    LATE,
     NAMESAKE,
     WAITING,
     WAITING_RESOURCE,
@@ -356,10 +358,12 @@ def _server_cancellation(client: ClientUnderTest) -> Evidence:
     needs=(f"scenario:{_SERVER}",),
 )
 async def no_response(client: ClientUnderTest) -> None:
-    """A request that the server cancelled gets no response."""
+    """A request that the server cancelled gets no response, and no progress is reported for it."""
     evidence = _server_cancellation(client)
     cancelled: set[bytes] = set()
+    fences = {_key(each.request["id"]) for each in evidence.server.client_requests if each.name == LATE}
     early = 0
+    is_known = False
     for entry in evidence.transcript:
         message = entry.value
         if not isinstance(message, dict):
@@ -370,6 +374,10 @@ async def no_response(client: ClientUnderTest) -> None:
             if _key(message["id"]) in cancelled:
                 raise Deviation("no response to a cancelled request", brief(message))
             early += 1
+        if not entry.sent and "method" not in message:
+            is_known = is_known or _key(message.get("id")) in fences
+        if not entry.sent and is_known and params_of(message).get("progressToken") == CANCELLED_TOKEN:
+            raise Deviation("no progress of a cancelled request", brief(message))
     if early == len(CANCELLED_IDS):
         raise NotTestable("the client responded before the cancellation")
 
@@ -386,7 +394,7 @@ async def late_cancellation(client: ClientUnderTest) -> None:
     responses = {each.name: each.response for each in evidence.server.client_requests}
     if responses.get("behind") is None:
         raise NotTestable("the control request failed: the client did not respond to a ping before the cancellation")
-    if responses.get("late") is None:
+    if responses.get(LATE) is None:
         raise Deviation("a response to the ping after the cancellation", evidence.ending)
 
 
@@ -417,7 +425,7 @@ async def invalid_ignored(client: ClientUnderTest) -> None:
     """A cancellation with an unknown or missing request id is ignored."""
     evidence = _server_cancellation(client)
     responses = {each.name: each.response for each in evidence.server.client_requests}
-    if responses.get("late") is None:
+    if responses.get(LATE) is None:
         raise NotTestable("the control request failed: the client did not respond to a ping before these cancellations")
     # A response in the tool after it shows that the client continued. Another check covers that tool.
     if responses.get("fence") is None or (evidence.status != 0 and responses.get(NAMESAKE) is None):
