@@ -301,8 +301,8 @@ def progress_before(request: JsonObject) -> list[JsonObject]:
     """Return the progress notifications before the response to a request."""
     if request["method"] == "ping" and _GIVEN_UP and wrong("progress-of-cancelled"):
         _GIVEN_UP.append(request["id"])
-        steps: JsonObject = {"progressToken": "conformance/given up", "progress": len(_GIVEN_UP)}
-        return [{"jsonrpc": "2.0", "method": "notifications/progress", "params": steps}]
+        late: JsonObject = {"progressToken": "conformance/given up", "progress": len(_GIVEN_UP)}
+        return [{"jsonrpc": "2.0", "method": "notifications/progress", "params": late}]
     params = request.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not in_scenario("conformance_progress") or not isinstance(meta, dict) or "progressToken" not in meta:

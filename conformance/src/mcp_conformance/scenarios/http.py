@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
 __all__ = [
-    "ASKED_BEHIND",
     "EMPTIED_ID",
     "HTTP_SCENARIOS",
     "LOSES",
     "LOST_TO_STATELESS",
     "LOST_WITH_STREAM",
+    "PINGED_BEHIND",
     "QUERY",
     "RECONNECTS",
     "STANDALONE_ID",
@@ -45,7 +45,7 @@ LOST_TO_STATELESS: Final = "session-lost-to-stateless"
 """The scenario of a session that is lost at a server which no longer has session ids."""
 LOST_WITH_STREAM: Final = "session-lost-with-stream"
 """The scenario of a session that is lost when a stream ends."""
-ASKED_BEHIND: Final = "in a resumed stream"
+PINGED_BEHIND: Final = "in a resumed stream"
 """The name of the ping before that result, when the client has resumed the stream each time."""
 RECONNECTS: Final = "test_reconnection"
 """The tool whose stream ends before its result."""
@@ -217,7 +217,7 @@ def _sse_retry(setup: ScenarioSetup) -> None:
             if scope.cancelled_caught:
                 break
         else:
-            await request.send_client_request("ping", name=ASKED_BEHIND)
+            await request.send_client_request("ping", name=PINGED_BEHIND)
         return text_result("fetched")
 
     setup.server.offers.add_tool(RECONNECTS, "Responds in a second stream", reconnect)

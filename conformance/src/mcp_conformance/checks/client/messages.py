@@ -13,7 +13,7 @@ from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.cache_scope import TWO_USERS
 from mcp_conformance.scenarios.cancellation import MEANWHILE
 from mcp_conformance.scenarios.client_requests import SAME_DIGITS
-from mcp_conformance.scenarios.http import ASKED_BEHIND
+from mcp_conformance.scenarios.http import PINGED_BEHIND
 from mcp_conformance.scenarios.robustness import EARLY, UNKNOWN
 from mcp_conformance.scenarios.table import FEW_CAPABILITIES
 from mcp_conformance.wire.transcript import Kind
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.evidence import ClientUnderTest, Evidence
     from mcp_core.jsonrpc.messages import JsonObject, JsonValue
 
-_ASKS: Final = "conformance_asks"
+_CLIENT_REQUESTS: Final = "conformance_asks"
 """The scenario with two pings at once whose ids have the same digits."""
 _RESUMED: Final = "sse-retry"
 """The scenario in which the client resumes a stream."""
@@ -315,7 +315,7 @@ def _response(client: ClientUnderTest, request: ClientRequestRecord) -> JsonObje
         "sse.get-server-messages",
     ),
     revisions=_LEGACY,
-    needs=("scenario:server-asks", "scenario:conformance_no_request", f"scenario:{_ASKS}"),
+    needs=("scenario:server-asks", "scenario:conformance_no_request", f"scenario:{_CLIENT_REQUESTS}"),
 )
 async def response_id(client: ClientUnderTest) -> None:
     """Every request of the server gets a response with its id, whatever the id, those beside it and the stream, also an error."""
@@ -327,10 +327,10 @@ async def response_id(client: ClientUnderTest) -> None:
                 used = [each.get("id") for each in client.run(scenario).responses]
                 id = brief(request.request["id"])
                 raise Deviation(f"a response to {request.method} with the id {id}", brief(used))
-    asked = client.run(_ASKS)
-    answered = {encoded(each.get("id")) for each in asked.responses} & {*map(encoded, SAME_DIGITS)}
+    at_once = client.run(_CLIENT_REQUESTS)
+    answered = {encoded(each.get("id")) for each in at_once.responses} & {*map(encoded, SAME_DIGITS)}
     # A client that fails may have ended before the other response.
-    if len(answered) == 1 and asked.status in (None, 0):
+    if len(answered) == 1 and at_once.status in (None, 0):
         ids = " and ".join(map(brief, SAME_DIGITS))
         raise Deviation(f"a response to each of two pings with the ids {ids}", f"one with {answered.pop().decode()}")
 
@@ -447,7 +447,7 @@ async def ping(client: ClientUnderTest) -> None:
     resumed = client.runs.get(_RESUMED)
     for request in resumed.server.client_requests if resumed is not None else ():
         # A client that fails may have left the stream.
-        if request.name == ASKED_BEHIND and request.response is None and resumed is not None and resumed.status == 0:
+        if request.name == PINGED_BEHIND and request.response is None and resumed is not None and resumed.status == 0:
             raise Deviation("an empty result of a ping in a resumed stream", resumed.ending)
 
 
