@@ -127,9 +127,7 @@ class Answers:
                 return None
             given[key] = answer["result"]
         wrong = self._wrong
-        if wrong("answers-by-method") and isinstance(requests, dict):
-            last = {json.dumps(each.get("method")): key for key, each in requests.items() if isinstance(each, dict)}
-            given = {key: given[key] for key in last.values()}
+        given = _by_method(given, requests, wrong)
         lost = {"": wrong("no-empty-key"), "__proto__": wrong("no-prototype-key")}
         given = {key: value for key, value in given.items() if not lost.get(key)}
         self.earlier.update(given)
@@ -298,7 +296,7 @@ class Answers:
             use: JsonObject = {"type": "tool_use", "id": "1", "name": "get_weather", "input": {"city": "Ghent"}}
             if wrong("use-without-input"):
                 use["input"] = "Ghent"
-            answer["content"] = use
+            answer["content"] = [use, {**use, "input": {"city": "Bruges"}}] if wrong("uses-share-id") else use
         if wrong("says-as-user"):
             answer["role"] = "user"
         content = answer["content"]
@@ -342,6 +340,19 @@ class Answers:
         if self._wrong("hints-exact"):
             return next((name for name in names if name in models), models[0])
         return next((model for name in names for model in models if name in model), models[0])
+
+
+def _by_method(given: JsonObject, requests: JsonValue, wrong: Wrong) -> JsonObject:
+    """Return the input responses; with a fault, only one for each method, or the same for all of a method."""
+    listed = requests if isinstance(requests, dict) else {}
+    methods = {key: json.dumps(each.get("method")) for key, each in listed.items() if isinstance(each, dict)}
+    if wrong("answers-by-method"):
+        last = {method: key for key, method in methods.items()}
+        return {key: given[key] for key in last.values()}
+    if wrong("first-answer-for-all"):
+        firsts: JsonObject = {}
+        return {key: firsts.setdefault(methods[key], value) for key, value in given.items()}
+    return given
 
 
 def _rekeyed(given: JsonObject) -> JsonObject:
@@ -465,6 +476,7 @@ def _value(field: JsonObject, *, one_choice: bool) -> JsonValue:
 def _flaw(messages: list[JsonValue], wrong: Wrong) -> str:
     """Return what is wrong with the messages of a sampling request, or the empty string."""
     uses: set[JsonValue] = set()
+    uses_in_order: list[JsonValue] = []
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
         blocks = [each for each in (content if isinstance(content, list) else [content]) if isinstance(each, dict)]
@@ -481,9 +493,12 @@ def _flaw(messages: list[JsonValue], wrong: Wrong) -> str:
         late = blocks[0].get("type") != "tool_result" and wrong("results-behind-text") if blocks else False
         if results and kinds != {"tool_result"} and not wrong("mixed-results") and not late:
             return "a tool_result beside other content"
+        if results and uses_in_order != [each.get("toolUseId") for each in blocks] and wrong("results-by-order"):
+            return "the tool_result blocks are in another order"
         if uses - results and not wrong("missing-results") and not (results and wrong("some-results")):
             return "a tool_result is missing"
-        uses = {each.get("id") for each in blocks if each.get("type") == "tool_use"}
+        uses_in_order = [each.get("id") for each in blocks if each.get("type") == "tool_use"]
+        uses = set(uses_in_order)
     return ""
 
 

@@ -18,6 +18,7 @@ MRTR_FAULTS: Final = (
     of("input-for-calls-only", _MODERN, "stdio", "mrtr.client-answers"),
     of("complete-with-meta", _MODERN, "stdio", "mrtr.client-answers"),
     of("answers-by-method", _MODERN, "stdio", "mrtr.client-answers"),
+    of("first-answer-for-all", _MODERN, "stdio", "elicitation.client-content-fits"),
     of("numbers-keys", _MODERN, "stdio", "mrtr.client-answers"),
     of("no-empty-key", _MODERN, "http", "mrtr.client-answers"),
     of("no-prototype-key", _MODERN, "stdio", "mrtr.client-answers"),

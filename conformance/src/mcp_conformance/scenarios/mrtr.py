@@ -40,6 +40,17 @@ _CONFIRM: Final[JsonObject] = {
         },
     },
 }
+_EXPLAIN: Final[JsonObject] = {
+    "method": "elicitation/create",
+    "params": {
+        "message": "Why?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"why": {"type": "string", "default": "It is time"}},
+            "required": ["why"],
+        },
+    },
+}
 _SAMPLE: Final[JsonObject] = {
     "method": "sampling/createMessage",
     "params": {
@@ -119,10 +130,16 @@ async def _no_result_type(request: ScriptedRequest) -> JsonObject:
 
 
 async def _all_kinds(request: ScriptedRequest) -> JsonObject:
-    """Request everything that the client declares in one result, each kind twice."""
+    """Request everything that the client declares in one result, each kind twice. The two forms differ."""
     if "inputResponses" in request.params:
         return text_result("confirmed")
-    requests = {f"{name}: {number}": each for number in (1, 2) for name, each in KINDS.items() if _has(request, name)}
+    second = {**KINDS, "elicitation": _EXPLAIN}
+    requests = {
+        f"{name}: {number}": each
+        for number, kinds in ((1, KINDS), (2, second))
+        for name, each in kinds.items()
+        if _has(request, name)
+    }
     return _input_required(STATE, **requests) if requests else text_result("nothing is declared")
 
 
