@@ -300,6 +300,19 @@ _RIGHT: Final = (
         revisions=_LATE,
         params=_sample(_ASK, _message("assistant", [_USE]), _message("user", [_RESULT]), tools=_TOOLS),
     ),
+    ClientRequest(
+        name="ask_sample_parallel_results",
+        method="sampling/createMessage",
+        needs="sampling.tools",
+        revisions=_LATE,
+        # The ids, and not the order, tell which result belongs to which use.
+        params=_sample(
+            _ASK,
+            _message("assistant", [_USE, {**_USE, "id": "use-2"}]),
+            _message("user", [{**_RESULT, "toolUseId": "use-2"}, _RESULT]),
+            tools=_TOOLS,
+        ),
+    ),
     ClientRequest(name="ask_roots", method="roots/list", needs="roots"),
 )
 

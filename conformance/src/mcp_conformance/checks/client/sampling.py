@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mcp_conformance.checks.client.declared_capabilities import answers, declares, error_code, other_results, refuses
 from mcp_conformance.checks.registry.client import CLIENT_CHECKS, check
+from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.check import CheckScope
 from mcp_conformance.model.verdict import Deviation, NotTestable
 from mcp_conformance.protocol.message_schema import flaw
@@ -37,6 +38,7 @@ _SAMPLES: Final = (
     "ask_sample_tools_required",
     "ask_sample_tools_none",
     "ask_sample_tool_results",
+    "ask_sample_parallel_results",
 )
 
 _WORDS_PER_TOKEN: Final = 4
@@ -197,9 +199,12 @@ async def tool_none(client: ClientUnderTest) -> None:
 
 @check("sampling.client-tool-use", proves=("schema.tool-use-content", "sampling.tool-content-roles"), needs=_NEEDS)
 async def tool_use(client: ClientUnderTest) -> None:
-    """A tool_use has an id, a name and an input, and is in a message of the assistant."""
+    """A tool_use has an id of its own, a name and an input, and is in a message of the assistant."""
     found = 0
     for name, answer in answers(client, _SCENARIO, *_SAMPLES):
+        ids = [encoded(use.get("id")) for use in _uses(answer)]
+        if len(set(ids)) != len(ids):
+            raise Deviation(f"an id of its own for each tool_use for {name}", brief(answer))
         for use in _uses(answer):
             found += 1
             wrong = flaw(use, "ToolUseContent", client.revision)
@@ -209,6 +214,20 @@ async def tool_use(client: ClientUnderTest) -> None:
                 raise Deviation("a tool_use in a message of the assistant", brief(answer))
     if not found:
         raise NotTestable("no result used a tool")
+
+
+@check(
+    "sampling.client-bears-parallel",
+    proves=("capability.respect-throughout",),
+    revisions=_LEGACY,
+    needs=_NEEDS,
+)
+async def bears_parallel(client: ClientUnderTest) -> None:
+    """The results of two tool uses are accepted as valid in any order, as their ids tell to which use they belong."""
+    result_of(client, _SCENARIO, "ask_sample_tool_results")
+    response = response_of(client, _SCENARIO, "ask_sample_parallel_results")
+    if error_code(response) in (-32602, -32600):
+        raise Deviation("tool results in another order than their uses to be accepted as valid", brief(response))
 
 
 def _add_loop(id: str, requirement: str, names: tuple[str, ...], title: str) -> None:
