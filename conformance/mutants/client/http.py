@@ -279,6 +279,12 @@ def _json(data: bytes) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
+def _at_path(value: JsonValue, path: list[str]) -> JsonValue:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
 def _retry(value: str, before: float) -> float:
     """Return the seconds to wait after a `retry` field; those before it if it is not a number."""
     digits = value.partition("ms")[0] if wrong("retry-with-unit") else value
@@ -705,6 +711,8 @@ class ModernHttp(_Http):
         properties = schema.get("properties") if isinstance(schema, dict) else None
         for name, part in properties.items() if isinstance(properties, dict) else ():
             value = arguments.get(name) if isinstance(arguments, dict) else None
+            if "." in name and wrong("dots-are-paths"):
+                value = _at_path(arguments, name.split("."))
             if isinstance(above, dict) and isinstance(above.get(name), str) and wrong("takes-namesakes"):
                 value = above[name]
             deep = "properties" in part if isinstance(part, dict) else False

@@ -52,6 +52,7 @@ HEADER_FAULTS: Final = (
     of("shares-headers", _MODERN, "http", "header.client-name-tools-call"),
     of("trailing-spaces-plain", _MODERN, "http", "header.client-param-base64"),
     of("encodes-surrogates", _MODERN, "http", "header.client-param-base64"),
+    of("dots-are-paths", _MODERN, "http", "header.client-param-nested"),
     of("takes-namesakes", _MODERN, "http", "header.client-param-nested"),
     of("integers-as-floats", _MODERN, "http", "header.client-param-integer"),
     of(

@@ -68,6 +68,8 @@ ANNOTATED: Final[JsonObject] = {
                 "map": {"type": "object", "properties": {"square": {"type": "string", "x-mcp-header": "Square"}}},
             },
         },
+        # A property whose name looks like the path of another one.
+        "place.city": {"type": "string", "x-mcp-header": "Full-Name"},
         # A property whose name is a keyword elsewhere.
         "items": {"type": "object", "properties": {"count": {"type": "integer", "x-mcp-header": "Item-Count"}}},
     },
@@ -87,6 +89,7 @@ _CALLS: Final[tuple[JsonObject, ...]] = (
     # Two units of UTF-16, which are no characters of their own.
     {"region": "\U0001f9ea"},
     {"city": "Bruges", "place": {"city": "Ghent"}},
+    {"place.city": "Lier", "place": {"city": "Ghent"}},
     {"region": "line\r\nInjected: yes"},
     {"region": "\ttab"},
     {"region": "trailing space "},

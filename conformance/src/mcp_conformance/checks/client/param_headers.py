@@ -32,6 +32,7 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "Verbose": ("verbose",),
     "Place_City.x": ("place", "city"),
     "Square": ("place", "map", "square"),
+    "Full-Name": ("place.city",),
     "Item-Count": ("items", "count"),
 }
 """The path of the argument, by header, in agreement with `header_scenarios.ANNOTATED`."""
@@ -42,7 +43,7 @@ _ANNOTATED_ELSEWHERE: Final[Mapping[tuple[str, str], Mapping[str, str]]] = {
 }
 """The arguments of other annotated tools, by scenario and tool, and by header."""
 _PLAIN: Final = ("Region", "Priority", "Verbose")
-_NESTED: Final = ("Place_City.x", "Square", "Item-Count")
+_NESTED: Final = ("Place_City.x", "Full-Name", "Square", "Item-Count")
 
 
 def _arguments(exchange: HttpExchange) -> JsonObject:
@@ -180,7 +181,7 @@ for _row in _REPEATED:
 _add(
     "header.client-param-nested",
     ("header.param-nested-path",),
-    "An argument within an object has a header if its own parameter is annotated.",
+    "An argument within an object has a header if its own parameter is annotated; a dot in a name is no path.",
     lambda value: value is not None,
     _NESTED,
 )
