@@ -199,7 +199,9 @@ def _freshness(wire: Wire, _: JsonObject, __: JsonObject) -> None:
     _listen(wire)
     _list(wire)
     _call(wire, "test_changes")
-    if not wrong("deaf-to-changes"):
+    if wrong("keeps-further-pages"):
+        wire.call("tools/list", {})
+    elif not wrong("deaf-to-changes"):
         _list(wire)
     cursor: JsonObject = {"cursor": wire.call("prompts/list", {}).get("nextCursor")}
     for number in range(3):

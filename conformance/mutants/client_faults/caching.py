@@ -12,6 +12,7 @@ _MODERN = "2026-07-28"
 
 FRESH_FAULTS: Final = (
     of("deaf-to-changes", _MODERN, "http", "caching.client-hears-changes"),
+    of("keeps-further-pages", _MODERN, "stdio", "caching.client-hears-pages"),
     of("tools-for-prompts", _MODERN, "stdio", "caching.client-hears-prompts"),
     of("tools-for-prompts", _MODERN, "http", "caching.client-hears-prompts"),
     of("deaf-to-updates", _MODERN, "stdio", "caching.client-hears-updates"),

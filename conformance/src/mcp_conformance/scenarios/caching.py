@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from mcp_conformance.scenarios.scenario import ScenarioSetup
     from mcp_core.jsonrpc.messages import JsonObject
 
-__all__ = ["CHANGES", "CURSORS", "FRESHNESS", "FRESH_SCENARIOS", "IDLE", "MRTR_RESOURCE", "PLAIN", "UPDATED"]
+__all__ = [
+    "CHANGES",
+    "CURSORS",
+    "FRESHNESS",
+    "FRESH_SCENARIOS",
+    "IDLE",
+    "MORE_TOOLS",
+    "MRTR_RESOURCE",
+    "PLAIN",
+    "UPDATED",
+]
 
 FRESHNESS: Final = "conformance_freshness"
 """The name of the scenario."""
@@ -32,6 +42,8 @@ UPDATED: Final = "test://updated"
 """The resource that changes; the note of its first notification has the id of the call."""
 PLAIN: Final = "test://static-text"
 """A resource that must not be cached."""
+MORE_TOOLS: Final = "the second page of tools"
+"""The cursor of the list of tools. Both pages are valid for an hour."""
 CURSORS: Final = ("the second page", "the second page, replaced")
 """The cursors of the list of prompts: the first becomes invalid at its third use, the second replaces it."""
 
@@ -58,13 +70,18 @@ def _freshness(setup: ScenarioSetup) -> None:
 
 
 def _changing_tools(setup: ScenarioSetup) -> None:
-    """Serve a list of tools that is valid for an hour, a tool that notifies of a change, and a slow tool."""
+    """Serve two pages of tools that are valid for an hour, a tool that notifies of a change, and a slow tool."""
     server = setup.server
     open_now: list[ScriptedRequest] = []
-    right = server.handlers["tools/list"]
 
     async def listed(request: ScriptedRequest) -> JsonObject:
-        return {**await right(request), "ttlMs": FRESH}
+        # The scenario needs none of the tools on the second page.
+        *further, change, idle = server.offers.tools
+        if request.params.get("cursor") is None:
+            return {"tools": [change, idle], "nextCursor": MORE_TOOLS, "ttlMs": FRESH}
+        if request.params["cursor"] != MORE_TOOLS:
+            raise ErrorReply(-32602, "unknown cursor")
+        return {"tools": [*further], "ttlMs": FRESH}
 
     async def change(request: ScriptedRequest) -> JsonObject:
         id = request.message["id"]

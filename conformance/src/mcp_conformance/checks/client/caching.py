@@ -12,7 +12,7 @@ from mcp_conformance.drivers.client.scripted_request import encoded
 from mcp_conformance.model.verdict import Deviation, NotApplicable, NotTestable
 from mcp_conformance.protocol.response import brief
 from mcp_conformance.scenarios.cache_scope import TWO_USERS, USERS, own_names, own_text, user_of
-from mcp_conformance.scenarios.caching import CHANGES, CURSORS, FRESHNESS, IDLE, MRTR_RESOURCE, UPDATED
+from mcp_conformance.scenarios.caching import CHANGES, CURSORS, FRESHNESS, IDLE, MORE_TOOLS, MRTR_RESOURCE, UPDATED
 from mcp_conformance.scenarios.pagination import LISTS
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _TIMES: Final = 3
 """The number of times that the scenario lists prompts and templates."""
+_BACKGROUND: Final = 5
+"""The number of requests after which a list that a client reads in the background is complete."""
 _NEEDS: Final = (f"scenario:{FRESHNESS}",)
 
 
@@ -49,6 +51,23 @@ async def hears_changes(client: ClientUnderTest) -> None:
         raise NotTestable("the client did not list the tools before")
     if not any(each["method"] == "tools/list" for each in requests[at:]):
         raise Deviation("another tools/list after notifications/tools/list_changed", "no further tools/list")
+
+
+@check("caching.client-hears-pages", proves=("caching.notification-invalidates",), needs=_NEEDS)
+async def hears_changed_pages(client: ClientUnderTest) -> None:
+    """All cached pages of a list are fetched again after its list_changed notification, not only the first one."""
+    if "changed tools" not in client.run(FRESHNESS).notes:
+        raise NotTestable(f"the client did not call {CHANGES} while it was subscribed to changes of the tools")
+    requests = _requests(client)
+    at = _index(requests, client.run(FRESHNESS).notes["changed tools"])
+    listed = [(index, _param(each, "cursor")) for index, each in enumerate(requests) if each["method"] == "tools/list"]
+    if not any(cursor == MORE_TOOLS for index, cursor in listed if index < at):
+        raise NotApplicable("the client did not read the second page of the tools before")
+    later = [(index, cursor) for index, cursor in listed if index > at]
+    if not later or len(requests) - later[-1][0] <= _BACKGROUND:
+        raise NotTestable("the client did not list the tools again, or ended then")
+    if all(cursor != MORE_TOOLS for _, cursor in later):
+        raise Deviation(f"tools/list with the cursor {MORE_TOOLS!r} again", brief([cursor for _, cursor in later]))
 
 
 @check("caching.client-hears-prompts", proves=("caching.notification-invalidates",), needs=_NEEDS)
