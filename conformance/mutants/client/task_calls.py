@@ -128,6 +128,8 @@ def _cancel(wire: Wire, id: str) -> None:
         wire.cancel_last()
     else:
         wire.call("tasks/cancel", {"taskId": id})
+    for _ in range(_POLLS if wrong("task-polls-cancelled") else 0):
+        wire.call("tasks/get", {"taskId": id})
     if wrong("dies-of-cancelled-task") and "error" in wire.call("tasks/get", {"taskId": id}):
         raise ClientError("the task has expired")
 

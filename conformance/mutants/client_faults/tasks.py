@@ -23,6 +23,7 @@ _CALLING: Final = (
     of("task-ids-encoded", _LATE, "stdio", "schema.client-task-requests", "tasks.client-polls"),
     of("task-ids-without-case", _LATE, "http", "tasks.client-polls"),
     of("task-polls-once", _LATE, "stdio", "tasks.client-polls", "tasks.client-keeps-polling"),
+    of("task-polls-cancelled", _MODERN, "stdio", "tasks.client-stops-polling"),
     of("task-impatient", _LATE, "stdio", "tasks.client-interval"),
     of("task-impatient", _MODERN, "http", "tasks.client-interval"),
     of("task-related-request", _LATE, "stdio", "tasks.client-unrelated"),

@@ -29,6 +29,8 @@ _UNDECLARED: Final = "conformance_tasks_undeclared"
 _NEEDS: Final = (f"scenario:{_TASKS}",)
 _EARLY: Final = 0.95
 """The tolerated part of a waiting time, as clocks are coarse. A shorter time means that the client did not wait."""
+_FURTHER_POLLS: Final = 3
+"""The number of polls of an ended task that a client may send, for instance to show the task again."""
 _OPERATIONS: Final = ("tasks/get", "tasks/result", "tasks/cancel")
 _AUGMENTED: Final = ("tools/call",)
 """The requests that a client may augment with a task."""
@@ -158,6 +160,29 @@ async def polls(client: ClientUnderTest) -> None:
     for tool, log in logs_of(client.run(_TASKS), "task_required", "task_soon", "task_fails"):
         if not at_end(log):
             raise Deviation(f"the client to poll the task of {tool} until it has ended", in_words(log))
+
+
+@check(
+    "tasks.client-stops-polling",
+    proves=("tasks.poll-until-terminal", "tasks.poll-until-done"),
+    needs=(*_NEEDS, f"scenario:{_CANCEL}"),
+)
+async def stops_polling(client: ClientUnderTest) -> None:
+    """A task is not polled on and on after a poll has shown that it has ended: completed, failed or cancelled."""
+    known = 0
+    for scenario in (_TASKS, _CANCEL):
+        with suppress(NotApplicable):
+            for tool, log in tasks_of(client.run(scenario)).values():
+                statuses = [each["status"] for each in log if each["what"] == "tasks/get"]
+                ended = next((index for index, status in enumerate(statuses) if status in ENDED), None)
+                if ended is None:
+                    continue
+                known += 1
+                further = len(statuses) - ended - 1
+                if further > _FURTHER_POLLS:
+                    raise Deviation(f"no tasks/get for the {statuses[ended]} task of {tool}", f"{further} more of them")
+    if not known:
+        raise NotTestable("the client polled no task to its end")
 
 
 @check("tasks.client-keeps-polling", proves=("tasks.keep-polling", "tasks.status-notification"), needs=_NEEDS)
