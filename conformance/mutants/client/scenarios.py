@@ -23,6 +23,8 @@ _LISTEN: Final = "subscriptions/listen"
 _TOOLS: Final[JsonObject] = {"notifications": {"toolsListChanged": True}}
 _PROMPTS: Final[JsonObject] = {"notifications": {"promptsListChanged": True}}
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_REPEATED_LISTENS: Final = 5
+"""The number of further subscriptions of a client that wants more than it was granted."""
 _STARTS: Final = 3
 """The number of starts of a server that exits."""
 
@@ -76,6 +78,8 @@ def _listen(wire: Wire, to: JsonObject = _TOOLS) -> JsonObject:
 
 
 def _grants_nothing(wire: Wire, _: JsonObject, __: JsonObject) -> None:
+    for _time in range(_REPEATED_LISTENS if wrong("listens-again-for-more") else 0):
+        _listen(wire)
     if not _listen(wire).get("notifications") and wrong("insists-on-grant"):
         raise ClientError("the filter was not granted")
     _list(wire)

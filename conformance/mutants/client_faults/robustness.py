@@ -57,6 +57,8 @@ BEARING_FAULTS: Final = (
     of("tells-everybody", _MODERN, "stdio", "subscription.client-demux"),
     of("tells-newest", _MODERN, "stdio", "subscription.client-demux"),
     of("subscriptions-by-order", _MODERN, "stdio", "subscription.client-demux"),
+    of("listens-again-for-more", _MODERN, "stdio", "subscription.client-bears-less"),
+    of("listens-again-for-more", _MODERN, "http", "subscription.client-bears-less"),
     of("insists-on-grant", _MODERN, "stdio", "subscription.client-bears-less"),
     of("end-is-failure", _MODERN, "http", "subscription.client-clean-end"),
     of("bare-ends-only", _MODERN, "stdio", "subscription.client-clean-end"),

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _HTTP: Final = frozenset({Transport.HTTP})
 _LEGACY: Final = [each.name for each in LEGACY]
 _LISTEN: Final = "subscriptions/listen"
+_SAME_FILTERS: Final = 4
+"""The number of subscriptions with one filter that a client may open while none of them has ended."""
 
 
 def _called(evidence: Evidence) -> list[str]:
@@ -313,8 +315,15 @@ def _with_subscription(client: ClientUnderTest, name: str) -> Evidence:
     needs=("scenario:conformance_grants_nothing", "scenario:tools_call"),
 )
 async def accepts_partial_grant(client: ClientUnderTest) -> None:
-    """A client whose filter is granted only in part continues."""
+    """A client whose filter is granted only in part continues, and does not request the same again and again."""
     evidence = _with_subscription(client, "conformance_grants_nothing")
+    filters = [encoded(params_of(each).get("notifications")) for each in evidence.sent(_LISTEN)]
+    for requested in filters:
+        if filters.count(requested) > _SAME_FILTERS:
+            raise Deviation(
+                f"at most {_SAME_FILTERS} subscriptions with the filter {requested.decode()}, which the server does not grant",
+                f"{filters.count(requested)} of them",
+            )
     if evidence.status != 0:
         raise Deviation("the client to behave as with a fully granted filter", evidence.ending)
 
