@@ -86,6 +86,7 @@ CLIENT_REQUEST_FAULTS: Final = (
     of("always-uses-tools", _LATE, "stdio", "sampling.client-tool-none"),
     of("use-without-input", _LATE, "stdio", "sampling.client-tool-use", "sampling.client-result"),
     of("uses-share-id", _LATE, "stdio", "sampling.client-tool-use"),
+    of("uses-share-id", _MODERN, "http", "sampling.client-tool-use"),
     of("results-by-order", _LATE, "stdio", "sampling.client-bears-parallel"),
     of("missing-results", _LATE, "stdio", "sampling.client-missing-result"),
     of("missing-results", _MODERN, "stdio", "sampling.client-missing-result"),

@@ -305,7 +305,7 @@ _RIGHT: Final = (
         method="sampling/createMessage",
         needs="sampling.tools",
         revisions=_LATE,
-        # The ids, and not the order, tell which result belongs to which use.
+        # The ids, and not the order, show which result belongs to which use.
         params=_sample(
             _ASK,
             _message("assistant", [_USE, {**_USE, "id": "use-2"}]),
