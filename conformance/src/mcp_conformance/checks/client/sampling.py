@@ -122,18 +122,40 @@ _add_kind("image", "schema.image-content")
 _add_kind("audio", "schema.audio-content")
 
 
-@check(
+def _add_unusual(id: str, control: str, name: str, what: str, title: str) -> None:
+    """Add a check that unusual but valid params are accepted."""
+
+    async def accepted(client: ClientUnderTest) -> None:
+        result_of(client, _SCENARIO, control)
+        response = response_of(client, _SCENARIO, name)
+        if error_code(response) in (-32602, -32600):
+            raise Deviation(f"{what} to be accepted as valid", brief(response))
+
+    CLIENT_CHECKS.add(
+        id,
+        accepted,
+        title=title,
+        proves=("capability.respect-throughout",),
+        revisions=_LEGACY,
+        needs=_NEEDS,
+        subject=CheckScope.EVIDENCE,
+    )
+
+
+_add_unusual(
     "sampling.client-bears-limits",
-    proves=("capability.respect-throughout",),
-    revisions=_LEGACY,
-    needs=_NEEDS,
+    "ask_sample",
+    "ask_sample_limits",
+    "a temperature of 0 and no stop sequences",
+    "A temperature of 0 and an empty list of stop sequences are accepted as valid.",
 )
-async def bears_limits(client: ClientUnderTest) -> None:
-    """A temperature of 0 and an empty list of stop sequences are accepted as valid."""
-    result_of(client, _SCENARIO, "ask_sample")
-    response = response_of(client, _SCENARIO, "ask_sample_limits")
-    if error_code(response) in (-32602, -32600):
-        raise Deviation("a temperature of 0 and no stop sequences to be accepted as valid", brief(response))
+_add_unusual(
+    "sampling.client-bears-parallel",
+    "ask_sample_tool_results",
+    "ask_sample_parallel_results",
+    "tool results in another order than their uses",
+    "The results of two tool uses are accepted as valid in any order, as their ids show to which use they belong.",
+)
 
 
 @check("sampling.client-max-tokens", proves=("sampling.max-tokens-respected",), needs=_NEEDS)
@@ -219,20 +241,6 @@ async def tool_use(client: ClientUnderTest) -> None:
                 raise Deviation("a tool_use in a message of the assistant", brief(answer))
     if not found:
         raise NotTestable("no result used a tool")
-
-
-@check(
-    "sampling.client-bears-parallel",
-    proves=("capability.respect-throughout",),
-    revisions=_LEGACY,
-    needs=_NEEDS,
-)
-async def bears_parallel(client: ClientUnderTest) -> None:
-    """The results of two tool uses are accepted as valid in any order, as their ids show to which use they belong."""
-    result_of(client, _SCENARIO, "ask_sample_tool_results")
-    response = response_of(client, _SCENARIO, "ask_sample_parallel_results")
-    if error_code(response) in (-32602, -32600):
-        raise Deviation("tool results in another order than their uses to be accepted as valid", brief(response))
 
 
 def _add_loop(id: str, requirement: str, names: tuple[str, ...], title: str) -> None:
