@@ -20,6 +20,8 @@ from mcp_conformance.scenarios.client_request_tools import response_of, result_o
 from mcp_core.revisions import LEGACY, R2025_03_26, R2025_11_25, between
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mcp_conformance.scenarios.evidence import ClientUnderTest
     from mcp_core.jsonrpc.messages import JsonObject
 
@@ -122,7 +124,9 @@ _add_kind("image", "schema.image-content")
 _add_kind("audio", "schema.audio-content")
 
 
-def _add_unusual(id: str, control: str, name: str, what: str, title: str) -> None:
+def _add_unusual(
+    id: str, control: str, name: str, what: str, *, title: str, revisions: Sequence[str] = _LEGACY
+) -> None:
     """Add a check that unusual but valid params are accepted."""
 
     async def accepted(client: ClientUnderTest) -> None:
@@ -136,7 +140,7 @@ def _add_unusual(id: str, control: str, name: str, what: str, title: str) -> Non
         accepted,
         title=title,
         proves=("capability.respect-throughout",),
-        revisions=_LEGACY,
+        revisions=revisions,
         needs=_NEEDS,
         subject=CheckScope.EVIDENCE,
     )
@@ -147,14 +151,16 @@ _add_unusual(
     "ask_sample",
     "ask_sample_limits",
     "a temperature of 0 and no stop sequences",
-    "A temperature of 0 and an empty list of stop sequences are accepted as valid.",
+    title="A temperature of 0 and an empty list of stop sequences are accepted as valid.",
 )
 _add_unusual(
     "sampling.client-bears-parallel",
     "ask_sample_tool_results",
     "ask_sample_parallel_results",
     "tool results in another order than their uses",
-    "The results of two tool uses are accepted as valid in any order, as their ids show to which use they belong.",
+    title="The results of two tool uses are accepted as valid in any order, as their ids show to which use they belong.",
+    # Earlier revisions have no tools in sampling.
+    revisions=(R2025_11_25.name,),
 )
 
 
