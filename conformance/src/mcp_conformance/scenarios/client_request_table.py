@@ -129,6 +129,7 @@ def _sample(*messages: JsonObject, **more: JsonValue) -> JsonObject:
 
 _ASK: Final = _message("user", _text("What is the weather in Ghent?"))
 _USE: Final[JsonObject] = {"type": "tool_use", "id": "use-1", "name": "get_weather", "input": {"city": "Ghent"}}
+_TWO_USES: Final = _message("assistant", [_USE, {**_USE, "id": "use-2"}])
 _RESULT: Final[JsonObject] = {"type": "tool_result", "toolUseId": "use-1", "content": [_text("rain")]}
 _TOOLS: Final[list[JsonValue]] = [
     {
@@ -308,7 +309,7 @@ _RIGHT: Final = (
         # The ids, and not the order, show which result belongs to which use.
         params=_sample(
             _ASK,
-            _message("assistant", [_USE, {**_USE, "id": "use-2"}]),
+            _TWO_USES,
             _message("user", [{**_RESULT, "toolUseId": "use-2"}, _RESULT]),
             tools=_TOOLS,
         ),
@@ -390,7 +391,7 @@ WRONG: Final = (
         revisions=_LATE,
         params=_sample(
             _ASK,
-            _message("assistant", [_USE, {**_USE, "id": "use-2"}]),
+            _TWO_USES,
             _message("user", [_RESULT]),
             tools=_TOOLS,
         ),

@@ -56,10 +56,7 @@ async def hears_changes(client: ClientUnderTest) -> None:
 @check("caching.client-hears-pages", proves=("caching.notification-invalidates",), needs=_NEEDS)
 async def hears_changed_pages(client: ClientUnderTest) -> None:
     """All cached pages of a list are fetched again after its list_changed notification, not only the first one."""
-    if "changed tools" not in client.run(FRESHNESS).notes:
-        raise NotTestable(f"the client did not call {CHANGES} while it was subscribed to changes of the tools")
-    requests = _requests(client)
-    at = _index(requests, client.run(FRESHNESS).notes["changed tools"])
+    requests, at = _changed(client, "changed tools", "changes of the tools")
     listed = [(index, _param(each, "cursor")) for index, each in enumerate(requests) if each["method"] == "tools/list"]
     if not any(cursor == MORE_TOOLS for index, cursor in listed if index < at):
         raise NotApplicable("the client did not read the second page of the tools before")
@@ -73,28 +70,30 @@ async def hears_changed_pages(client: ClientUnderTest) -> None:
 @check("caching.client-hears-prompts", proves=("caching.notification-invalidates",), needs=_NEEDS)
 async def hears_changed_prompts(client: ClientUnderTest) -> None:
     """A change of the prompts makes the cached list of prompts stale, and not only that of the tools."""
-    if "changed prompts" not in client.run(FRESHNESS).notes:
-        raise NotTestable(f"the client did not call {CHANGES} while it was subscribed to changes of the prompts")
-    requests = _requests(client)
-    at = _index(requests, client.run(FRESHNESS).notes["changed prompts"])
+    requests, at = _changed(client, "changed prompts", "changes of the prompts")
     if not any(each["method"] == "prompts/list" for each in requests[:at]):
         raise NotTestable("the client did not list the prompts before")
     if not any(each["method"] == "prompts/list" for each in requests[at:]):
         raise Deviation("another prompts/list after notifications/prompts/list_changed", "no further prompts/list")
 
 
-def _index(requests: list[JsonObject], id: JsonValue) -> int:
-    """Return the index of the call with an id."""
-    return next(index for index, each in enumerate(requests) if encoded(each["id"]) == encoded(id))
+def _changed(client: ClientUnderTest, note: str, what: str) -> tuple[list[JsonObject], int]:
+    """Return the requests of the client, and the index of the call that notified of a change.
+
+    Raises:
+        NotTestable: The client was not subscribed to `what`.
+    """
+    notes = client.run(FRESHNESS).notes
+    if note not in notes:
+        raise NotTestable(f"the client did not call {CHANGES} while it was subscribed to {what}")
+    requests = _requests(client)
+    return requests, next(at for at, each in enumerate(requests) if encoded(each["id"]) == encoded(notes[note]))
 
 
 @check("caching.client-hears-updates", proves=("caching.notification-invalidates",), needs=_NEEDS)
 async def hears_updates(client: ClientUnderTest) -> None:
     """A cached resource is read again after the notification that it was updated."""
-    if UPDATED not in client.run(FRESHNESS).notes:
-        raise NotTestable(f"the client did not call {CHANGES} while it was subscribed to {UPDATED}")
-    requests = _requests(client)
-    at = _index(requests, client.run(FRESHNESS).notes[UPDATED])
+    requests, at = _changed(client, UPDATED, UPDATED)
     reads = [each["method"] == "resources/read" and _param(each, "uri") == UPDATED for each in requests]
     if not any(reads[:at]):
         raise NotTestable(f"the client did not read {UPDATED} before")
